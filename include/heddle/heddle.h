@@ -1,0 +1,7 @@
+// Everything a program needs.
+#pragma once
+
+#include <heddle/dtype.h>
+#include <heddle/error.h>
+#include <heddle/ops.h>
+#include <heddle/tensor.h>

@@ -1,0 +1,96 @@
+// The tensor: a handle to a value that is computed when somebody looks at it.
+#pragma once
+
+#include <heddle/dtype.h>
+#include <heddle/error.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+class NodeRef;
+struct TensorSlot;
+
+// Sizes of a tensor's axes.
+using Dims = std::vector<int64_t>;
+
+// Axes given to a reduction; negative ones count from the end. `{}` means all of them.
+using Axes = std::vector<int64_t>;
+
+// Copying a Tensor copies the handle: both then name one slot, and see what assign(), += and realize() do to it.
+// `x = y` makes x another handle to y's slot. Operators make new tensors and never change their operands; a view never
+// shares memory with what it was made from.
+class Tensor {
+ public:
+  Tensor();                         // a scalar f32 zero
+  explicit Tensor(const NodeRef& node);
+
+  // Shape and type are known without computing anything.
+  Dims shape() const;
+  int64_t size(int64_t axis) const;
+  int rank() const;
+  int64_t numel() const;
+  DType dtype() const;
+
+  // Computes the value now and keeps it. Returns *this.
+  const Tensor& realize() const;
+  bool is_realized() const;
+
+  // The only element, converted to T. ShapeError if there is not exactly one.
+  template <class T> T item() const;
+  // All elements in row-major order, converted to T.
+  template <class T> std::vector<T> to_vector() const;
+  // The elements themselves, in memory; the dtype must be T's. Valid while the slot keeps this value.
+  template <class T> std::span<const T> data() const;
+
+  // Gives the slot another value of the same shape and dtype. The old memory is reused when nobody else needs it.
+  void assign(const Tensor& value);
+  Tensor& operator+=(const Tensor& other);
+  Tensor& operator-=(const Tensor& other);
+  Tensor& operator*=(const Tensor& other);
+  Tensor& operator/=(const Tensor& other);
+  Tensor& operator+=(double other);
+  Tensor& operator-=(double other);
+  Tensor& operator*=(double other);
+  Tensor& operator/=(double other);
+
+  // A few operators as methods, for chains; the others are functions in <heddle/ops.h>.
+  Tensor sum(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor mean(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor max(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor min(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor reshape(const Dims& shape) const;
+  Tensor permute(const std::vector<int64_t>& axes) const;
+  Tensor transpose(int64_t axis0 = -2, int64_t axis1 = -1) const;
+  Tensor cast(DType dtype) const;
+  // Element or sub-tensor at `index` of the first axis.
+  Tensor operator[](int64_t index) const;
+
+  // For the rest of Heddle: the value as a node of the graph.
+  NodeRef node() const;
+  TensorSlot& slot() const { return *slot_; }
+
+ private:
+  std::shared_ptr<TensorSlot> slot_;
+};
+
+// "[[1. 2.]\n [3. 4.]]": like NumPy, elided when large. Computes the tensor.
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+std::string to_string(const Tensor& tensor);
+
+// Computes several tensors together: what they share is computed once, and kernels are fused across them.
+void realize(std::span<const Tensor> tensors);
+void realize(std::initializer_list<Tensor> tensors);
+
+// The graph behind tensors, as text or in Graphviz's dot language.
+std::string print_graph(std::initializer_list<Tensor> tensors);
+std::string print_dot(std::initializer_list<Tensor> tensors);
+
+}  // namespace heddle

@@ -1,0 +1,58 @@
+#include "base/config.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+
+namespace heddle {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// A whole number, with an optional K, M or G (powers of 1024) behind it.
+int64_t number(const char* name, int64_t low, int64_t high) {
+  std::string value = variable(name);
+  if (value.empty()) return 0;
+  int64_t result = 0;
+  auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), result);
+  std::string suffix = value.substr(static_cast<size_t>(end - value.data()));
+  int shift = suffix.empty() ? 0 : suffix == "K" ? 10 : suffix == "M" ? 20 : suffix == "G" ? 30 : -1;
+  bool fits = shift >= 0 && result <= (std::numeric_limits<int64_t>::max() >> shift);
+  if (status == std::errc() && fits) result <<= shift;
+  if (status != std::errc() || !fits || result < low || result > high)
+    throw ValueError(text(name, "='", value, "' is not a whole number from ", low, " to ", high));
+  return result;
+}
+
+bool flag(const char* name) {
+  std::string value = variable(name);
+  if (value.empty() || value == "0") return false;
+  if (value == "1") return true;
+  throw ValueError(text(name, "='", value, "' should be 0 or 1"));
+}
+
+Config read_environment() {
+  Config c;
+  c.threads = static_cast<int>(number("HEDDLE_THREADS", 1, 4096));
+  c.target = variable("HEDDLE_TARGET");
+  c.log = variable("HEDDLE_LOG");
+  c.dump_directory = variable("HEDDLE_DUMP");
+  c.memory_limit = number("HEDDLE_MEMORY_LIMIT", 1, std::numeric_limits<int64_t>::max());
+  c.check_kernels = flag("HEDDLE_CHECK");
+  return c;
+}
+
+}  // namespace
+
+const Config& config() {
+  static const Config instance = read_environment();
+  return instance;
+}
+
+}  // namespace heddle

@@ -1,0 +1,21 @@
+// Configuration from the environment, read once and checked. docs/environment.md lists every variable.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace heddle {
+
+struct Config {
+  int threads = 0;             // HEDDLE_THREADS: worker threads; 0 means one per available core
+  std::string target;          // HEDDLE_TARGET: force a CPU target (avx512, avx2, sse); empty means detect
+  std::string log;             // HEDDLE_LOG: topics, comma separated
+  std::string dump_directory;  // HEDDLE_DUMP: a folder that receives every kernel's texts
+  int64_t memory_limit = 0;    // HEDDLE_MEMORY_LIMIT: bytes the CPU pool may hold; 0 means no limit
+  bool check_kernels = false;  // HEDDLE_CHECK: verify kernels after every pass
+};
+
+// Throws ValueError naming the variable when one is malformed.
+const Config& config();
+
+}  // namespace heddle

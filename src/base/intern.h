@@ -1,0 +1,130 @@
+// Hash-consing: one object per distinct value, held weakly by a sharded table.
+//
+// T must have:  uint64_t hash;  std::atomic<uint32_t> refs;  bool same(const T&) const;
+//               void drop_children(F sink): hands every reference it holds to sink(T*) without releasing it.
+// Objects are created by intern() and die when their last reference goes; death is iterative, so chains of
+// any depth are safe.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace heddle {
+
+class SpinLock {
+ public:
+  void lock() {
+    while (flag_.exchange(true, std::memory_order_acquire))
+      while (flag_.load(std::memory_order_relaxed)) __builtin_ia32_pause();
+  }
+  void unlock() { flag_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> flag_{false};
+};
+
+template <class T>
+class Interner {
+ public:
+  // Returns the object equal to `probe`, with one reference added; calls make() for a new one (refs == 1)
+  // when there is none.
+  template <class Make>
+  T* intern(const T& probe, Make make) {
+    Shard& shard = shard_of(probe.hash);
+    std::lock_guard guard(shard.lock);
+    if (T* found = shard.find(probe)) return found;
+    T* fresh = make();
+    shard.insert(fresh);
+    return fresh;
+  }
+
+  static void retain(T* object) { object->refs.fetch_add(1, std::memory_order_relaxed); }
+
+  // Gives one reference back. Destroys what nobody holds any more, without recursion.
+  void release(T* object) {
+    if (object->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    std::vector<T*> dead{object};
+    while (!dead.empty()) {
+      T* gone = dead.back();
+      dead.pop_back();
+      Shard& shard = shard_of(gone->hash);
+      {
+        std::lock_guard guard(shard.lock);
+        shard.erase(gone);
+      }
+      gone->drop_children([&](T* child) {
+        if (child->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) dead.push_back(child);
+      });
+      delete gone;
+    }
+  }
+
+  size_t size() const {
+    size_t total = 0;
+    for (const Shard& shard : shards_) {
+      std::lock_guard guard(shard.lock);
+      total += shard.live;
+    }
+    return total;
+  }
+
+ private:
+  // Open addressing with linear probing; erased slots are back-filled, so there are no tombstones.
+  struct alignas(64) Shard {
+    mutable SpinLock lock;
+    std::vector<T*> slots = std::vector<T*>(64, nullptr);
+    size_t live = 0;
+
+    size_t home(const T* object) const { return (object->hash >> 8) & (slots.size() - 1); }
+
+    // An object whose count already fell to zero is dying in another thread: it no longer counts as present.
+    T* find(const T& probe) {
+      for (size_t i = home(&probe);; i = (i + 1) & (slots.size() - 1)) {
+        T* candidate = slots[i];
+        if (!candidate) return nullptr;
+        if (candidate->hash != probe.hash || !candidate->same(probe)) continue;
+        uint32_t refs = candidate->refs.load(std::memory_order_relaxed);
+        while (refs != 0)
+          if (candidate->refs.compare_exchange_weak(refs, refs + 1, std::memory_order_relaxed)) return candidate;
+      }
+    }
+    void insert(T* object) {
+      if (live * 2 >= slots.size()) grow();
+      place(object);
+      ++live;
+    }
+    void place(T* object) {
+      size_t i = home(object);
+      while (slots[i]) i = (i + 1) & (slots.size() - 1);
+      slots[i] = object;
+    }
+    void grow() {
+      std::vector<T*> old(slots.size() * 2, nullptr);
+      old.swap(slots);
+      for (T* object : old)
+        if (object) place(object);
+    }
+    void erase(T* object) {
+      size_t mask = slots.size() - 1;
+      size_t hole = home(object);
+      while (slots[hole] != object) hole = (hole + 1) & mask;
+      for (size_t next = (hole + 1) & mask; slots[next]; next = (next + 1) & mask) {
+        // Move back every entry whose home is not cyclically inside (hole, next].
+        if (((next - home(slots[next])) & mask) >= ((next - hole) & mask)) {
+          slots[hole] = slots[next];
+          hole = next;
+        }
+      }
+      slots[hole] = nullptr;
+      --live;
+    }
+  };
+
+  static constexpr size_t kShards = 64;
+  Shard& shard_of(uint64_t hash) { return shards_[hash % kShards]; }
+  Shard shards_[kShards];
+};
+
+}  // namespace heddle

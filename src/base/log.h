@@ -1,0 +1,17 @@
+// HEDDLE_LOG=graph,fuse,... prints what each stage of the compiler produced, to standard error.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace heddle {
+
+enum class Log { Graph, Fuse, Schedule, Tile, Thread, Llvm, Asm, Run, kCount };
+
+bool log_enabled(Log topic);
+void log_enable(Log topic, bool on);
+// Whole messages never interleave, whatever thread writes them.
+void log_write(Log topic, std::string_view message);
+void warn(std::string_view message);
+
+}  // namespace heddle

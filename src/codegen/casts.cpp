@@ -1,0 +1,127 @@
+// Conversions between dtypes, with exactly the meaning of core's cast() and bitcast().
+#include <llvm/IR/Constants.h>
+
+#include <bit>
+
+#include "base/error.h"
+#include "codegen/emit.h"
+
+namespace heddle::codegen {
+namespace {
+
+llvm::Constant* integer_like(llvm::Value* like, uint64_t v) { return llvm::ConstantInt::get(like->getType(), v); }
+
+llvm::Value* widen_bfloat(Emitter& emitter, llvm::Value* v) {
+  auto& b = emitter.b;
+  llvm::Value* bits = b.CreateZExt(v, shaped(b.getInt32Ty(), v));
+  return b.CreateBitCast(b.CreateShl(bits, integer_like(bits, 16)), shaped(b.getFloatTy(), v));
+}
+
+// To nearest even; a NaN stays one, quiet.
+llvm::Value* narrow_to_bfloat(Emitter& emitter, llvm::Value* v) {
+  auto& b = emitter.b;
+  llvm::Value* bits = b.CreateBitCast(v, shaped(b.getInt32Ty(), v));
+  llvm::Value* high = b.CreateLShr(bits, integer_like(bits, 16));
+  llvm::Value* to_even = b.CreateAnd(high, integer_like(bits, 1));
+  llvm::Value* rounded = b.CreateAdd(b.CreateAdd(bits, integer_like(bits, 0x7fff)), to_even);
+  rounded = b.CreateLShr(rounded, integer_like(bits, 16));
+  llvm::Value* quiet = b.CreateOr(high, integer_like(bits, 0x40));
+  llvm::Value* result = b.CreateSelect(b.CreateFCmpUNO(v, v), quiet, rounded);
+  return b.CreateTrunc(result, shaped(b.getInt16Ty(), v));
+}
+
+llvm::Value* widen_half(Emitter& emitter, llvm::Value* v) {
+  auto& b = emitter.b;
+  llvm::Type* wide = shaped(b.getFloatTy(), v);
+  if (emitter.traits.half) return b.CreateFPExt(b.CreateBitCast(v, shaped(b.getHalfTy(), v)), wide);
+  llvm::Value* bits = b.CreateZExt(v, shaped(b.getInt32Ty(), v));
+  llvm::Value* sign = b.CreateShl(b.CreateAnd(bits, integer_like(bits, 0x8000)), integer_like(bits, 16));
+  llvm::Value* magnitude = b.CreateAnd(bits, integer_like(bits, 0x7fff));
+  llvm::Value* shifted = b.CreateShl(magnitude, integer_like(bits, 13));
+  // Multiplying corrects the exponent's bias, for subnormal numbers too.
+  llvm::Value* finite = b.CreateFMul(b.CreateBitCast(shifted, wide), llvm::ConstantFP::get(wide, 0x1p112));
+  llvm::Value* special = b.CreateOr(shifted, integer_like(bits, 0x7f800000));
+  llvm::Value* is_special = b.CreateICmpUGE(magnitude, integer_like(bits, 0x7c00));
+  llvm::Value* result = b.CreateSelect(is_special, special, b.CreateBitCast(finite, bits->getType()));
+  return b.CreateBitCast(b.CreateOr(result, sign), wide);
+}
+
+llvm::Value* narrow_to_half(Emitter& emitter, llvm::Value* v) {
+  auto& b = emitter.b;
+  llvm::Type* small = shaped(b.getInt16Ty(), v);
+  if (emitter.traits.half) return b.CreateBitCast(b.CreateFPTrunc(v, shaped(b.getHalfTy(), v)), small);
+  llvm::Type* word = shaped(b.getInt32Ty(), v);
+  llvm::Value* bits = b.CreateBitCast(v, word);
+  auto at_least = [&](llvm::Value* x, uint64_t bound) { return b.CreateICmpUGE(x, integer_like(x, bound)); };
+  llvm::Value* sign = b.CreateAnd(b.CreateLShr(bits, integer_like(bits, 16)), integer_like(bits, 0x8000));
+  llvm::Value* magnitude = b.CreateAnd(bits, integer_like(bits, 0x7fffffff));
+  llvm::Value* to_even = b.CreateAnd(b.CreateLShr(magnitude, integer_like(bits, 13)), integer_like(bits, 1));
+  llvm::Value* normal = b.CreateAdd(b.CreateSub(magnitude, integer_like(bits, 0x38000000 - 0xfff)), to_even);
+  normal = b.CreateLShr(normal, integer_like(bits, 13));
+  // Adding 0.5 lets the float unit round at a subnormal half's last place.
+  llvm::Value* aligned = b.CreateFAdd(b.CreateBitCast(magnitude, v->getType()), llvm::ConstantFP::get(v->getType(), 0.5));
+  llvm::Value* subnormal = b.CreateSub(b.CreateBitCast(aligned, word), integer_like(bits, 0x3f000000));
+  llvm::Value* payload = b.CreateAnd(b.CreateLShr(magnitude, integer_like(bits, 13)), integer_like(bits, 0x3ff));
+  llvm::Value* not_a_number = b.CreateOr(payload, integer_like(bits, 0x7e00));
+  llvm::Value* result = b.CreateSelect(at_least(magnitude, 0x38800000), normal, subnormal);
+  result = b.CreateSelect(at_least(magnitude, 0x477ff000), integer_like(bits, 0x7c00), result);
+  result = b.CreateSelect(at_least(magnitude, 0x7f800001), not_a_number, result);
+  return b.CreateTrunc(b.CreateOr(result, sign), small);
+}
+
+llvm::Value* to_f32(Emitter& emitter, llvm::Value* v, DType from) {
+  if (from == kBF16) return widen_bfloat(emitter, v);
+  if (from == kF16) return widen_half(emitter, v);
+  return v;
+}
+
+llvm::Value* float_to_float(Emitter& emitter, llvm::Value* v, DType from, DType to) {
+  auto& b = emitter.b;
+  v = to_f32(emitter, v, from);
+  if (to == kF64) return b.CreateFPExt(v, shaped(b.getDoubleTy(), v));
+  // Small floats are rounded from f32, whatever came before.
+  if (from == kF64) v = b.CreateFPTrunc(v, shaped(b.getFloatTy(), v));
+  if (to == kBF16) return narrow_to_bfloat(emitter, v);
+  if (to == kF16) return narrow_to_half(emitter, v);
+  return v;
+}
+
+}  // namespace
+
+llvm::Value* Emitter::constant(const Scalar& value) {
+  llvm::Type* type = element(value.dtype);
+  if (value.dtype == kBool) return b.getInt1(value.as_bool());
+  uint64_t bits = value.bits();
+  if (type->isIntegerTy()) return llvm::ConstantInt::get(type, bits);
+  llvm::APInt raw(type->getPrimitiveSizeInBits(), bits);
+  return llvm::ConstantFP::get(context, llvm::APFloat(type->getFltSemantics(), raw));
+}
+
+llvm::Value* Emitter::cast(llvm::Value* v, DType from, DType to) {
+  if (from == to) return v;
+  llvm::Type* type = shaped(element(to), v);
+  if (is_float(from) && is_float(to)) return float_to_float(*this, v, from, to);
+  if (is_float(from)) {
+    v = to_f32(*this, v, from);
+    if (to == kBool) return b.CreateFCmpUNE(v, llvm::Constant::getNullValue(v->getType()));
+    auto id = is_signed(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
+    return b.CreateIntrinsic(id, {type, v->getType()}, {v});
+  }
+  if (to == kBool) return b.CreateIsNotNull(v);
+  if (is_float(to)) {
+    bool small = to != kF64;
+    llvm::Type* wide = shaped(small ? b.getFloatTy() : b.getDoubleTy(), v);
+    v = is_signed(from) ? b.CreateSIToFP(v, wide) : b.CreateUIToFP(v, wide);
+    return small ? float_to_float(*this, v, kF32, to) : v;
+  }
+  return b.CreateIntCast(v, type, is_signed(from));
+}
+
+llvm::Value* Emitter::bitcast(llvm::Value* v, DType from, DType to) {
+  if (from == to) return v;
+  if (from == kBool) v = b.CreateZExt(v, shaped(b.getInt8Ty(), v));
+  if (to == kBool) return b.CreateIsNotNull(v);
+  return b.CreateBitCast(v, shaped(element(to), v));
+}
+
+}  // namespace heddle::codegen

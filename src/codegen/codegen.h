@@ -1,0 +1,44 @@
+// Thread-level kernels to machine code.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compile/target.h"
+#include "kernel/ir.h"
+
+namespace heddle {
+
+// The target of the machine we run on, or the one config().target forces. Throws ValueError for one this machine lacks.
+const Target& host_target();
+// This machine used as an "avx512", "avx2" or "sse" one. Throws ValueError for unknown names and for what it lacks.
+Target cpu_target(const std::string& name);
+Target nvidia_target(const std::string& arch = "sm_90a");
+
+// One phase of a kernel on a CPU: runs cells [begin, end) of its grid (cells in row-major order of the grid).
+// buffers: pointers in order of Kernel::buffers (entries of Local ones unused); symbols: values of Kernel::symbols;
+// scratch: host_scratch_bytes(kernel) bytes, 64-byte aligned, private to the calling thread.
+using PhaseFunction = void (*)(void* const* buffers, const int64_t* symbols, int64_t begin, int64_t end, void* scratch);
+
+// Owns the code; it is unmapped with the last reference.
+struct CompiledKernel {
+  std::vector<PhaseFunction> phases;
+  int64_t scratch_bytes = 0;
+  std::shared_ptr<void> code;
+};
+
+// Compiles for the host with LLVM's JIT. Thread-safe. Throws CompileError.
+CompiledKernel compile_host(const kernel::Kernel& kernel, const Target& target);
+// Texts for people.
+std::string llvm_ir(const kernel::Kernel& kernel, const Target& target);
+std::string host_assembly(const kernel::Kernel& kernel, const Target& target);
+// PTX with one entry per phase, named <kernel>_<phase>; parameters: the buffers but Local ones, then the symbols.
+std::string ptx(const kernel::Kernel& kernel, const Target& target);
+
+// Executable memory now mapped by compiled kernels, for leak tests and `heddle info`.
+struct CodeMemory { size_t kernels, bytes, mappings; };
+CodeMemory code_memory();
+
+}  // namespace heddle

@@ -1,0 +1,174 @@
+// Thread-level kernel IR to LLVM IR: what the files of this folder share. Not for use outside it.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <functional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "compile/target.h"
+#include "kernel/ir.h"
+
+namespace heddle::codegen {
+
+struct Emitter;
+
+// What differs between machines once the entry of a kernel stands.
+struct Traits {
+  bool gather = false;        // gathers and scatters 4- and 8-byte elements under a mask
+  bool half = false;          // converts between f16 and f32
+  bool fma = false;
+  bool read_zeros = false;    // a load whose guard fails may read a block of zeros instead of being jumped over
+  bool stream = false;        // has stores that bypass the caches
+  bool shared_local = false;  // several threads of a cell work on Local memory at once
+  llvm::Value* (*shuffle_xor)(Emitter& emitter, llvm::Value* word, int mask) = nullptr;  // of 32-bit integers
+  void (*barrier)(Emitter& emitter) = nullptr;
+};
+
+// A value of an expression: an i64, an i1 for a condition, or a vector of i64, i32 or i1 with one element per lane;
+// and the number of the outermost scope in which it can be computed.
+struct Emitted {
+  llvm::Value* value = nullptr;
+  int depth = 0;
+};
+
+// Expressions are pure, so each is computed at the head of the outermost scope that knows its variables: what does not
+// change in a loop is computed before it.
+struct Scope {
+  struct Key {
+    Expr expr;
+    unsigned bits;  // of a lane: 32 or 64; 0 for scalars
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& key) const { return key.expr.hash() * 3 + key.bits; }
+  };
+  llvm::BasicBlock* head = nullptr;  // null: wherever the builder stands (variables bound to data)
+  std::unordered_map<Key, llvm::Value*, KeyHash> known;
+};
+
+// Where an access goes.
+struct Place {
+  enum class Pattern { Uniform, Forward, Backward, Scattered } pattern = Pattern::Uniform;
+  llvm::Value* pointer = nullptr;   // of the element at the lowest address; Scattered: of element 0 of the buffer
+  llvm::Value* indices = nullptr;   // Scattered: element numbers
+  llvm::Value* condition = nullptr; // i1 for all lanes together; null: true
+  llvm::Value* mask = nullptr;      // one i1 per lane; null: all
+  bool never = false;               // the guard is false
+  uint64_t align = 1;               // bytes, of `pointer` (Scattered: of each element)
+};
+
+struct Emitter {
+  Emitter(const kernel::Kernel& kernel, llvm::Module& module, const Traits& traits);
+
+  const kernel::Kernel& kernel;
+  llvm::Module& module;
+  llvm::LLVMContext& context;
+  const Traits& traits;
+  llvm::IRBuilder<> b;
+  std::vector<llvm::Value*> values;   // of the kernel's values
+  std::vector<llvm::Value*> buffers;  // address of element 0
+  std::vector<Scope> scopes;
+  bool streamed = false;  // some store bypasses the caches
+
+  // One function's body: begin_function opens scope 0 at its entry; the caller binds variables; end_function closes.
+  void begin_function(llvm::Function* function);
+  void end_function();
+  // Opens a scope whose head is the builder's block; the builder moves on to a new one.
+  void open_scope(const char* name);
+  void close_scope() { scopes.pop_back(); }
+  void bind(const Expr& variable, llvm::Value* value, unsigned bits = 0);
+  // Binds the variables of a grid to the parts of a cell's number.
+  void bind_cells(const kernel::Phase& phase, llvm::Value* cell);
+
+  // structure (emit.cpp)
+  using Values = std::vector<llvm::Value*>;
+  void block(const kernel::Block& block, Values& block_values);
+  void instruction(const kernel::Inst& inst, Values& block_values);
+  void loop(const kernel::Inst& inst, Values& block_values);
+  void branch(const kernel::Inst& inst, Values& block_values);
+  void reduce(const kernel::Inst& inst, Values& block_values);
+  void shuffle(const kernel::Inst& inst, Values& block_values);
+  llvm::Value* index(const kernel::Inst& inst, const Values& block_values);
+  // for (i = begin; i < end; ++i) carried = body(i, carried); gives the final ones.
+  Values counted_loop(const char* name, llvm::Value* begin, llvm::Value* end, bool runs, Values carried,
+                      const std::function<Values(llvm::Value* i, const Values& carried)>& body);
+  // Runs body where the condition (null: true) holds.
+  void when(llvm::Value* condition, const std::function<void()>& body);
+  Values apply(const kernel::Reducer& reducer, std::span<llvm::Value* const> left,
+               std::span<llvm::Value* const> right);
+
+  // expressions (exprs.cpp)
+  llvm::Value* integer(const Expr& e);    // i64, or a vector of i32 (where that is wide enough) or i64
+  llvm::Value* condition(const Expr& e);  // i1 or a vector of i1
+  Emitted emit(const Expr& e, unsigned bits);
+  Emitted compute(const Expr& e, unsigned bits);
+  Emitted add(const Expr& e, unsigned bits);
+  Emitted compare_lane(const Expr& e, const Expr& lane);
+  bool varies(const Expr& e);  // between lanes
+  Expr lane_variable(int64_t lanes);  // stands for the coordinate of every vector of so many lanes
+  // Opens a scope for an instruction's bound values; gives its address and guard in terms of lane_variable.
+  struct Formula {
+    Expr address, guard;
+    Expr lane;  // the lane variable, or 0 for a scalar
+    bool lanes_differ = false;  // a bound value differs between lanes
+  };
+  Formula open_formula(const kernel::Inst& inst, int64_t lanes, const Values& block_values);
+
+  // memory (memory.cpp)
+  llvm::Value* load(const kernel::Inst& inst, const Values& block_values);
+  void store(const kernel::Inst& inst, const Values& block_values);
+  void combine(const kernel::Inst& inst, const Values& block_values);
+  Place place(const kernel::Inst& inst, int64_t lanes, const Values& block_values);
+  llvm::Value* guarded_load(const kernel::Inst& inst, llvm::Type* type, const Place& at, llvm::Value* flag);
+  llvm::Value* gather(const kernel::Inst& inst, llvm::Type* type, const Place& at);
+  void combine_lane(const kernel::Inst& inst, llvm::Value* pointer, llvm::Value* v, llvm::Value* flag);
+  llvm::Value* from_memory(llvm::Value* v, DType dtype);
+  llvm::Value* to_memory(llvm::Value* v, DType dtype);
+  // Tells LLVM which buffer an instruction touches.
+  template <class Access>
+  Access* annotate(Access* access, const kernel::Inst& inst) {
+    access->setMetadata(llvm::LLVMContext::MD_alias_scope, scope_of_buffer_[inst.buffer]);
+    access->setMetadata(llvm::LLVMContext::MD_noalias, others_of_buffer_[inst.buffer]);
+    return access;
+  }
+
+  // arithmetic (ops.cpp, casts.cpp)
+  llvm::Value* op(ScalarOp op, DType dtype, std::span<llvm::Value* const> args);  // dtype of the last argument
+  llvm::Value* cast(llvm::Value* v, DType from, DType to);
+  llvm::Value* bitcast(llvm::Value* v, DType from, DType to);
+  llvm::Value* constant(const Scalar& value);
+
+  // types
+  llvm::Type* element(DType dtype);  // in registers: bool is i1, f16 and bf16 are their bits
+  llvm::Type* memory_element(DType dtype);  // in memory: bool is i8
+  llvm::Value* splat(llvm::Value* v, int64_t lanes);  // v itself when it is a vector, or lanes is 1
+  llvm::Value* iota(unsigned bits, int64_t lanes);
+  [[noreturn]] void fail(const std::string& what) const;  // throws CompileError naming the kernel
+
+ private:
+  const std::vector<kernel::Type>* types_;  // of the values being read: the kernel's, or a reducer's
+  std::unordered_map<int64_t, Expr> lane_variables_;
+  std::vector<llvm::MDNode*> scope_of_buffer_, others_of_buffer_;
+};
+
+int64_t lanes_of(const kernel::Type& type);  // 1 for scalars
+int64_t lanes_of(const llvm::Value* v);
+// The type with `like`'s number of lanes.
+llvm::Type* shaped(llvm::Type* element, const llvm::Value* like);
+// "kernel_0": letters, digits and underscores only.
+std::string symbol_name(const kernel::Kernel& kernel, size_t phase);
+
+// The machine-independent parts of both back ends.
+void initialize_llvm();
+void check_module(const kernel::Kernel& kernel, llvm::Module& module);  // throws InternalError if LLVM objects to it
+std::string text_of(const llvm::Module& module);
+// Functions of all phases, for a CPU (host.cpp) or an NVIDIA GPU (nvptx.cpp). Gives the bytes of scratch.
+int64_t emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module& module);
+void emit_nvptx(const kernel::Kernel& kernel, llvm::Module& module);
+
+}  // namespace heddle::codegen

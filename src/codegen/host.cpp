@@ -1,0 +1,191 @@
+// Kernels for the CPU we run on: entry functions, compilation, texts.
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/MemoryBuffer.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/Target/TargetOptions.h>
+#include <llvm/TargetParser/Host.h>
+
+#include <map>
+#include <mutex>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "codegen/codegen.h"
+#include "codegen/emit.h"
+#include "codegen/link.h"
+
+namespace heddle {
+namespace codegen {
+
+void initialize_llvm() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+}
+
+namespace {
+
+constexpr int64_t kLocalAlign = 64;
+
+// Making one takes long and using one is not thread-safe: each thread keeps its own.
+llvm::TargetMachine& target_machine(const Target& target) {
+  thread_local std::map<std::string, std::unique_ptr<llvm::TargetMachine>> machines;
+  std::unique_ptr<llvm::TargetMachine>& machine = machines[target.name + target.llvm_cpu + target.llvm_features];
+  if (machine) return *machine;
+  initialize_llvm();
+  std::string triple = target.llvm_triple.empty() ? llvm::sys::getProcessTriple() : target.llvm_triple;
+  std::string error;
+  const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!found) throw CompileError(text("target ", target.name, ": LLVM has no code generator for ", triple, ": ", error));
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  machine.reset(found->createTargetMachine(triple, target.llvm_cpu, target.llvm_features, options, llvm::Reloc::PIC_,
+                                           llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
+  if (!machine) throw CompileError(text("target ", target.name, ": LLVM cannot generate code for ", triple));
+  return *machine;
+}
+
+std::unique_ptr<llvm::Module> make_module(const kernel::Kernel& kernel, const Target& target,
+                                          llvm::TargetMachine& machine, llvm::LLVMContext& context, int64_t& scratch) {
+  auto module = std::make_unique<llvm::Module>(kernel.name, context);
+  module->setTargetTriple(machine.getTargetTriple().str());
+  module->setDataLayout(machine.createDataLayout());
+  scratch = emit_host(kernel, target, *module);
+  if (config().check_kernels) check_module(kernel, *module);
+  if (log_enabled(Log::Llvm)) log_write(Log::Llvm, text_of(*module));
+  return module;
+}
+
+std::string generate(const kernel::Kernel& kernel, llvm::TargetMachine& machine, llvm::Module& module,
+                     llvm::CodeGenFileType kind) {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream out(bytes);
+  llvm::legacy::PassManager passes;
+  llvm::MCContext* unused = nullptr;
+  bool failed = kind == llvm::CodeGenFileType::ObjectFile ? machine.addPassesToEmitMC(passes, unused, out)
+                                                          : machine.addPassesToEmitFile(passes, out, nullptr, kind);
+  if (failed) throw CompileError(text("kernel ", kernel.name, ": LLVM cannot generate code for the host"));
+  passes.run(module);
+  return std::string(bytes.data(), bytes.size());
+}
+
+}  // namespace
+
+int64_t emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module& module) {
+  if (target.machine != Machine::Simd)
+    throw CompileError(text("kernel ", kernel.name, ": target ", target.name, " is not a CPU"));
+  if (kernel.threads != 1)
+    throw CompileError(text("kernel ", kernel.name, ": a cell has ", kernel.threads, " threads, on a CPU it has one"));
+  Traits traits;
+  traits.gather = target.vector_bytes >= 64;
+  traits.half = traits.fma = target.vector_bytes >= 32;
+  traits.read_zeros = traits.stream = true;
+  Emitter emitter(kernel, module, traits);
+  auto& b = emitter.b;
+
+  std::vector<int64_t> local_offsets;
+  int64_t scratch_bytes = 0;
+  for (const kernel::Buffer& buffer : kernel.buffers) {
+    local_offsets.push_back(scratch_bytes);
+    if (buffer.space != kernel::Space::Local) continue;
+    HD_ASSERT(buffer.size.is_const(), buffer.name);
+    scratch_bytes += (buffer.size.value() * size_of(buffer.dtype) + kLocalAlign - 1) / kLocalAlign * kLocalAlign;
+  }
+
+  llvm::Type* pointer = b.getPtrTy();
+  llvm::Type* word = b.getInt64Ty();
+  auto* type = llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, word, word, pointer}, false);
+  for (size_t phase = 0; phase < kernel.phases.size(); ++phase) {
+    auto* function =
+        llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol_name(kernel, phase), module);
+    function->addFnAttr(llvm::Attribute::NoUnwind);
+    std::string width = std::to_string(target.vector_bytes * 8);
+    function->addFnAttr("prefer-vector-width", width);
+    function->addFnAttr("min-legal-vector-width", width);
+    for (unsigned k : {0u, 1u, 4u}) function->addParamAttr(k, llvm::Attribute::NoAlias);
+    emitter.begin_function(function);
+    {
+      // Pointers and sizes are read once, at the head of the function.
+      llvm::IRBuilder<>::InsertPointGuard guard(b);
+      b.SetInsertPoint(emitter.scopes[0].head->getTerminator());
+      for (size_t k = 0; k < kernel.buffers.size(); ++k) {
+        if (kernel.buffers[k].space == kernel::Space::Local) {
+          emitter.buffers[k] = b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), function->getArg(4),
+                                                            static_cast<uint64_t>(local_offsets[k]));
+        } else {
+          emitter.buffers[k] = b.CreateLoad(pointer, b.CreateConstInBoundsGEP1_64(pointer, function->getArg(0), k));
+          emitter.buffers[k]->setName(kernel.buffers[k].name);
+        }
+      }
+      for (size_t k = 0; k < kernel.symbols.size(); ++k)
+        emitter.bind(kernel.symbols[k],
+                     b.CreateLoad(word, b.CreateConstInBoundsGEP1_64(word, function->getArg(1), k)));
+      emitter.bind(kernel.thread, b.getInt64(0));
+    }
+    const kernel::Phase& code = kernel.phases[phase];
+    emitter.counted_loop("cell", function->getArg(2), function->getArg(3), false, {},
+                         [&](llvm::Value* cell, const Emitter::Values&) -> Emitter::Values {
+                           emitter.bind_cells(code, cell);
+                           emitter.block(code.body, emitter.values);
+                           return {};
+                         });
+    // Stores that bypassed the caches are not ordered by the barrier that follows the phase.
+    if (emitter.streamed) b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
+    emitter.end_function();
+  }
+  return scratch_bytes;
+}
+
+}  // namespace codegen
+
+CompiledKernel compile_host(const kernel::Kernel& kernel, const Target& target) {
+  using namespace codegen;
+  llvm::TargetMachine& machine = target_machine(target);
+  llvm::LLVMContext context;
+  CompiledKernel result;
+  auto module = make_module(kernel, target, machine, context, result.scratch_bytes);
+  if (log_enabled(Log::Asm)) log_write(Log::Asm, host_assembly(kernel, target));
+  std::string object = generate(kernel, machine, *module, llvm::CodeGenFileType::ObjectFile);
+  std::vector<std::string> names;
+  for (size_t phase = 0; phase < kernel.phases.size(); ++phase) names.push_back(symbol_name(kernel, phase));
+  Linked linked = link(kernel.name, llvm::MemoryBufferRef(object, kernel.name), names);
+  for (void* symbol : linked.symbols) result.phases.push_back(reinterpret_cast<PhaseFunction>(symbol));
+  result.code = std::const_pointer_cast<void>(linked.code);
+  return result;
+}
+
+std::string host_assembly(const kernel::Kernel& kernel, const Target& target) {
+  using namespace codegen;
+  llvm::TargetMachine& machine = target_machine(target);
+  llvm::LLVMContext context;
+  int64_t scratch = 0;
+  auto module = make_module(kernel, target, machine, context, scratch);
+  return generate(kernel, machine, *module, llvm::CodeGenFileType::AssemblyFile);
+}
+
+std::string llvm_ir(const kernel::Kernel& kernel, const Target& target) {
+  using namespace codegen;
+  initialize_llvm();
+  llvm::LLVMContext context;
+  if (target.machine == Machine::Simt) {
+    llvm::Module module(kernel.name, context);
+    emit_nvptx(kernel, module);
+    return text_of(module);
+  }
+  int64_t scratch = 0;
+  return text_of(*make_module(kernel, target, target_machine(target), context, scratch));
+}
+
+}  // namespace heddle

@@ -1,0 +1,97 @@
+// What machine we run on.
+#include <llvm/ADT/StringMap.h>
+#include <llvm/TargetParser/Host.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "codegen/codegen.h"
+
+namespace heddle {
+namespace {
+
+struct Kind {
+  const char* name;
+  const char* generic_cpu;  // used when the kind is forced on a better machine
+  int vector_bytes;
+  int vector_registers;
+  std::initializer_list<const char*> needs;
+};
+
+// Best first.
+const Kind kKinds[] = {
+    {"avx512", "x86-64-v4", 64, 32, {"avx512f", "avx512bw", "avx512dq", "avx512vl", "fma", "f16c"}},
+    {"avx2", "x86-64-v3", 32, 16, {"avx2", "fma", "f16c"}},
+    {"sse", "x86-64-v2", 16, 16, {"sse4.2", "ssse3", "cx16"}},
+};
+
+int available_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+int64_t cache_bytes(int name, int64_t fallback) {
+  long size = sysconf(name);
+  return size > 0 ? size : fallback;
+}
+
+bool has(const llvm::StringMap<bool>& features, const Kind& kind) {
+  return std::ranges::all_of(kind.needs, [&](const char* feature) { return features.lookup(feature); });
+}
+
+// `best`: of what the machine has, so that all its features can be used.
+Target make_target(const llvm::StringMap<bool>& features, const Kind& kind, bool best) {
+  Target target;
+  target.name = kind.name;
+  target.vector_bytes = kind.vector_bytes;
+  target.vector_registers = kind.vector_registers;
+  target.llvm_cpu = kind.generic_cpu;
+  if (best) {
+    target.llvm_cpu = llvm::sys::getHostCPUName().str();
+    for (const auto& feature : features) {
+      if (!target.llvm_features.empty()) target.llvm_features += ',';
+      target.llvm_features += (feature.second ? "+" : "-") + feature.first().str();
+    }
+  }
+  target.cores = available_cores();
+  target.l1_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, target.l1_bytes);
+  target.l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, target.l2_bytes);
+  target.l3_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE, target.l3_bytes);
+  return target;
+}
+
+}  // namespace
+
+Target cpu_target(const std::string& name) {
+  const auto features = llvm::sys::getHostCPUFeatures();
+  bool best = true;
+  for (const Kind& kind : kKinds) {
+    bool available = has(features, kind);
+    if (name == kind.name) {
+      if (!available) throw ValueError(text("target ", name, ": this machine lacks it"));
+      return make_target(features, kind, best);
+    }
+    if (available) best = false;
+  }
+  throw ValueError(text("target ", name, " is unknown; there are avx512, avx2 and sse"));
+}
+
+const Target& host_target() {
+  static const Target target = [] {
+    if (!config().target.empty()) return cpu_target(config().target);
+    const auto features = llvm::sys::getHostCPUFeatures();
+    for (const Kind& kind : kKinds)
+      if (has(features, kind)) return make_target(features, kind, true);
+    throw ValueError("this CPU lacks SSE4.2, the least that Heddle generates code for");
+  }();
+  return target;
+}
+
+}  // namespace heddle

@@ -1,0 +1,327 @@
+// Loads, stores and combines.
+#include <algorithm>
+#include <bit>
+
+#include "base/error.h"
+#include "codegen/emit.h"
+
+namespace heddle::codegen {
+namespace {
+
+// The constant term of a sum.
+Expr constant_term(const Expr& e) {
+  if (e.is_const()) return e;
+  if (e.kind() == ExprKind::Add)
+    for (const Expr& term : e.args())
+      if (term.is_const()) return term;
+  return 0;
+}
+
+// Bytes that divide the address of element `e` of a buffer, 64 at most: buffers start at multiples of 64.
+uint64_t alignment(const Expr& e, DType dtype) {
+  uint64_t multiple = static_cast<uint64_t>(e.multiple());
+  uint64_t elements = multiple == 0 ? 64 : std::min<uint64_t>(64, multiple & (~multiple + 1));
+  return std::min<uint64_t>(64, elements * static_cast<uint64_t>(size_of(dtype)));
+}
+
+llvm::Value* both(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y) { return !x ? y : !y ? x : b.CreateAnd(x, y); }
+
+}  // namespace
+
+llvm::Value* Emitter::from_memory(llvm::Value* v, DType dtype) { return dtype == kBool ? b.CreateIsNotNull(v) : v; }
+
+llvm::Value* Emitter::to_memory(llvm::Value* v, DType dtype) {
+  return dtype == kBool ? b.CreateZExt(v, shaped(b.getInt8Ty(), v)) : v;
+}
+
+Place Emitter::place(const kernel::Inst& inst, int64_t lanes, const Values& block_values) {
+  DType dtype = kernel.buffers[inst.buffer].dtype;
+  llvm::Type* type = memory_element(dtype);
+  Place result;
+  Formula formula = open_formula(inst, lanes, block_values);
+  result.never = formula.guard.is_const(0);
+  std::vector<Expr> uniform, varying;
+  for (const Expr& part : conjuncts(formula.guard)) (varies(part) ? varying : uniform).push_back(part);
+  if (!uniform.empty()) result.condition = condition(conjunction(uniform));
+  if (!varying.empty()) result.mask = splat(condition(conjunction(varying)), lanes);
+
+  auto pointer_to = [&](const Expr& e) {
+    Expr constant = constant_term(e), rest = e - constant;
+    llvm::Value* p = buffers[inst.buffer];
+    if (!rest.is_const(0)) p = b.CreateGEP(type, p, emit(rest, 64).value);
+    if (!constant.is_const(0)) p = b.CreateGEP(type, p, b.getInt64(static_cast<uint64_t>(constant.value())));
+    return p;
+  };
+  const Expr& address = formula.address;
+  std::optional<Linear> form;
+  if (!varies(address)) {
+    form = Linear{0, address};
+  } else if (form = linear_in(address, formula.lane); form && varies(form->rest)) {
+    form.reset();
+  }
+  if (form) {
+    int64_t step = form->coefficient;
+    Expr first = step == -1 ? form->rest - (lanes - 1) : form->rest;
+    result.pointer = pointer_to(first);
+    result.align = alignment(first, dtype);
+    result.pattern = step == 0    ? Place::Pattern::Uniform
+                     : step == 1  ? Place::Pattern::Forward
+                     : step == -1 ? Place::Pattern::Backward
+                                  : Place::Pattern::Scattered;
+    if (result.pattern == Place::Pattern::Scattered) {
+      bool narrow = std::abs(step) < (int64_t{1} << 31) / lanes;
+      llvm::Value* lane = iota(narrow ? 32 : 64, lanes);
+      auto* factor = llvm::ConstantInt::get(lane->getType(), static_cast<uint64_t>(step), true);
+      result.indices = b.CreateMul(lane, factor);
+    }
+  } else {
+    result.pattern = Place::Pattern::Scattered;
+    result.pointer = buffers[inst.buffer];
+    result.indices = splat(integer(address), lanes);
+  }
+  if (result.pattern == Place::Pattern::Scattered) result.align = static_cast<uint64_t>(size_of(dtype));
+  close_scope();
+  return result;
+}
+
+// What lies at `at.pointer` where `flag` (null: true) holds, else 0.
+llvm::Value* Emitter::guarded_load(const kernel::Inst& inst, llvm::Type* type, const Place& at, llvm::Value* flag) {
+  auto load_from = [&](llvm::Value* pointer) {
+    llvm::LoadInst* v = annotate(b.CreateAlignedLoad(type, pointer, llvm::Align(at.align)), inst);
+    if (kernel.buffers[inst.buffer].space == kernel::Space::In)
+      v->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(context, {}));
+    return v;
+  };
+  if (!flag) return load_from(at.pointer);
+  if (traits.read_zeros) {
+    uint64_t bytes = std::bit_ceil<uint64_t>(module.getDataLayout().getTypeStoreSize(type).getFixedValue());
+    std::string name = text("zeros", std::max<uint64_t>(bytes, 64));
+    llvm::GlobalVariable* zeros = module.getNamedGlobal(name);
+    if (!zeros) {
+      llvm::Type* array = llvm::ArrayType::get(b.getInt8Ty(), std::max<uint64_t>(bytes, 64));
+      zeros = new llvm::GlobalVariable(module, array, true, llvm::GlobalValue::PrivateLinkage,
+                                       llvm::Constant::getNullValue(array), name);
+      zeros->setAlignment(llvm::Align(64));
+    }
+    return load_from(b.CreateSelect(flag, at.pointer, zeros));
+  }
+  llvm::BasicBlock* before = b.GetInsertBlock();
+  llvm::BasicBlock* inside = nullptr;
+  llvm::Value* v = nullptr;
+  when(flag, [&] {
+    v = load_from(at.pointer);
+    inside = b.GetInsertBlock();
+  });
+  llvm::PHINode* result = b.CreatePHI(type, 2);
+  result->addIncoming(v, inside);
+  result->addIncoming(llvm::Constant::getNullValue(type), before);
+  return result;
+}
+
+llvm::Value* Emitter::gather(const kernel::Inst& inst, llvm::Type* type, const Place& at) {
+  int64_t lanes = lanes_of(at.indices);
+  llvm::Type* scalar = type->getScalarType();
+  llvm::Value* mask = at.mask;
+  if (at.condition) mask = both(b, mask, splat(at.condition, lanes));
+  bool native = traits.gather && scalar->getPrimitiveSizeInBits() >= 32;
+  if (native || !mask || !traits.read_zeros) {
+    llvm::Value* pointers = b.CreateGEP(scalar, at.pointer, at.indices);
+    if (!mask) mask = llvm::ConstantInt::getTrue(llvm::VectorType::get(b.getInt1Ty(), llvm::ElementCount::getFixed(
+                                                     static_cast<unsigned>(lanes))));
+    llvm::Value* otherwise = llvm::Constant::getNullValue(type);
+    return annotate(b.CreateMaskedGather(type, pointers, llvm::Align(at.align), mask, otherwise), inst);
+  }
+  llvm::Value* result = llvm::PoisonValue::get(type);
+  for (uint64_t lane = 0; lane < static_cast<uint64_t>(lanes); ++lane) {
+    Place one = at;
+    one.pointer = b.CreateGEP(scalar, at.pointer, b.CreateExtractElement(at.indices, lane));
+    llvm::Value* v = guarded_load(inst, scalar, one, b.CreateExtractElement(mask, lane));
+    result = b.CreateInsertElement(result, v, lane);
+  }
+  return result;
+}
+
+llvm::Value* Emitter::load(const kernel::Inst& inst, const Values& block_values) {
+  int64_t lanes = lanes_of(kernel.values[inst.results[0]]);
+  DType dtype = kernel.buffers[inst.buffer].dtype;
+  llvm::Type* scalar = memory_element(dtype);
+  llvm::Type* type = lanes == 1 ? scalar : llvm::FixedVectorType::get(scalar, static_cast<unsigned>(lanes));
+  if (inst.guard.is_const(0)) return from_memory(llvm::Constant::getNullValue(type), dtype);
+  Place at = place(inst, lanes, block_values);
+  if (at.never) return from_memory(llvm::Constant::getNullValue(type), dtype);
+  llvm::Value* v = nullptr;
+  switch (at.pattern) {
+    case Place::Pattern::Uniform: {
+      llvm::Value* flag = at.mask ? both(b, at.condition, b.CreateOrReduce(at.mask)) : at.condition;
+      v = splat(guarded_load(inst, scalar, at, flag), lanes);
+      if (at.mask) v = b.CreateSelect(at.mask, v, llvm::Constant::getNullValue(type));
+      break;
+    }
+    case Place::Pattern::Forward:
+    case Place::Pattern::Backward: {
+      bool backward = at.pattern == Place::Pattern::Backward;
+      if (!at.mask) {
+        v = guarded_load(inst, type, at, at.condition);
+      } else {
+        llvm::Value* mask = at.condition ? both(b, at.mask, splat(at.condition, lanes)) : at.mask;
+        if (backward) mask = b.CreateVectorReverse(mask);
+        v = annotate(b.CreateMaskedLoad(type, at.pointer, llvm::Align(at.align), mask,
+                                        llvm::Constant::getNullValue(type)),
+                     inst);
+      }
+      if (backward) v = b.CreateVectorReverse(v);
+      break;
+    }
+    case Place::Pattern::Scattered: v = gather(inst, type, at); break;
+  }
+  return from_memory(v, dtype);
+}
+
+void Emitter::store(const kernel::Inst& inst, const Values& block_values) {
+  const kernel::Type& value_type = kernel.values[inst.args[0]];
+  int64_t lanes = lanes_of(value_type);
+  DType dtype = kernel.buffers[inst.buffer].dtype;
+  Place at = place(inst, lanes, block_values);
+  if (at.never) return;
+  llvm::Value* v = to_memory(splat(block_values[inst.args[0]], lanes), dtype);
+  llvm::Type* type = v->getType();
+  if (lanes > 1 && at.pattern == Place::Pattern::Uniform) {  // the last lane wins
+    at.pattern = Place::Pattern::Scattered;
+    at.indices = llvm::Constant::getNullValue(shaped(b.getInt32Ty(), v));
+    at.align = static_cast<uint64_t>(size_of(dtype));
+  }
+  llvm::Value* mask = at.mask;
+  if (at.condition && mask) mask = both(b, mask, splat(at.condition, lanes));
+  if (at.pattern == Place::Pattern::Scattered) {
+    if (!mask) mask = llvm::ConstantInt::getTrue(shaped(b.getInt1Ty(), v));
+    llvm::Value* only_if = at.mask ? nullptr : at.condition;
+    return when(only_if, [&] {
+      llvm::Value* pointers = b.CreateGEP(type->getScalarType(), at.pointer, at.indices);
+      annotate(b.CreateMaskedScatter(v, pointers, llvm::Align(at.align), mask), inst);
+    });
+  }
+  if (at.pattern == Place::Pattern::Backward) {
+    v = b.CreateVectorReverse(v);
+    if (mask) mask = b.CreateVectorReverse(mask);
+  }
+  if (mask) {
+    annotate(b.CreateMaskedStore(v, at.pointer, llvm::Align(at.align), mask), inst);
+    return;
+  }
+  when(at.condition, [&] {
+    llvm::StoreInst* access = annotate(b.CreateAlignedStore(v, at.pointer, llvm::Align(at.align)), inst);
+    uint64_t bytes = module.getDataLayout().getTypeStoreSize(type).getFixedValue();
+    bool whole = bytes % 16 == 0 && std::has_single_bit(bytes) && at.align >= std::min<uint64_t>(bytes, 64);
+    if (inst.hint == kernel::Hint::Stream && traits.stream && whole) {
+      llvm::Metadata* one = llvm::ConstantAsMetadata::get(b.getInt32(1));
+      access->setMetadata(llvm::LLVMContext::MD_nontemporal, llvm::MDNode::get(context, one));
+      streamed = true;
+    }
+  });
+}
+
+namespace {
+
+std::optional<llvm::AtomicRMWInst::BinOp> atomic_op(ScalarOp op, DType dtype) {
+  using llvm::AtomicRMWInst;
+  bool is_sign = is_signed(dtype);
+  if (is_float(dtype)) {
+    if (op == ScalarOp::add && (dtype == kF32 || dtype == kF64)) return AtomicRMWInst::FAdd;
+    return std::nullopt;
+  }
+  switch (op) {
+    case ScalarOp::add: return AtomicRMWInst::Add;
+    case ScalarOp::bit_and: return AtomicRMWInst::And;
+    case ScalarOp::bit_or: return AtomicRMWInst::Or;
+    case ScalarOp::bit_xor: return AtomicRMWInst::Xor;
+    case ScalarOp::maximum: return is_sign ? AtomicRMWInst::Max : AtomicRMWInst::UMax;
+    case ScalarOp::minimum: return is_sign ? AtomicRMWInst::Min : AtomicRMWInst::UMin;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
+// *pointer = reducer(*pointer, v) where flag (null: true) holds.
+void Emitter::combine_lane(const kernel::Inst& inst, llvm::Value* pointer, llvm::Value* v, llvm::Value* flag) {
+  const kernel::Buffer& buffer = kernel.buffers[inst.buffer];
+  DType dtype = buffer.dtype;
+  llvm::Type* type = memory_element(dtype);
+  llvm::Align align(static_cast<uint64_t>(size_of(dtype)));
+  auto combined = [&](llvm::Value* old) {
+    llvm::Value* left[] = {from_memory(old, dtype)};
+    llvm::Value* right[] = {v};
+    return to_memory(apply(*inst.reducer, left, right)[0], dtype);
+  };
+  when(flag, [&] {
+    bool atomic = buffer.space != kernel::Space::Local || traits.shared_local;
+    if (!atomic) {
+      llvm::Value* old = annotate(b.CreateAlignedLoad(type, pointer, align), inst);
+      annotate(b.CreateAlignedStore(combined(old), pointer, align), inst);
+      return;
+    }
+    constexpr auto kOrder = llvm::AtomicOrdering::Monotonic;
+    std::optional<ScalarOp> simple = kernel::simple_op(*inst.reducer);
+    if (auto native = simple ? atomic_op(*simple, dtype) : std::nullopt) {
+      annotate(b.CreateAtomicRMW(*native, pointer, to_memory(v, dtype), align, kOrder), inst);
+      return;
+    }
+    // Compare and swap until nobody came between.
+    llvm::Type* word = b.getIntNTy(static_cast<unsigned>(size_of(dtype)) * 8);
+    llvm::LoadInst* first = annotate(b.CreateAlignedLoad(word, pointer, align), inst);
+    first->setAtomic(kOrder);
+    llvm::BasicBlock* before = b.GetInsertBlock();
+    llvm::Function* function = before->getParent();
+    auto* again = llvm::BasicBlock::Create(context, "swap", function);
+    auto* done = llvm::BasicBlock::Create(context, "swapped", function);
+    b.CreateBr(again);
+    b.SetInsertPoint(again);
+    llvm::PHINode* old = b.CreatePHI(word, 2);
+    old->addIncoming(first, before);
+    llvm::Value* fresh = b.CreateBitCast(combined(b.CreateBitCast(old, type)), word);
+    auto* swap = annotate(b.CreateAtomicCmpXchg(pointer, old, fresh, align, kOrder, kOrder), inst);
+    old->addIncoming(b.CreateExtractValue(swap, 0), b.GetInsertBlock());
+    b.CreateCondBr(b.CreateExtractValue(swap, 1), done, again);
+    b.SetInsertPoint(done);
+  });
+}
+
+// Lane after lane, for lanes may meet in one element.
+void Emitter::combine(const kernel::Inst& inst, const Values& block_values) {
+  const kernel::Buffer& buffer = kernel.buffers[inst.buffer];
+  int64_t lanes = lanes_of(kernel.values[inst.args[0]]);
+  llvm::Type* type = memory_element(buffer.dtype);
+  Place at = place(inst, lanes, block_values);
+  if (at.never) return;
+  llvm::Value* v = splat(block_values[inst.args[0]], lanes);
+  if (lanes == 1) return combine_lane(inst, at.pointer, v, at.condition);
+
+  auto element_number = [&](llvm::Value* lane) -> llvm::Value* {
+    switch (at.pattern) {
+      case Place::Pattern::Uniform: return b.getInt64(0);
+      case Place::Pattern::Forward: return lane;
+      case Place::Pattern::Backward: return b.CreateSub(b.getInt64(static_cast<uint64_t>(lanes - 1)), lane);
+      case Place::Pattern::Scattered: break;
+    }
+    return b.CreateExtractElement(at.indices, lane);
+  };
+  when(at.condition, [&] {
+    if (traits.shared_local || lanes <= 4) {
+      for (int64_t k = 0; k < lanes; ++k) {
+        llvm::Value* lane = b.getInt64(static_cast<uint64_t>(k));
+        llvm::Value* pointer = b.CreateGEP(type, at.pointer, element_number(lane));
+        combine_lane(inst, pointer, b.CreateExtractElement(v, lane), at.mask ? b.CreateExtractElement(at.mask, lane) : nullptr);
+      }
+      return;
+    }
+    counted_loop("lanes", b.getInt64(0), b.getInt64(static_cast<uint64_t>(lanes)), true, {},
+                 [&](llvm::Value* lane, const Values&) -> Values {
+                   llvm::Value* pointer = b.CreateGEP(type, at.pointer, element_number(lane));
+                   llvm::Value* flag = at.mask ? b.CreateExtractElement(at.mask, lane) : nullptr;
+                   combine_lane(inst, pointer, b.CreateExtractElement(v, lane), flag);
+                   return {};
+                 });
+  });
+}
+
+}  // namespace heddle::codegen

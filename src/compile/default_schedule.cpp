@@ -1,0 +1,313 @@
+// The schedule a kernel gets without search: must already be good.
+#include <algorithm>
+
+#include "base/hash.h"
+#include "compile/contraction.h"
+#include "compile/schedule.h"
+
+namespace heddle {
+namespace {
+
+// Elements a cell of elementwise work covers: long enough to hide its start, short enough to balance.
+constexpr int64_t kChunk = 16384;
+// A row up to this long is one tile; longer ones are walked in pieces.
+constexpr int64_t kWholeRow = 16384, kRowPiece = 8192;
+
+int64_t extent_of(const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); }
+
+struct Shape2 {
+  std::vector<int64_t> outer;
+  std::vector<std::vector<int64_t>> inner;  // per stage
+  double rows = 1;
+  double points = 1;  // of the largest stage
+};
+
+Shape2 shape_of(const Loops& loops) {
+  Shape2 shape;
+  for (const Axis& axis : loops.outer) {
+    shape.outer.push_back(extent_of(axis));
+    shape.rows *= static_cast<double>(shape.outer.back());
+  }
+  for (const Stage& stage : loops.stages) {
+    shape.inner.emplace_back();
+    double points = shape.rows;
+    for (const Axis& axis : stage.inner) {
+      shape.inner.back().push_back(extent_of(axis));
+      points *= static_cast<double>(shape.inner.back().back());
+    }
+    shape.points = std::max(shape.points, points);
+  }
+  return shape;
+}
+
+// For each axis of the stage, how many bytes of accesses it walks element by element.
+std::vector<double> unit_strides(const Loops& loops, const Stage& stage) {
+  std::vector<double> score(loops.outer.size() + stage.inner.size(), 0);
+  for (const kernel::Inst& inst : stage.body.insts) {
+    if (inst.op != kernel::Op::load && inst.op != kernel::Op::store) continue;
+    double weight = (inst.op == kernel::Op::store ? 1.5 : 1) * size_of(loops.buffers[static_cast<size_t>(inst.buffer)].dtype);
+    for (size_t i = 0; i < score.size(); ++i) {
+      const Axis& axis = i < loops.outer.size() ? loops.outer[i] : stage.inner[i - loops.outer.size()];
+      auto linear = linear_in(inst.address, axis.var);
+      if (linear && linear->coefficient == 1) score[i] += weight;
+    }
+  }
+  return score;
+}
+
+double output_bytes(const Loops& loops) {
+  double bytes = 0;
+  for (const kernel::Buffer& b : loops.buffers)
+    if (b.space == kernel::Space::Out) bytes += static_cast<double>(b.size.hi()) * size_of(b.dtype);
+  return bytes;
+}
+
+int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// Splits the only reduction when the grid alone has too few cells to fill the machine.
+void split_reduction(Schedule& schedule, const Loops& loops, const Shape2& shape, const Target& target) {
+  if (!loops.stages[0].reducer || shape.points < 1 << 17) return;
+  for (size_t s = 1; s < loops.stages.size(); ++s)
+    if (loops.stages[s].reducer || !loops.stages[s].inner.empty()) return;
+  double cells = 1;
+  for (size_t i = 0; i < shape.outer.size(); ++i)
+    cells *= static_cast<double>((shape.outer[i] + schedule.cell[i] - 1) / schedule.cell[i]);
+  double wanted = target.machine == Machine::Simd ? 16 : 2.0 * target.multiprocessors;
+  if (cells * 2 > wanted) return;
+  int64_t step = 1;
+  int outer = static_cast<int>(shape.outer.size());
+  for (const Level& level : schedule.stages[0].loops)
+    if (level.axis == outer) step = level.step;
+  int64_t pieces = (shape.inner[0][0] + step - 1) / step;
+  schedule.stages[0].split = std::clamp<int64_t>(static_cast<int64_t>(wanted / cells), 1, std::max<int64_t>(pieces, 1));
+  bool outer_loops = false;
+  for (const Level& level : schedule.stages[0].loops) outer_loops = outer_loops || level.axis < outer;
+  if (outer_loops) schedule.stages[0].split = 1;
+}
+
+// Loops over the inner axes so that a tile holds about `limit` elements of them; `rows` of the tile multiply.
+void loop_inner(StageSchedule& plan, const std::vector<int64_t>& inner, size_t outer, int64_t limit, int64_t piece) {
+  // Walk from the last axis: what fits stays in the tile, the axis that crosses the limit is cut, the rest are loops.
+  int64_t held = 1;
+  for (size_t i = inner.size(); i-- > 0;) {
+    int axis = static_cast<int>(outer + i);
+    if (held * inner[i] <= limit) {
+      held *= inner[i];
+      continue;
+    }
+    int64_t step = std::clamp<int64_t>(piece / held, 1, inner[i]);
+    if (step < inner[i]) plan.loops.insert(plan.loops.begin(), Level{axis, step});
+    held = limit;  // everything further out is a loop
+  }
+}
+
+void schedule_elementwise(Schedule& schedule, const Loops& loops, const Shape2& shape, int64_t chunk, int64_t block) {
+  size_t rank = shape.outer.size();
+  if (rank == 0) return;
+  std::vector<double> score = unit_strides(loops, loops.stages[0]);
+  // Another axis that some access walks element by element: cut both, so that a cell stays within the cache.
+  size_t other = rank;
+  for (size_t i = 0; i + 1 < rank; ++i)
+    if (score[i] > 0 && shape.outer[i] > 1) other = i;
+  if (other < rank) {
+    schedule.cell[rank - 1] = std::min(shape.outer[rank - 1], block);
+    schedule.cell[other] = std::min(shape.outer[other], block);
+    return;
+  }
+  int64_t held = 1;
+  for (size_t i = rank; i-- > 0;) {
+    schedule.cell[i] = std::clamp<int64_t>(chunk / held, 1, shape.outer[i]);
+    held *= schedule.cell[i];
+    if (schedule.cell[i] < shape.outer[i]) break;
+  }
+}
+
+// Rows, or columns, with reductions inside.
+void schedule_rows(Schedule& schedule, const Loops& loops, const Shape2& shape, const Target& target) {
+  bool simd = target.machine == Machine::Simd;
+  size_t rank = shape.outer.size();
+  double along_outer = 0, along_inner = 0;
+  int64_t widest = 1;
+  size_t column_axis = rank;
+  for (size_t s = 0; s < loops.stages.size(); ++s) {
+    std::vector<double> score = unit_strides(loops, loops.stages[s]);
+    int64_t inner = 1;
+    for (int64_t e : shape.inner[s]) inner *= e;
+    widest = std::max(widest, inner);
+    if (inner == 1) continue;
+    for (size_t i = 0; i < score.size(); ++i) {
+      (i < rank ? along_outer : along_inner) += score[i];
+      if (i < rank && score[i] > 0) column_axis = i;
+    }
+  }
+  int64_t limit = simd ? kWholeRow : 8192, piece = simd ? kRowPiece : 4096;
+  bool columns = along_outer > along_inner && column_axis < rank;
+  if (columns) {
+    int64_t width = simd ? 256 : 64;
+    schedule.cell[column_axis] = std::min(shape.outer[column_axis], width);
+    limit = simd ? (1 << 16) / schedule.cell[column_axis] : std::max<int64_t>(4096 / schedule.cell[column_axis], 1);
+    piece = limit;
+  } else if (rank > 0) {
+    int64_t wanted = simd ? 2048 : 4096;
+    if (widest < wanted / 2) schedule.cell[rank - 1] = std::clamp<int64_t>(wanted / widest, 1, shape.outer[rank - 1]);
+    // Keep enough cells for everybody.
+    double cells = shape.rows / static_cast<double>(schedule.cell[rank - 1]);
+    double least = simd ? 4.0 * target.cores : 1.0 * target.multiprocessors;
+    if (cells < least && shape.points > 1 << 15)
+      schedule.cell[rank - 1] = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(schedule.cell[rank - 1]) * cells / least));
+  }
+  for (size_t s = 0; s < loops.stages.size(); ++s) loop_inner(schedule.stages[s], shape.inner[s], rank, limit, piece);
+  split_reduction(schedule, loops, shape, target);
+}
+
+// Matrix products on a CPU: both factors packed into panels, a register block of rows x columns, the reduced axis cut
+// so that a panel of b stays in the L1 or L2 cache and a block of a in the L2.
+void schedule_matmul_simd(Schedule& schedule, const Contraction& c, const Shape2& shape, const Target& target) {
+  size_t a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
+  int inner = static_cast<int>(shape.outer.size());
+  int lanes = target.vector_bytes / 4;
+  // Accumulators, one row of b and one element of a at a time.
+  int64_t columns = target.vector_registers >= 32 ? 4 * lanes : 2 * lanes;
+  int64_t rows = target.vector_registers >= 32 ? 6 : 4;
+  int64_t m = shape.outer[a], n = shape.outer[b], k = shape.inner[0][0];
+  columns = std::min(columns, round_up(n, lanes));
+  rows = std::min(rows, m);
+  int64_t kc = k <= 512 ? k : 384;
+  int64_t mc = round_up(std::min<int64_t>(m, 120), rows), nc = round_up(std::min<int64_t>(n, 512), columns);
+  schedule.cell[a] = mc;
+  schedule.cell[b] = nc;
+  StageSchedule& plan = schedule.stages[0];
+  plan.dot = true;
+  int ia = c.a_axis, ib = c.b_axis;
+  if (kc < k) {
+    plan.loops = {{inner, kc}, {ib, columns}, {ia, rows}};
+    // The epilogue walks the cell row by row.
+    for (size_t s = 1; s < schedule.stages.size(); ++s) {
+      schedule.stages[s].joined = s > 1;
+      schedule.stages[s].loops = {{ia, 1}};
+    }
+  } else {
+    plan.loops = {{ib, columns}, {ia, rows}};
+    for (size_t s = 1; s < schedule.stages.size(); ++s) schedule.stages[s].loops = plan.loops;
+  }
+  plan.staged = {{0, Staged::Scope::Phase, 0, rows}, {1, Staged::Scope::Phase, 0, columns}};
+}
+
+void schedule_matmul_simt(Schedule& schedule, const Contraction& c, const Shape2& shape) {
+  size_t a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
+  schedule.cell[a] = std::min<int64_t>(64, shape.outer[a]);
+  schedule.cell[b] = std::min<int64_t>(64, shape.outer[b]);
+  StageSchedule& plan = schedule.stages[0];
+  plan.dot = true;
+  int64_t step = std::min<int64_t>(16, shape.inner[0][0]);
+  if (step < shape.inner[0][0]) plan.loops = {{static_cast<int>(shape.outer.size()), step}};
+  int depth = static_cast<int>(plan.loops.size());
+  plan.staged = {{0, Staged::Scope::Cell, depth, 0}, {1, Staged::Scope::Cell, depth, 0}};
+}
+
+bool worth_blocking(const Loops& loops, const Shape2& shape, const std::optional<Contraction>& c) {
+  if (!c || !c->is_matmul() || shape.inner[0].size() != 1) return false;
+  for (size_t s = 1; s < loops.stages.size(); ++s)
+    if (loops.stages[s].reducer || !loops.stages[s].inner.empty()) return false;
+  for (const Axis& axis : loops.outer)
+    if (!axis.extent.is_const()) return false;
+  if (!loops.stages[0].inner[0].extent.is_const()) return false;
+  if (!is_float(loops.values[static_cast<size_t>(c->a)].dtype)) return false;
+  return shape.outer[static_cast<size_t>(c->a_axis)] > 1 && shape.outer[static_cast<size_t>(c->b_axis)] > 1;
+}
+
+}  // namespace
+
+Schedule default_schedule(const Loops& loops, const Target& target) {
+  Shape2 shape = shape_of(loops);
+  Schedule schedule;
+  schedule.cell.assign(loops.outer.size(), 1);
+  schedule.stages.resize(loops.stages.size());
+  schedule.threads = target.machine == Machine::Simt ? 256 : 1;
+  bool reduces = std::any_of(loops.stages.begin(), loops.stages.end(), [](const Stage& s) { return s.reducer || !s.inner.empty(); });
+  auto contraction = find_contraction(loops, loops.stages[0]);
+  if (!reduces) {
+    schedule_elementwise(schedule, loops, shape, target.machine == Machine::Simd ? kChunk : 1024,
+                         target.machine == Machine::Simd ? 64 : 32);
+  } else if (worth_blocking(loops, shape, contraction)) {
+    if (target.machine == Machine::Simd) schedule_matmul_simd(schedule, *contraction, shape, target);
+    else schedule_matmul_simt(schedule, *contraction, shape);
+  } else {
+    schedule_rows(schedule, loops, shape, target);
+  }
+  bool stream = target.machine == Machine::Simd && output_bytes(loops) > static_cast<double>(target.l3_bytes) / 2;
+  for (size_t s = 0; s < loops.stages.size(); ++s) schedule.stages[s].stream = stream && !loops.stages[s].reducer;
+  return schedule;
+}
+
+Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed) {
+  uint64_t state = hash_mix(seed + 1);
+  auto draw = [&](int64_t count) {
+    state = hash_mix(state + 0x9e3779b97f4a7c15ull);
+    return static_cast<int64_t>(state % static_cast<uint64_t>(std::max<int64_t>(count, 1)));
+  };
+  Shape2 shape = shape_of(loops);
+  int outer = static_cast<int>(shape.outer.size());
+  // Draws until one is legal; the plainest schedule always is.
+  for (int attempt = 0; attempt < 50; ++attempt) {
+    Schedule schedule;
+    schedule.threads = target.machine == Machine::Simt ? 32 << draw(4) : 1;
+    int64_t budget = target.machine == Machine::Simt ? 4096 : 1 << 15;
+    for (int64_t extent : shape.outer) {
+      int64_t size = std::min({extent, budget, int64_t{1} << draw(9)});
+      if (draw(3) == 0) size = std::min({extent, budget, 1 + draw(40)});
+      schedule.cell.push_back(size);
+      budget /= size;
+    }
+    for (size_t s = 0; s < loops.stages.size(); ++s) {
+      StageSchedule plan;
+      plan.joined = s > 0 && draw(4) != 0;
+      plan.stream = draw(4) == 0;
+      auto contraction = find_contraction(loops, loops.stages[s]);
+      plan.dot = contraction && shape.inner[s].size() == 1 && draw(3) != 0;
+      if (plan.joined) {
+        size_t first = s - 1;
+        while (first > 0 && schedule.stages[first].joined) --first;
+        bool split = first == 0 && schedule.stages[0].split > 1;
+        for (const Level& level : schedule.stages[first].loops) {
+          if (split || level.axis >= outer) break;
+          plan.loops.push_back(level);
+        }
+      } else if (outer > 0 && draw(2) == 0) {
+        size_t axis = static_cast<size_t>(draw(outer));
+        for (int64_t step = schedule.cell[axis] / 2; step >= 1; --step)
+          if (schedule.cell[axis] % step == 0) {
+            plan.loops.push_back({static_cast<int>(axis), step});
+            break;
+          }
+      }
+      for (size_t i = 0; i < shape.inner[s].size(); ++i) {
+        int64_t extent = shape.inner[s][i];
+        if (extent > 64 || draw(2) == 0) plan.loops.push_back({outer + static_cast<int>(i), 1 + draw(std::min<int64_t>(extent, 100))});
+      }
+      if (plan.loops.size() > 1 && draw(3) == 0) std::swap(plan.loops[0], plan.loops[static_cast<size_t>(draw(static_cast<int64_t>(plan.loops.size())))]);
+      if (s == 0 && loops.stages[0].reducer && draw(3) == 0) plan.split = 1 + draw(5);
+      if (plan.dot && s == 0)
+        for (int operand = 0; operand < 2; ++operand) {
+          if (draw(2) == 0) continue;
+          Staged staged;
+          staged.operand = operand;
+          staged.scope = draw(2) ? Staged::Scope::Phase : Staged::Scope::Cell;
+          staged.depth = static_cast<int>(draw(static_cast<int64_t>(plan.loops.size()) + 1));
+          int axis = operand == 0 ? contraction->a_axis : contraction->b_axis;
+          if (axis >= 0 && draw(2)) {
+            int64_t size = schedule.cell[static_cast<size_t>(axis)];
+            for (const Level& level : plan.loops)
+              if (level.axis == axis) size = level.step;
+            staged.panel = size;
+          }
+          plan.staged.push_back(staged);
+        }
+      schedule.stages.push_back(plan);
+    }
+    if (check(schedule, loops, target).empty()) return schedule;
+  }
+  return default_schedule(loops, target);
+}
+
+}  // namespace heddle

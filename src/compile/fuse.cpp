@@ -1,0 +1,350 @@
+#include "compile/fuse.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "compile/partition.h"
+#include "kernel/builder.h"
+
+namespace heddle {
+namespace {
+
+using kernel::Builder;
+using kernel::Value;
+
+ScalarOp combine_op(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::Sum: return ScalarOp::add;
+    case ReduceOp::Prod: return ScalarOp::mul;
+    case ReduceOp::Max: return ScalarOp::maximum;
+    case ReduceOp::Min: return ScalarOp::minimum;
+  }
+  __builtin_unreachable();
+}
+
+// Writes the stages of one group.
+class LoopsWriter {
+ public:
+  LoopsWriter(Program& program, std::unordered_map<const Node*, int>& tensor_of, const Partition& parts,
+              const Group& group, const std::unordered_set<const Node*>& arguments)
+      : program_(program), tensor_of_(tensor_of), parts_(parts), arguments_(arguments) {
+    for (int id : group.units)
+      if (!unit(id).reduces) inlined_.insert(unit(id).node);
+    for (const Expr& axis : unit(group.units[0]).outer) {
+      Expr var = Expr::index(text("i", step_.loops.outer.size()), axis.extent());
+      step_.loops.outer.push_back({var, axis.extent()});
+    }
+    for (int id : group.units) unit(id).reduces ? write_reduction(unit(id)) : write_store(unit(id));
+  }
+
+  Program::Step finish() && {
+    name_kernel();
+    return std::move(step_);
+  }
+
+ private:
+  const Unit& unit(int id) const { return parts_.units[static_cast<size_t>(id)]; }
+
+  // The nest's variables: those along outer axes become the group's, the others new inner axes of the stage.
+  Substitution enter(const Unit& u, Stage& stage) {
+    Substitution to;
+    for (size_t i = 0; i < u.outer.size(); ++i) to.emplace_back(u.outer[i], step_.loops.outer[i].var);
+    auto add_inner = [&](const Expr& axis) {
+      if (std::find(u.outer.begin(), u.outer.end(), axis) != u.outer.end()) return;
+      Expr var = Expr::index(text(u.reduces ? "r" : "j", stage.inner.size()), axis.extent());
+      stage.inner.push_back({var, axis.extent()});
+      to.emplace_back(axis, var);
+    };
+    for (const Expr& axis : u.kept) add_inner(axis);
+    for (const Expr& axis : u.reduced) add_inner(axis);
+    return to;
+  }
+
+  static Index renamed(std::span<const Expr> index, const Substitution& to) {
+    Index result;
+    for (const Expr& e : index) result.push_back(substitute(e, to));
+    return result;
+  }
+
+  void write_reduction(const Unit& u) {
+    const Node& node = *u.node;
+    Stage stage;
+    Substitution to = enter(u, stage);
+    Index at = renamed(u.at, to);
+    Index reduced = renamed(u.reduced, to);
+    begin(stage);
+    Expr guard = 1;
+    Value x = emit(node.inputs[0].get(), reduction_source(node, at, reduced, guard), guard);
+    DType dtype = compute_dtype(node.dtype);
+    if (node.op == NodeOp::ArgReduce) {
+      stage.body.results = {x, builder_->index(DType::i64, reduced[0], {})};
+      stage.reducer = kernel::arg_reducer(node.reduce_op == ReduceOp::Max, dtype);
+    } else {
+      ReduceOp op = node.op == NodeOp::Unwindow ? ReduceOp::Sum : node.reduce_op;
+      if (!guard.is_const(1)) x = choose(guard, x, heddle::Scalar::of(dtype, 0));
+      stage.body.results = {x};
+      ScalarOp combine = combine_op(op);
+      if (dtype == DType::boolean && op == ReduceOp::Sum) combine = ScalarOp::bit_or;
+      if (dtype == DType::boolean && op == ReduceOp::Prod) combine = ScalarOp::bit_and;
+      stage.reducer = kernel::simple_reducer(combine, dtype);
+    }
+    for (Value v : stage.body.results) {
+      step_.loops.values.push_back(step_.loops.values[static_cast<size_t>(v)]);
+      stage.results.push_back(static_cast<Value>(step_.loops.values.size()) - 1);
+    }
+    reduced_[&node] = stage.results;
+    step_.loops.stages.push_back(std::move(stage));
+    builder_.reset();
+  }
+
+  // Stores with the same inner axes after each other share a stage, and what they compute.
+  void write_store(const Unit& u) {
+    Stage fresh;
+    Substitution to = enter(u, fresh);
+    Stage* stage = step_.loops.stages.empty() ? nullptr : &step_.loops.stages.back();
+    bool shared = stage && !stage->reducer && stage->inner.size() == fresh.inner.size();
+    for (size_t i = 0; shared && i < fresh.inner.size(); ++i) shared = stage->inner[i].extent == fresh.inner[i].extent;
+    if (shared) {
+      Substitution rename;
+      for (size_t i = 0; i < fresh.inner.size(); ++i) rename.emplace_back(fresh.inner[i].var, stage->inner[i].var);
+      for (auto& [from, target] : to) target = substitute(target, rename);
+    } else {
+      step_.loops.stages.push_back(std::move(fresh));
+      stage = &step_.loops.stages.back();
+    }
+    begin(*stage, shared);
+    Index at = renamed(u.at, to);
+    Value v = emit_node(u.node, at, 1);
+    v = builder_->cast(v, u.node->dtype);
+    Builder::Access access;
+    access.address = linear_address(u.node->shape, at);
+    builder_->store(buffer(u.node, kernel::Space::Out), v, access);
+    builder_.reset();
+  }
+
+  void begin(Stage& stage, bool keep_memo = false) {
+    builder_.emplace(step_.loops.values, stage.body);
+    if (keep_memo) return;
+    memo_.clear();
+    bound_.clear();
+  }
+
+  int buffer(const Node* node, kernel::Space space) {
+    auto [it, fresh] = tensor_of_.try_emplace(node, static_cast<int>(program_.tensors.size()));
+    if (fresh) program_.tensors.push_back({node, space == kernel::Space::In && !parts_.storing.count(node), false});
+    auto [at, first] = buffer_of_.try_emplace(it->second, static_cast<int>(step_.tensors.size()));
+    if (first) {
+      step_.tensors.push_back(it->second);
+      bool one = arguments_.count(node);
+      step_.loops.buffers.push_back({text(space == kernel::Space::In ? "x" : "y", step_.loops.buffers.size()),
+                                     node->dtype, space, one ? Expr(1) : node->shape.numel()});
+    }
+    return at->second;
+  }
+
+  // The value of node's element at `index`, in its compute dtype. Where `guard` is false the value is arbitrary, but
+  // nothing outside a buffer is touched.
+  Value emit(const Node* node, const Index& index, const Expr& guard) {
+    uint64_t key = hash_combine(reinterpret_cast<uintptr_t>(node), guard.hash());
+    for (const Expr& e : index) key = hash_combine(key, e.hash());
+    auto& bucket = memo_[key];
+    for (const Emitted& e : bucket)
+      if (e.node == node && e.index == index && e.guard == guard) return e.value;
+    bool from_memory = parts_.storing.count(node) && !inlined_.count(node);
+    Value value = from_memory ? load(node, index, guard) : emit_node(node, index, guard);
+    memo_[key].push_back({node, index, guard, value});
+    return value;
+  }
+
+  Value emit_node(const Node* node, const Index& index, const Expr& guard) {
+    Builder& b = *builder_;
+    if (const Node* reduction = reduction_of(node)) {
+      size_t result = node->op == NodeOp::Get ? static_cast<size_t>(node->attrs[0].value()) : 0;
+      return reduced_.at(reduction)[result];
+    }
+    if (arguments_.count(node)) return load(node, index, guard);
+    DType dtype = compute_dtype(node->dtype);
+    switch (node->op) {
+      case NodeOp::Const: return b.constant(cast(node->literal, dtype));
+      case NodeOp::Buffer:
+      case NodeOp::Input: return load(node, index, guard);
+      case NodeOp::Iota: return integer(index[static_cast<size_t>(node->attrs[0].value())], node->dtype);
+      case NodeOp::Scalar: {
+        SmallVector<Value, 3> args;
+        for (const NodeRef& input : node->inputs) args.push_back(emit(input.get(), index, guard));
+        return b.op(node->scalar_op, args);
+      }
+      case NodeOp::Cast: {
+        Value x = emit(node->inputs[0].get(), index, guard);
+        return b.cast(b.cast(x, node->dtype), dtype);  // rounds to a small float, then goes on in f32
+      }
+      case NodeOp::Bitcast: {
+        Value x = b.cast(emit(node->inputs[0].get(), index, guard), node->inputs[0]->dtype);
+        return b.cast(b.bitcast(x, node->dtype), dtype);
+      }
+      case NodeOp::Gather: return emit_gather(*node, index, guard);
+      case NodeOp::Cat: return emit_cat(*node, index, guard);
+      case NodeOp::Pad: {
+        Expr inside = 1;
+        Index source = source_index(*node, index, inside);
+        Value x = emit(node->inputs[0].get(), source, logical_and(guard, inside));
+        return inside.is_const(1) ? x : choose(inside, x, cast(node->literal, dtype));
+      }
+      default: {
+        HD_ASSERT(is_movement(*node), name(node->op));
+        Expr inside = guard;
+        Index source = source_index(*node, index, inside);
+        return emit(node->inputs[0].get(), source, guard);
+      }
+    }
+  }
+
+  Value emit_gather(const Node& node, const Index& index, const Expr& guard) {
+    size_t axis = static_cast<size_t>(node.attrs[0].value());
+    size_t rank = node.inputs[1]->shape.size();
+    const Expr* from = index.begin() + axis;
+    Value chosen = emit(node.inputs[1].get(), Index(from, from + rank), guard);
+    // Out of range is clamped, so that no index can lead outside.
+    const Expr& n = node.inputs[0]->shape[axis];
+    Expr var = Expr::symbol(text("v", bound_.size()), -(int64_t{1} << 62), int64_t{1} << 62);
+    bound_.emplace_back(var, chosen);
+    Index source(index.begin(), from);
+    source.push_back(max(min(var, n - 1), 0));
+    source.append(from + rank, index.end());
+    return emit(node.inputs[0].get(), source, guard);
+  }
+
+  Value emit_cat(const Node& node, const Index& index, const Expr& guard) {
+    size_t axis = static_cast<size_t>(node.attrs[0].value());
+    Index source = index;
+    Expr end = 0;
+    Value result = kernel::kNoValue;
+    for (const NodeRef& input : node.inputs) {
+      if (input->shape[axis].is_const(0)) continue;
+      source[axis] = index[axis] - end;
+      Expr begin = end;
+      end = end + input->shape[axis];
+      Expr inside = logical_and(ge(index[axis], begin), lt(index[axis], end));
+      Value x = emit(input.get(), source, logical_and(guard, inside));
+      result = result == kernel::kNoValue ? x : builder_->op(ScalarOp::where, {condition(ge(index[axis], begin)), x, result});
+    }
+    return result;
+  }
+
+  Value condition(const Expr& e) { return integer(e, DType::boolean); }
+  Value choose(const Expr& inside, Value x, const heddle::Scalar& otherwise) {
+    return builder_->op(ScalarOp::where, {condition(inside), x, builder_->constant(otherwise)});
+  }
+
+  // An index expression as data. Parts that depend on gathered values become arithmetic.
+  Value integer(const Expr& e, DType dtype) {
+    Builder& b = *builder_;
+    bool uses_data = std::any_of(bound_.begin(), bound_.end(), [&](auto& p) { return depends_on(e, p.first); });
+    if (!uses_data) {
+      DType direct = dtype == DType::boolean || dtype == DType::i32 ? dtype : DType::i64;
+      return b.cast(b.index(direct, e, {}), dtype);
+    }
+    for (auto& [var, value] : bound_)
+      if (e == var) return b.cast(value, dtype);
+    auto number = [&](const Expr& arg) { return integer(arg, DType::i64); };
+    auto fold = [&](ScalarOp op, auto&& convert) {
+      Value acc = convert(e.args()[0]);
+      for (size_t i = 1; i < e.args().size(); ++i) acc = b.op(op, {acc, convert(e.args()[i])});
+      return acc;
+    };
+    auto truth = [&](const Expr& arg) { return integer(arg, DType::boolean); };
+    Value v = kernel::kNoValue;
+    switch (e.kind()) {
+      case ExprKind::Add: v = fold(ScalarOp::add, number); break;
+      case ExprKind::Mul: v = fold(ScalarOp::mul, number); break;
+      case ExprKind::FloorDiv: v = fold(ScalarOp::floordiv, number); break;
+      case ExprKind::Mod: v = fold(ScalarOp::mod, number); break;
+      case ExprKind::Min: v = fold(ScalarOp::minimum, number); break;
+      case ExprKind::Max: v = fold(ScalarOp::maximum, number); break;
+      case ExprKind::Lt: v = fold(ScalarOp::lt, number); break;
+      case ExprKind::Eq: v = fold(ScalarOp::eq, number); break;
+      case ExprKind::And: v = fold(ScalarOp::bit_and, truth); break;
+      case ExprKind::Or: v = fold(ScalarOp::bit_or, truth); break;
+      case ExprKind::Not: v = b.op(ScalarOp::bit_not, {truth(e.args()[0])}); break;
+      case ExprKind::Select:
+        v = b.op(ScalarOp::where, {truth(e.args()[0]), number(e.args()[1]), number(e.args()[2])});
+        break;
+      case ExprKind::Const:
+      case ExprKind::Var: HD_ASSERT(false, "free of data"); break;
+    }
+    return b.cast(v, dtype);
+  }
+
+  Value load(const Node* node, const Index& index, const Expr& guard) {
+    Builder::Access access;
+    access.address = arguments_.count(node) ? Expr(0) : linear_address(node->shape, index);
+    access.guard = guard;
+    for (auto& [var, value] : bound_)
+      if (depends_on(access.address, var) || depends_on(guard, var)) {
+        access.binds.push_back(var);
+        access.bound.push_back(value);
+      }
+    Value v = builder_->load(buffer(node, kernel::Space::In), node->dtype, access);
+    return builder_->cast(v, compute_dtype(node->dtype));
+  }
+
+  // "sum_4096x1024": the last op that computes something, and the output's shape.
+  void name_kernel() {
+    std::string what;
+    const Node* out = program_.tensors[static_cast<size_t>(step_.tensors.back())].node;
+    for (size_t i = 0; i < step_.tensors.size(); ++i)
+      if (step_.loops.buffers[i].space == kernel::Space::Out) out = program_.tensors[static_cast<size_t>(step_.tensors[i])].node;
+    for (const auto& [node, values] : reduced_)
+      what += text(what.empty() ? "" : "_", node->op == NodeOp::Reduce ? name(node->reduce_op) : name(node->op));
+    if (out->op == NodeOp::Scalar) what += text(what.empty() ? "" : "_", info(out->scalar_op).name);
+    if (what.empty()) what = name(out->op);
+    for (char& c : what) c = static_cast<char>(std::tolower(c));
+    for (size_t i = 0; i < out->shape.size(); ++i) what += text(i ? "x" : "_", out->shape[i]);
+    for (char& c : what)
+      if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+    step_.loops.name = what.substr(0, 64);
+  }
+
+  struct Emitted {
+    const Node* node;
+    Index index;
+    Expr guard;
+    Value value;
+  };
+  Program& program_;
+  std::unordered_map<const Node*, int>& tensor_of_;
+  const Partition& parts_;
+  const std::unordered_set<const Node*>& arguments_;
+  Program::Step step_;
+  std::optional<Builder> builder_;
+  std::unordered_map<uint64_t, std::vector<Emitted>> memo_;
+  std::unordered_set<const Node*> inlined_;                 // stored by this kernel itself
+  std::unordered_map<const Node*, std::vector<Value>> reduced_;   // results of earlier stages
+  std::unordered_map<int, int> buffer_of_;                        // tensor -> buffer of the kernel
+  std::vector<std::pair<Expr, Value>> bound_;                     // gathered indices
+};
+
+}  // namespace
+
+Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> arguments) {
+  Program program;
+  std::unordered_map<const Node*, int> tensor_of;
+  std::unordered_set<const Node*> is_argument(arguments.begin(), arguments.end());
+  Partition parts = partition(roots, arguments);
+  for (const Group& group : parts.groups) {
+    Program::Step step = LoopsWriter(program, tensor_of, parts, group, is_argument).finish();
+    merge_axes(step.loops);
+    program.steps.push_back(std::move(step));
+  }
+  for (const NodeRef& root : roots) {
+    auto [it, fresh] = tensor_of.try_emplace(root.get(), static_cast<int>(program.tensors.size()));
+    if (fresh) program.tensors.push_back({root.get(), true, false});
+    program.tensors[static_cast<size_t>(it->second)].output = true;
+    program.outputs.push_back(it->second);
+  }
+  return program;
+}
+
+}  // namespace heddle

@@ -1,0 +1,29 @@
+// Fuse: a graph becomes a list of kernels (Loops), with tensors between them.
+#pragma once
+
+#include <vector>
+
+#include "compile/loops.h"
+
+namespace heddle {
+
+struct Program {
+  struct Tensor {
+    const Node* node;     // kept alive by the roots
+    bool leaf = false;    // realised already (Buffer), or a Const/Input the caller provides
+    bool output = false;
+  };
+  struct Step {
+    Loops loops;
+    std::vector<int> tensors;  // for each of loops.buffers, an index into Program::tensors
+  };
+  std::vector<Tensor> tensors;
+  std::vector<Step> steps;     // in an order in which they may run
+  std::vector<int> outputs;    // for each root, its tensor
+};
+
+// Every root becomes a tensor in memory. Const leaves are folded into kernels, except those in `arguments`, which
+// are read from memory as one element (a scalar that changes from call to call).
+Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> arguments = {});
+
+}  // namespace heddle

@@ -1,0 +1,22 @@
+// Movement ops as index arithmetic: where an element of a node's result comes from.
+#pragma once
+
+#include <vector>
+
+#include "graph/node.h"
+
+namespace heddle {
+
+using Index = SmallVector<Expr, 4>;
+
+// True for nodes that only rearrange: their element is one element of their only input, or padding.
+bool is_movement(const Node& node);
+
+// The input's index of the element at `index` of a movement node. For Pad, `guard` gains the condition under which the
+// element lies inside the input.
+Index source_index(const Node& node, const Index& index, Expr& guard);
+
+// Row-major element number.
+Expr linear_address(const Shape& shape, const Index& index);
+
+}  // namespace heddle

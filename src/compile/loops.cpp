@@ -1,0 +1,136 @@
+#include "compile/loops.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace heddle {
+namespace {
+
+void count_divisions(const Expr& e, int& count) {
+  if (e.kind() == ExprKind::FloorDiv || e.kind() == ExprKind::Mod) ++count;
+  for (const Expr& arg : e.args()) count_divisions(arg, count);
+}
+
+// How complicated the stages' addresses and guards are. Merging axes must not make it worse.
+int divisions(const std::vector<Stage>& stages) {
+  int count = 0;
+  for (const Stage& stage : stages)
+    kernel::visit(stage.body, [&](const kernel::Inst& inst) {
+      count_divisions(inst.address, count);
+      count_divisions(inst.guard, count);
+    });
+  return count;
+}
+
+void substitute_in(Stage& stage, const Substitution& to) {
+  kernel::visit(stage.body, [&](kernel::Inst& inst) {
+    inst.address = substitute(inst.address, to);
+    inst.guard = substitute(inst.guard, to);
+  });
+}
+
+// Tries to merge axes[i] and axes[i + 1] in the given stages.
+bool try_merge(std::vector<Axis>& axes, size_t i, std::vector<Stage>& stages, size_t first, size_t last) {
+  Expr extent = axes[i].extent * axes[i + 1].extent;
+  Expr whole = Expr::index(axes[i].var.name(), extent);
+  Substitution to = {{axes[i].var, floordiv(whole, axes[i + 1].extent)}, {axes[i + 1].var, mod(whole, axes[i + 1].extent)}};
+  std::vector<Stage> trial(stages.begin() + static_cast<long>(first), stages.begin() + static_cast<long>(last));
+  int before = divisions(trial);
+  for (Stage& stage : trial) substitute_in(stage, to);
+  if (divisions(trial) > before) return false;
+  axes[i] = {whole, extent};
+  axes.erase(axes.begin() + static_cast<long>(i) + 1);
+  for (size_t s = first; s < last; ++s) stages[s].body = std::move(trial[s - first].body);
+  return true;
+}
+
+std::string axis_list(const std::vector<Axis>& axes) {
+  std::string out;
+  for (const Axis& axis : axes) out += text(out.empty() ? "" : ", ", axis.var, " < ", axis.extent);
+  return out;
+}
+
+}  // namespace
+
+void merge_axes(Loops& loops) {
+  // From the inside out, so that runs of axes collapse into one.
+  for (size_t i = loops.outer.size(); i-- > 1;) try_merge(loops.outer, i - 1, loops.stages, 0, loops.stages.size());
+  for (size_t s = 0; s < loops.stages.size(); ++s) {
+    std::vector<Axis> inner = loops.stages[s].inner;
+    for (size_t i = inner.size(); i-- > 1;) try_merge(inner, i - 1, loops.stages, s, s + 1);
+    loops.stages[s].inner = std::move(inner);
+  }
+}
+
+std::string print(const Loops& loops) {
+  std::ostringstream out;
+  out << "loops @" << loops.name << " outer(" << axis_list(loops.outer) << ")\n";
+  for (const kernel::Buffer& b : loops.buffers)
+    out << "  " << (b.space == kernel::Space::In ? "in" : b.space == kernel::Space::Out ? "out" : "inout") << " %" << b.name
+        << ": " << b.dtype << "[" << b.size << "]\n";
+  for (const Stage& stage : loops.stages) {
+    out << "  stage inner(" << axis_list(stage.inner) << ")\n";
+    // The kernel printer writes the body.
+    kernel::Kernel k;
+    k.name = "body";
+    k.buffers = loops.buffers;
+    k.values = loops.values;
+    k.symbols = loops.symbols;
+    k.phases.emplace_back();
+    for (const Axis& axis : loops.outer) k.phases[0].cells.push_back(axis.var);
+    for (const Axis& axis : stage.inner) k.phases[0].cells.push_back(axis.var);
+    k.phases[0].body = stage.body;
+    std::istringstream body(kernel::print(k));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(body, line);) lines.push_back(line);
+    bool inside = false;
+    for (size_t i = 0; i + 2 < lines.size(); ++i) {
+      if (inside) out << lines[i] << "\n";
+      inside = inside || lines[i].find("phase") != std::string::npos;
+    }
+    if (!stage.reducer) continue;
+    for (size_t r = 0; r < stage.results.size(); ++r)
+      out << (r ? ", %" : "    %") << stage.results[r];
+    out << " = reduce " << print(*stage.reducer);
+    for (size_t r = 0; r < stage.body.results.size(); ++r) out << (r ? ", %" : " %") << stage.body.results[r];
+    out << "\n";
+  }
+  return out.str();
+}
+
+void verify(const Loops& loops) {
+  std::vector<bool> known(loops.values.size(), false);
+  auto check_axes = [&](const Expr& e, const Stage& stage, const kernel::Inst& inst) {
+    for (const Expr& var : variables(e)) {
+      auto is_axis = [&](const Axis& axis) { return axis.var == var; };
+      bool found = std::any_of(loops.outer.begin(), loops.outer.end(), is_axis) ||
+                   std::any_of(stage.inner.begin(), stage.inner.end(), is_axis) ||
+                   std::find(loops.symbols.begin(), loops.symbols.end(), var) != loops.symbols.end() ||
+                   std::find(inst.binds.begin(), inst.binds.end(), var) != inst.binds.end();
+      HD_ASSERT(found, "in ", loops.name, " the variable ", var, " is no axis of its stage");
+    }
+  };
+  for (const Stage& stage : loops.stages) {
+    for (const kernel::Inst& inst : stage.body.insts) {
+      for (kernel::Value v : inst.args) HD_ASSERT(known.at(static_cast<size_t>(v)), "value %", v, " used before it is computed");
+      for (kernel::Value v : inst.results) known.at(static_cast<size_t>(v)) = true;
+      HD_ASSERT(inst.coords.empty(), "loops hold scalars only");
+      check_axes(inst.address, stage, inst);
+      check_axes(inst.guard, stage, inst);
+    }
+    HD_ASSERT((stage.reducer ? stage.reducer->width() : 0) == stage.results.size(), "a reducer's results");
+    for (kernel::Value v : stage.body.results) HD_ASSERT(known.at(static_cast<size_t>(v)), "lifted value %", v);
+    for (kernel::Value v : stage.results) known.at(static_cast<size_t>(v)) = true;
+  }
+}
+
+uint64_t hash(const Loops& loops) {
+  // The text names everything by position, but for the kernel itself.
+  std::string body = print(loops);
+  return hash_bytes(std::string_view(body).substr(body.find(" outer(")));
+}
+
+}  // namespace heddle

@@ -1,0 +1,49 @@
+// Loops: one fused kernel as loop nests over index expressions, before any decision about how to run it.
+//
+// All stages share the outer axes. Stage i runs, for each point of the outer axes, over its own inner axes, and either
+// reduces over all of them (its results are then one tuple per outer point) or stores. A later stage uses an earlier
+// stage's results by naming them: always at the same outer point.
+//
+//   softmax over rows:  outer (r)   stage 0: inner (c) reduce max   stage 1: inner (c) reduce add   stage 2: inner (c) store
+//   matmul:             outer (m,n) stage 0: inner (k) reduce add   stage 1: store
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compile/target.h"
+#include "graph/node.h"
+#include "kernel/ir.h"
+
+namespace heddle {
+
+struct Axis {
+  Expr var;     // Expr::index
+  Expr extent;
+};
+
+struct Stage {
+  std::vector<Axis> inner;
+  kernel::Block body;  // scalar-typed instructions; addresses and guards over outer and inner axis variables.
+                       // With a reducer, body.results is the lifted tuple; without, the body ends in stores.
+  std::shared_ptr<const kernel::Reducer> reducer;
+  std::vector<kernel::Value> results;  // with a reducer: the reduced tuple, as named by later stages
+};
+
+struct Loops {
+  std::string name;
+  std::vector<Expr> symbols;
+  std::vector<kernel::Buffer> buffers;  // In, Out, InOut
+  std::vector<kernel::Type> values;     // all rank 0
+  std::vector<Axis> outer;              // contiguous axes are merged
+  std::vector<Stage> stages;
+};
+
+// Makes one axis of neighbouring axes that every address and guard walks as one. In place.
+void merge_axes(Loops& loops);
+
+std::string print(const Loops& loops);
+void verify(const Loops& loops);
+uint64_t hash(const Loops& loops);
+
+}  // namespace heddle

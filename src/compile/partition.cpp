@@ -1,0 +1,587 @@
+#include "compile/partition.h"
+
+#include <algorithm>
+#include <queue>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace heddle {
+namespace {
+
+// A nest evaluates at most this many (node, index) pairs; beyond, intermediate results go to memory. This bounds
+// compile time, and what diamonds through different views can multiply.
+constexpr size_t kMaxEvaluations = 400;
+constexpr size_t kMaxUnitsInGroup = 32;
+// Nanoseconds, only for choosing between repeating arithmetic and a trip through memory.
+constexpr double kOpCost = 0.03, kByteCost = 0.08, kLaunchCost = 2000;
+// With fewer rows than kMinRows, a row-wise kernel of more than kSmallWork points would leave cores idle.
+constexpr double kMinRows = 64, kSmallWork = 1 << 15;
+// How far searches through the neighbourhood go before they give up (and the cheaper choice is taken).
+constexpr int kSearchLimit = 2000, kMaxTail = 64;
+
+double op_weight(const Node& node) {
+  if (node.op == NodeOp::Gather || node.op == NodeOp::Cat) return 2;
+  if (node.op != NodeOp::Scalar) return 0;
+  if (!info(node.scalar_op).native) return 12;
+  bool slow = node.scalar_op == ScalarOp::div || node.scalar_op == ScalarOp::sqrt ||
+              node.scalar_op == ScalarOp::floordiv || node.scalar_op == ScalarOp::mod;
+  return slow ? 4 : 1;
+}
+
+bool is_compute(const Node& node) {
+  return node.op == NodeOp::Scalar || node.op == NodeOp::Cast || node.op == NodeOp::Bitcast ||
+         node.op == NodeOp::Gather || node.op == NodeOp::Cat;
+}
+
+double upper(const Expr& e) { return static_cast<double>(e.hi()); }
+
+bool contains(std::span<const Expr> list, const Expr& e) { return std::find(list.begin(), list.end(), e) != list.end(); }
+
+class Partitioner {
+ public:
+  Partitioner(std::span<const NodeRef> roots, std::span<const Node* const> arguments)
+      : order_(topological(roots)), arguments_(arguments.begin(), arguments.end()) {
+    number_.reserve(order_.size());
+    for (size_t i = 0; i < order_.size(); ++i) number_[order_[i]] = static_cast<int>(i);
+    measure();
+    for (const NodeRef& root : roots)
+      if (!in_memory(*root)) store(root.get());
+  }
+
+  Partition run() {
+    // Users before inputs: when a unit's turn comes, everything that reads it has a group already.
+    while (!pending_.empty()) {
+      const Node* node = order_[static_cast<size_t>(pending_.top())];
+      pending_.pop();
+      if (stored_.count(node) && !result_.storing.count(node)) {
+        place_storing(open_unit(node, false));
+      } else if (wanted_.count(node) && !result_.reducing.count(node)) {
+        place_reduction(node);
+      }
+    }
+    order_groups();
+    return std::move(result_);
+  }
+
+ private:
+  size_t number(const Node* node) const { return static_cast<size_t>(number_.at(node)); }
+  Unit& unit(int id) { return result_.units[static_cast<size_t>(id)]; }
+  Group& group(int id) { return result_.groups[static_cast<size_t>(id)]; }
+
+  bool in_memory(const Node& node) const {
+    return node.op == NodeOp::Buffer || node.op == NodeOp::Input || arguments_.count(&node);
+  }
+
+  // Per node: arithmetic per element if all below it were computed in place (as a tree, saturating); whether a
+  // reduction lies below; and the next node that every path from it to the roots passes.
+  void measure() {
+    size_t count = order_.size();
+    work_.resize(count);
+    reduces_below_.resize(count);
+    std::vector<std::vector<int>> users(count);
+    for (size_t i = 0; i < count; ++i) {
+      const Node& node = *order_[i];
+      bool reduction = reduction_of(&node) == &node;
+      double work = op_weight(node);
+      bool below = reduction;
+      for (const NodeRef& input : node.inputs) {
+        size_t j = number(input.get());
+        users[j].push_back(static_cast<int>(i));
+        if (reduction) continue;
+        work += work_[j];
+        below = below || reduces_below_[j];
+      }
+      work_[i] = std::min(work, 1000.0);
+      reduces_below_[i] = below;
+    }
+    next_.assign(count, -1);
+    std::vector<int> depth(count, 0);
+    for (size_t i = count; i-- > 0;) {
+      if (users[i].empty()) continue;
+      int meet = users[i][0];
+      for (size_t u = 1; u < users[i].size() && meet >= 0; ++u) {
+        int other = users[i][u];
+        for (int steps = 0; meet != other; ++steps) {
+          if (meet < 0 || other < 0 || steps > 256) {
+            meet = -1;
+            break;
+          }
+          int& lower = depth[static_cast<size_t>(meet)] >= depth[static_cast<size_t>(other)] ? meet : other;
+          lower = next_[static_cast<size_t>(lower)];
+        }
+      }
+      next_[i] = meet;
+      depth[i] = meet < 0 ? 0 : depth[static_cast<size_t>(meet)] + 1;
+    }
+  }
+
+  void store(const Node* node) {
+    if (stored_.insert(node).second) pending_.push(number_.at(node));
+  }
+
+  Unit make_unit(const Node* node, bool reduces) {
+    Unit u;
+    u.node = node;
+    u.reduces = reduces;
+    auto add_axis = [](std::vector<Expr>& axes, const Expr& extent) {
+      if (extent.is_const(1)) return Expr(0);
+      axes.push_back(Expr::index(text("i", axes.size()), extent));
+      return axes.back();
+    };
+    for (const Expr& extent : node->shape) u.at.push_back(add_axis(u.kept, extent));
+    if (!reduces) return u;
+    if (node->op == NodeOp::Unwindow) {
+      u.reduced.push_back(Expr::index("w", node->attrs[1]));
+    } else {
+      for (const Expr& axis : node->attrs)
+        u.reduced.push_back(Expr::index("r", node->inputs[0]->shape[static_cast<size_t>(axis.value())]));
+    }
+    return u;
+  }
+
+  int open_unit(const Node* node, bool reduces) {
+    int id = static_cast<int>(result_.units.size());
+    result_.units.push_back(make_unit(node, reduces));
+    (reduces ? result_.reducing : result_.storing)[node] = id;
+    explore(unit(id), true);
+    for (const Unit::Read& read : unit(id).reads) readers_[key(read)].push_back(id);
+    return id;
+  }
+
+  // A reduction and the storing of the same node are different things to read.
+  struct Source {
+    const Node* node;
+    bool memory;
+    bool operator==(const Source&) const = default;
+  };
+  struct SourceHash {
+    size_t operator()(const Source& s) const { return hash_combine(reinterpret_cast<uintptr_t>(s.node), s.memory); }
+  };
+  static Source key(const Unit::Read& read) { return {read.memory ? read.node : reduction_of(read.node), read.memory}; }
+
+  // Finds what the nest of `u` reads. With `decide`, also chooses what goes to memory on the way.
+  void explore(Unit& u, bool decide) {
+    struct Visit {
+      int number;
+      const Node* node;
+      Index index;
+      bool operator<(const Visit& other) const { return number < other.number; }
+    };
+    std::priority_queue<Visit> queue;  // users first, so that what exceeds the limit is as low as possible
+    std::unordered_map<uint64_t, std::vector<std::pair<const Node*, Index>>> seen;
+    auto push = [&](const Node* node, Index index) {
+      uint64_t h = reinterpret_cast<uintptr_t>(node);
+      for (const Expr& e : index) h = hash_combine(h, e.hash());
+      auto& bucket = seen[h];
+      for (auto& [n, i] : bucket)
+        if (n == node && i == index) return;
+      bucket.emplace_back(node, index);
+      queue.push({number_.at(node), node, std::move(index)});
+    };
+    u.reads.clear();
+    u.evaluations = 0;
+    double points = u.points();
+    Expr guard = 1;  // irrelevant here
+    if (u.reduces) {
+      push(u.node->inputs[0].get(), reduction_source(*u.node, u.at, u.reduced, guard));
+    } else {
+      push(u.node, u.at);
+    }
+    bool first = !u.reduces;
+    while (!queue.empty()) {
+      Visit visit = queue.top();
+      queue.pop();
+      const Node& node = *visit.node;
+      bool self = std::exchange(first, false);
+      if (in_memory(node) || node.op == NodeOp::Const) continue;
+      if (!self && stored_.count(&node)) {
+        u.reads.push_back({&node, visit.index, true});
+        continue;
+      }
+      if (const Node* reduction = reduction_of(&node)) {
+        u.reads.push_back({&node, visit.index, false});
+        if (decide && wanted_.insert(reduction).second) pending_.push(number_.at(reduction));
+        continue;
+      }
+      ++u.evaluations;
+      if (decide && !self && should_store(u, node, visit.index, points)) {
+        store(&node);
+        u.reads.push_back({&node, visit.index, true});
+        continue;
+      }
+      if (is_movement(node)) {
+        push(node.inputs[0].get(), source_index(node, visit.index, guard));
+      } else if (node.op == NodeOp::Gather) {
+        size_t axis = static_cast<size_t>(node.attrs[0].value());
+        size_t rank = node.inputs[1]->shape.size();
+        Expr* from = visit.index.begin() + axis;
+        Index source(visit.index.begin(), from);
+        source.push_back(Expr::index("g", node.inputs[0]->shape[axis]));
+        source.append(from + rank, visit.index.end());
+        push(node.inputs[1].get(), Index(from, from + rank));
+        push(node.inputs[0].get(), std::move(source));
+      } else if (node.op == NodeOp::Cat) {
+        size_t axis = static_cast<size_t>(node.attrs[0].value());
+        Index source = visit.index;
+        for (const NodeRef& input : node.inputs) {
+          push(input.get(), source);
+          source[axis] = source[axis] - input->shape[axis];
+        }
+      } else {
+        for (const NodeRef& input : node.inputs) push(input.get(), visit.index);
+      }
+    }
+  }
+
+  // Whether `node`, needed by the nest of `u` at `index`, is better computed once and read from memory.
+  bool should_store(const Unit& u, const Node& node, const Index& index, double points) {
+    if (!is_compute(node)) return false;
+    if (u.evaluations > kMaxEvaluations) return true;
+    size_t n = number(&node);
+    double elements = upper(node.shape.numel());
+    if (points <= elements) return false;
+    if (reduces_below_[n] && can_be_outer(u, index)) return false;
+    double repeated = work_[n] * (points - elements) * kOpCost;
+    return repeated > kLaunchCost + elements * size_of(node.dtype) * kByteCost;
+  }
+
+  // The index picks distinct axes of u that could be the outer axes of its kernel.
+  static bool can_be_outer(const Unit& u, const Index& index) {
+    std::vector<Expr> axes;
+    for (const Expr& e : index) {
+      if (e.is_const(0)) continue;
+      if (!contains(u.kept, e) || contains(axes, e)) return false;
+      axes.push_back(e);
+    }
+    return !u.reduces || axes.size() == u.kept.size();
+  }
+
+  int new_group(int id) {
+    int g = static_cast<int>(result_.groups.size());
+    result_.groups.push_back({{id}, unit(id).reduces});
+    unit(id).group = g;
+    unit(id).outer = unit(id).kept;
+    return g;
+  }
+
+  std::vector<int> reading_groups(const Source& source) {
+    std::vector<int> groups;
+    for (int reader : readers_[source])
+      if (std::find(groups.begin(), groups.end(), unit(reader).group) == groups.end())
+        groups.push_back(unit(reader).group);
+    return groups;
+  }
+
+  void place_storing(int id) {
+    std::vector<int> groups = reading_groups({unit(id).node, true});
+    if (groups.size() == 1 && join_storing(id, groups[0])) return;
+    new_group(id);
+  }
+
+  bool has_room(const Group& g, const Unit& u) {
+    size_t total = u.evaluations;
+    for (int member : g.units) total += unit(member).evaluations;
+    return g.units.size() < kMaxUnitsInGroup && total <= 2 * kMaxEvaluations;
+  }
+
+  void join(int id, int g, std::vector<Expr> outer) {
+    unit(id).group = g;
+    unit(id).outer = std::move(outer);
+    group(g).units.push_back(id);
+  }
+
+  // A written node whose readers compute it again from the same inputs, in the same kernel: nothing is read back.
+  bool join_storing(int id, int g) {
+    Unit& u = unit(id);
+    if (!has_room(group(g), u)) return false;
+    std::vector<Expr> outer;
+    bool first = true;
+    for (int reader_id : readers_[{u.node, true}]) {
+      Unit& reader = unit(reader_id);
+      for (const Unit::Read& read : reader.reads) {
+        if (read.node != u.node || !read.memory) continue;
+        // Every axis of u follows one axis of the reader.
+        std::vector<std::pair<Expr, Expr>> follows;  // reader's variable, u's
+        size_t inner = 0;
+        for (size_t i = 0; i < u.at.size(); ++i) {
+          if (u.at[i].is_const(0)) continue;
+          const Expr& e = read.index[i];
+          bool known = contains(reader.kept, e) || contains(reader.reduced, e);
+          for (auto& [seen, mine] : follows) known = known && !(seen == e);
+          if (!known) return false;
+          follows.emplace_back(e, u.at[i]);
+          inner += !contains(reader.outer, e);
+        }
+        if (inner > 0 && reader.points() != u.points()) return false;
+        std::vector<Expr> mapped;
+        for (const Expr& axis : reader.outer) {
+          auto it = std::find_if(follows.begin(), follows.end(), [&](auto& f) { return f.first == axis; });
+          if (it == follows.end()) return false;
+          mapped.push_back(it->second);
+        }
+        if (!first && !(mapped == outer)) return false;
+        outer = std::move(mapped);
+        first = false;
+      }
+    }
+    double rows = row_count(outer);
+    if (rows < kMinRows && u.points() > kSmallWork && u.points() > rows) return false;
+    join(id, g, std::move(outer));
+    return true;
+  }
+
+  static double row_count(std::span<const Expr> outer) {
+    double rows = 1;
+    for (const Expr& axis : outer) rows *= upper(axis.extent());
+    return rows;
+  }
+
+  void place_reduction(const Node* node) {
+    int id = open_unit(node, true);
+    std::vector<int> groups = reading_groups({node, false});
+    if (join_reduction(id, groups)) return;
+    // Nobody can take it in: it goes to memory, after as much of what follows as still belongs to it. Its readers then
+    // read that instead, and its own turn comes again.
+    for (const Unit::Read& read : unit(id).reads) std::erase(readers_[key(read)], id);
+    result_.reducing.erase(node);
+    std::vector<int> readers = readers_[{node, false}];
+    std::vector<const Node*> ends;
+    for (int reader : readers)
+      for (const Unit::Read& read : unit(reader).reads)
+        if (!read.memory && reduction_of(read.node) == node) ends.push_back(read.node);
+    result_.units.pop_back();
+    std::sort(ends.begin(), ends.end());
+    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+    for (const Node* end : ends) store(ends.size() == 1 ? find_tail(end) : end);
+    for (int reader : readers) {
+      Unit& u = unit(reader);
+      for (const Unit::Read& read : u.reads) std::erase(readers_[key(read)], reader);
+      explore(u, false);
+      for (const Unit::Read& read : u.reads) readers_[key(read)].push_back(reader);
+    }
+    pending_.push(number_.at(node));
+  }
+
+  // The last node of the chain of equal-sized elementwise work that only this reduction's result feeds.
+  const Node* find_tail(const Node* end) {
+    const Node* tail = end;
+    const Node* reduction = reduction_of(end);
+    for (int steps = 0, at = next_[number(end)]; at >= 0 && steps < kMaxTail; at = next_[static_cast<size_t>(at)], ++steps) {
+      const Node* candidate = order_[static_cast<size_t>(at)];
+      if (!(candidate->shape.numel() == end->shape.numel()) || stored_.count(candidate)) break;
+      if (candidate->op != NodeOp::Scalar && candidate->op != NodeOp::Cast && candidate->op != NodeOp::Reshape) break;
+      Unit probe = make_unit(candidate, false);
+      explore(probe, false);
+      bool alone = probe.evaluations <= kMaxEvaluations;
+      for (const Unit::Read& read : probe.reads)
+        alone = alone && (read.memory ? number(read.node) < number(reduction)
+                                      : reduction_of(read.node) == reduction && can_be_outer(probe, read.index));
+      if (!alone) break;
+      if (candidate->op != NodeOp::Reshape) tail = candidate;
+    }
+    return tail;
+  }
+
+  bool join_reduction(int id, const std::vector<int>& groups) {
+    if (groups.empty() || groups.size() > 4) return false;
+    Unit& u = unit(id);
+    for (int g : groups)
+      if (!has_room(group(g), u)) return false;
+    for (int a : groups)
+      for (int b : groups)
+        if (a != b && reaches(a, b)) return false;
+    // Each reader must see u's axes as axes of its own that can be outer ones, all readers of a group the same.
+    std::vector<std::vector<Expr>> wanted(groups.size());  // per group: its outer variables (of the first reader found)
+    std::vector<std::vector<Expr>> outers(groups.size());  // per group: u's variables in the group's order
+    std::vector<int> witness(groups.size(), -1);
+    for (int reader_id : readers_[{u.node, false}]) {
+      Unit& reader = unit(reader_id);
+      size_t g = static_cast<size_t>(std::find(groups.begin(), groups.end(), reader.group) - groups.begin());
+      for (const Unit::Read& read : reader.reads) {
+        if (read.memory || reduction_of(read.node) != u.node) continue;
+        if (!can_be_outer(reader, read.index)) return false;
+        std::vector<std::pair<Expr, Expr>> follows;
+        for (size_t i = 0; i < u.at.size(); ++i) {
+          if (u.at[i].is_const(0)) continue;
+          if (read.index[i].is_const()) return false;
+          follows.emplace_back(read.index[i], u.at[i]);
+        }
+        if (group(groups[g]).fixed && follows.size() != reader.outer.size()) return false;
+        std::vector<Expr> theirs, mine;
+        for (const Expr& axis : reader.outer)
+          for (auto& [reader_axis, own] : follows)
+            if (reader_axis == axis) {
+              theirs.push_back(axis);
+              mine.push_back(own);
+            }
+        if (mine.size() != follows.size()) return false;
+        if (witness[g] >= 0 && !(outers[g] == mine && same_positions(witness[g], wanted[g], reader_id, theirs)))
+          return false;
+        witness[g] = reader_id;
+        wanted[g] = std::move(theirs);
+        outers[g] = std::move(mine);
+      }
+    }
+    double rows = row_count(u.kept);
+    double largest = u.points();
+    int wide = 1;  // units with a nest inside the rows
+    for (int g : groups)
+      for (int member : group(g).units) {
+        largest = std::max(largest, unit(member).points());
+        wide += unit(member).points() > rows;
+      }
+    if (rows < kMinRows && largest > kSmallWork && wide > 1) return false;
+    for (size_t g = 0; g < groups.size(); ++g) settle(groups[g], witness[g], wanted[g]);
+    for (size_t g = 1; g < groups.size(); ++g) merge(groups[0], groups[g], outers[0], outers[g]);
+    join(id, groups[0], outers[0]);
+    return true;
+  }
+
+  // In a group that is not settled every unit's outer variables correspond by position.
+  bool same_positions(int a, const std::vector<Expr>& a_axes, int b, const std::vector<Expr>& b_axes) {
+    for (size_t i = 0; i < a_axes.size(); ++i) {
+      auto position = [&](int id, const Expr& axis) {
+        return std::find(unit(id).outer.begin(), unit(id).outer.end(), axis) - unit(id).outer.begin();
+      };
+      if (position(a, a_axes[i]) != position(b, b_axes[i])) return false;
+    }
+    return true;
+  }
+
+  // Narrows the outer axes of a group to those given as variables of one of its units.
+  void settle(int g, int witness, const std::vector<Expr>& axes) {
+    std::vector<size_t> positions;
+    for (const Expr& axis : axes)
+      positions.push_back(static_cast<size_t>(
+          std::find(unit(witness).outer.begin(), unit(witness).outer.end(), axis) - unit(witness).outer.begin()));
+    for (int member : group(g).units) {
+      std::vector<Expr> outer;
+      for (size_t p : positions) outer.push_back(unit(member).outer[p]);
+      unit(member).outer = std::move(outer);
+    }
+    group(g).fixed = true;
+  }
+
+  // Moves the units of group `from` to group `to`; the lists name a common unit's axes in the order of each.
+  void merge(int to, int from, const std::vector<Expr>& to_order, const std::vector<Expr>& from_order) {
+    for (int member : group(from).units) {
+      std::vector<Expr> outer;
+      for (const Expr& axis : to_order)
+        outer.push_back(unit(member).outer[static_cast<size_t>(
+            std::find(from_order.begin(), from_order.end(), axis) - from_order.begin())]);
+      unit(member).outer = std::move(outer);
+      unit(member).group = to;
+      group(to).units.push_back(member);
+    }
+    group(from).units.clear();
+  }
+
+  // Whether something in group b needs, directly or not, what group a writes. True when the search grows too long.
+  bool reaches(int a, int b) {
+    std::vector<int> stack = group(a).units;
+    std::unordered_set<int> seen(stack.begin(), stack.end());
+    while (!stack.empty()) {
+      int id = stack.back();
+      stack.pop_back();
+      if (unit(id).group == b) return true;
+      if (seen.size() > kSearchLimit) return true;
+      for (int reader : readers_[{unit(id).node, !unit(id).reduces}])
+        if (seen.insert(reader).second) stack.push_back(reader);
+    }
+    return false;
+  }
+
+  // Sorts units inside groups, and groups so that inputs come first (iteratively, by counting what is missing).
+  void order_groups() {
+    std::vector<int> new_id(result_.groups.size(), -1);
+    std::vector<std::vector<int>> users(result_.groups.size());
+    std::vector<int> missing(result_.groups.size(), 0);
+    for (const Unit& u : result_.units)
+      for (const Unit::Read& read : u.reads) {
+        if (!read.memory) continue;
+        int from = unit(result_.storing.at(read.node)).group;
+        if (from == u.group) continue;
+        users[static_cast<size_t>(from)].push_back(u.group);
+        ++missing[static_cast<size_t>(u.group)];
+      }
+    std::vector<int> ready;
+    for (size_t g = result_.groups.size(); g-- > 0;)
+      if (missing[g] == 0) ready.push_back(static_cast<int>(g));
+    std::vector<Group> sorted;
+    size_t expected = 0;
+    for (const Group& g : result_.groups) expected += !g.units.empty();
+    while (!ready.empty()) {
+      int g = ready.back();
+      ready.pop_back();
+      for (int user : users[static_cast<size_t>(g)])
+        if (--missing[static_cast<size_t>(user)] == 0) ready.push_back(user);
+      Group& moved = group(g);
+      if (moved.units.empty()) continue;
+      std::sort(moved.units.begin(), moved.units.end(), [&](int a, int b) {
+        size_t na = number(unit(a).node), nb = number(unit(b).node);
+        return na != nb ? na < nb : unit(a).reduces > unit(b).reduces;
+      });
+      for (int member : moved.units) unit(member).group = static_cast<int>(sorted.size());
+      sorted.push_back(std::move(moved));
+    }
+    HD_ASSERT(sorted.size() == expected, "kernels depend on each other in a circle");
+    result_.groups = std::move(sorted);
+  }
+
+  std::vector<const Node*> order_;
+  std::unordered_map<const Node*, int> number_;
+  std::unordered_set<const Node*> arguments_, stored_, wanted_;
+  std::vector<double> work_;
+  std::vector<bool> reduces_below_;
+  std::vector<int> next_;
+  std::priority_queue<int> pending_;
+  std::unordered_map<Source, std::vector<int>, SourceHash> readers_;
+  Partition result_;
+};
+
+}  // namespace
+
+double Unit::points() const {
+  double total = 1;
+  for (const Expr& axis : kept) total *= upper(axis.extent());
+  for (const Expr& axis : reduced) total *= upper(axis.extent());
+  return total;
+}
+
+const Node* reduction_of(const Node* node) {
+  if (node->op == NodeOp::Get) node = node->inputs[0].get();
+  bool is_one = node->op == NodeOp::Reduce || node->op == NodeOp::ArgReduce || node->op == NodeOp::Unwindow;
+  return is_one ? node : nullptr;
+}
+
+Index reduction_source(const Node& node, const Index& at, std::span<const Expr> reduced, Expr& guard) {
+  Index source;
+  if (node.op == NodeOp::Unwindow) {
+    // Element n of the axis gathers window element w at position (n - w * dilation) / stride, where that is whole.
+    size_t axis = static_cast<size_t>(node.attrs[0].value());
+    const Expr &stride = node.attrs[2], &dilation = node.attrs[3];
+    Expr offset = at[axis] - reduced[0] * dilation;
+    Expr position = floordiv(offset, stride);
+    guard = logical_and(guard, ge(offset, 0));
+    guard = logical_and(guard, eq(mod(offset, stride), 0));
+    guard = logical_and(guard, lt(position, node.inputs[0]->shape[axis]));
+    source = at;
+    source[axis] = position;
+    source.push_back(reduced[0]);
+    return source;
+  }
+  size_t kept = 0, gone = 0;
+  for (size_t i = 0; i < node.inputs[0]->shape.size(); ++i) {
+    bool is_reduced = std::any_of(node.attrs.begin(), node.attrs.end(),
+                                  [&](const Expr& axis) { return axis.is_const(static_cast<int64_t>(i)); });
+    source.push_back(is_reduced ? reduced[gone++] : at[kept++]);
+  }
+  return source;
+}
+
+Partition partition(std::span<const NodeRef> roots, std::span<const Node* const> arguments) {
+  return Partitioner(roots, arguments).run();
+}
+
+}  // namespace heddle

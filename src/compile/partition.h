@@ -1,0 +1,59 @@
+// Which nodes are written to memory, and which computations share a kernel.
+#pragma once
+
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "compile/index_map.h"
+
+namespace heddle {
+
+// A computation with a loop nest of its own: a reduction, or the writing of one node to memory.
+struct Unit {
+  const Node* node = nullptr;
+  bool reduces = false;
+  // Index variables of the nest. Axes of size 1 have none.
+  std::vector<Expr> kept;     // along the node's own axes
+  std::vector<Expr> reduced;  // along the axes that a reduction folds
+  Index at;                   // the element of `node` computed: one entry per axis, over `kept`
+
+  // What the nest reads that comes from another unit.
+  struct Read {
+    const Node* node;
+    Index index;
+    bool memory;  // as written by a storing unit; else as the result of a reduction
+  };
+  std::vector<Read> reads;
+  size_t evaluations = 0;  // (node, index) pairs that the nest computes
+
+  int group = -1;
+  std::vector<Expr> outer;  // the `kept` variables that run along the outer axes of the group, in the group's order
+
+  double points() const;  // of the nest
+};
+
+// Units that share a kernel: all of them run inside the same outer axes.
+struct Group {
+  std::vector<int> units;  // inputs before users
+  bool fixed = false;      // the outer axes are settled, because a reduction's result is used inside
+};
+
+struct Partition {
+  std::vector<Unit> units;
+  std::vector<Group> groups;  // in an order in which they can run
+  std::unordered_map<const Node*, int> storing;   // nodes written to memory, and the unit that does
+  std::unordered_map<const Node*, int> reducing;  // reductions, and the unit that computes them
+};
+
+// The reduction whose result `node` is (through Get too), or nullptr.
+const Node* reduction_of(const Node* node);
+// Index of the input element that a reduction folds at `at`, given the variables along the reduced axes. For Unwindow
+// `guard` gains the condition under which there is such an element.
+Index reduction_source(const Node& node, const Index& at, std::span<const Expr> reduced, Expr& guard);
+
+// Nodes in `arguments` are read from memory although they are constants.
+Partition partition(std::span<const NodeRef> roots, std::span<const Node* const> arguments);
+
+}  // namespace heddle

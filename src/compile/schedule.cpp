@@ -1,0 +1,198 @@
+// Schedules as data: legality, text.
+#include "compile/schedule.h"
+
+#include <charconv>
+#include <sstream>
+
+#include "base/error.h"
+#include "compile/contraction.h"
+
+namespace heddle {
+namespace {
+
+std::string check_stage(const StageSchedule& plan, const Schedule& schedule, const Loops& loops, size_t s) {
+  const Stage& stage = loops.stages[s];
+  size_t outer = loops.outer.size(), count = outer + stage.inner.size();
+  std::vector<int64_t> size;
+  for (size_t i = 0; i < count; ++i) {
+    const Expr& extent = i < outer ? loops.outer[i].extent : stage.inner[i - outer].extent;
+    size.push_back(i < outer ? schedule.cell[i] : extent.hi());
+  }
+  bool inner_seen = false;
+  for (const Level& level : plan.loops) {
+    if (level.axis < 0 || static_cast<size_t>(level.axis) >= count) return text("stage ", s, " has no axis ", level.axis);
+    size_t axis = static_cast<size_t>(level.axis);
+    if (level.step < 1 || level.step > std::max<int64_t>(size[axis], 1))
+      return text("stage ", s, ": a step of ", level.step, " in ", size[axis], " elements");
+    if (axis < outer && size[axis] % level.step != 0)
+      return text("stage ", s, ": outer steps of ", level.step, " do not divide ", size[axis]);
+    if (axis >= outer) inner_seen = true;
+    if (axis < outer && inner_seen) {
+      if (plan.joined && s > 0) return text("stage ", s, " is joined but has outer loops of its own");
+      if (s + 1 < loops.stages.size() && schedule.stages[s + 1].joined)
+        return text("stage ", s + 1, " cannot join loops that are inside a reduction");
+    }
+    size[axis] = level.step;
+  }
+  if (plan.joined && s > 0) {
+    auto outer_levels = [&](const StageSchedule& x) {
+      std::vector<std::pair<int, int64_t>> list;
+      for (const Level& level : x.loops) {
+        if (static_cast<size_t>(level.axis) >= outer) break;
+        list.emplace_back(level.axis, level.step);
+      }
+      return list;
+    };
+    size_t first = s;
+    while (first > 0 && schedule.stages[first].joined) --first;
+    auto theirs = outer_levels(schedule.stages[first]), mine = outer_levels(plan);
+    if (schedule.stages[0].split > 1 && first == 0) theirs = mine = {};
+    bool prefix = mine.size() >= theirs.size() && std::equal(theirs.begin(), theirs.end(), mine.begin());
+    if (!prefix) return text("stage ", s, " is joined but its outer loops differ");
+    if (stage.reducer && mine.size() != theirs.size()) return text("stage ", s, ": a joined reduction cannot add outer loops");
+  }
+  std::optional<Contraction> contraction;
+  if (plan.dot) {
+    contraction = find_contraction(loops, stage);
+    if (!contraction) return text("stage ", s, " is no sum of products");
+    if (stage.inner.size() != 1) return text("stage ", s, ": dot needs one reduced axis");
+  }
+  if (!plan.staged.empty() && !plan.dot) return text("stage ", s, ": only the factors of a dot are staged");
+  for (const Staged& staged : plan.staged) {
+    if (staged.operand != 0 && staged.operand != 1) return text("stage ", s, " has no operand ", staged.operand);
+    int axis = staged.operand == 0 ? contraction->a_axis : contraction->b_axis;
+    if (axis < 0) return text("stage ", s, ": operand ", staged.operand, " has no axis of its own");
+    size_t a = static_cast<size_t>(axis);
+    if (staged.panel > 1 && (size[a] != staged.panel || schedule.cell[a] % staged.panel != 0))
+      return text("stage ", s, ": panels of ", staged.panel, " but tiles of ", size[a], " in cells of ", schedule.cell[a]);
+    if (staged.scope == Staged::Scope::Cell && (staged.depth < 0 || static_cast<size_t>(staged.depth) > plan.loops.size()))
+      return text("stage ", s, " has no loop number ", staged.depth);
+    if (staged.scope == Staged::Scope::Phase && s != 0) return text("stage ", s, ": only the first stage can pack in a phase");
+    if (staged.scope == Staged::Scope::Phase)
+      for (size_t i = 0; i < count; ++i)
+        if (!(i < outer ? loops.outer[i].extent : stage.inner[i - outer].extent).is_const())
+          return text("stage ", s, ": packing in a phase needs constant sizes");
+  }
+  for (size_t i = outer; i < count; ++i)
+    if (!stage.inner[i - outer].extent.is_const() && size[i] == stage.inner[i - outer].extent.hi() && size[i] > (1 << 16))
+      return text("stage ", s, ": an axis of unknown size needs a loop");
+  return "";
+}
+
+}  // namespace
+
+std::string check(const Schedule& schedule, const Loops& loops, const Target& target) {
+  if (schedule.cell.size() != loops.outer.size()) return text(schedule.cell.size(), " cell sizes for ", loops.outer.size(), " axes");
+  if (schedule.stages.size() != loops.stages.size()) return text(schedule.stages.size(), " stages instead of ", loops.stages.size());
+  for (int64_t size : schedule.cell)
+    if (size < 1) return text("a cell of ", size, " elements");
+  if (schedule.threads < 1 || schedule.threads > target.max_threads) return text(schedule.threads, " threads");
+  if (target.machine == Machine::Simd && schedule.threads != 1) return "threads inside a cell on a SIMD machine";
+  for (size_t s = 0; s < loops.stages.size(); ++s) {
+    const StageSchedule& plan = schedule.stages[s];
+    if (plan.split < 1) return text("stage ", s, " split into ", plan.split);
+    if (plan.split > 1) {
+      if (s != 0 || !loops.stages[0].reducer || loops.stages[0].inner.empty()) return text("stage ", s, " cannot be split");
+      for (size_t later = 1; later < loops.stages.size(); ++later)
+        if (loops.stages[later].reducer) return "a split needs the only reduction of the kernel";
+      for (const Level& level : plan.loops)
+        if (static_cast<size_t>(level.axis) < loops.outer.size()) return "a split reduction has no outer loops";
+    }
+    if (std::string problem = check_stage(plan, schedule, loops, s); !problem.empty()) return problem;
+  }
+  return "";
+}
+
+std::string print(const Schedule& schedule) {
+  std::ostringstream out;
+  out << "cell";
+  for (int64_t size : schedule.cell) out << " " << size;
+  out << " threads " << schedule.threads;
+  for (const StageSchedule& plan : schedule.stages) {
+    out << "; stage";
+    for (const Level& level : plan.loops) out << " loop " << level.axis << " " << level.step;
+    if (plan.joined) out << " joined";
+    if (plan.split != 1) out << " split " << plan.split;
+    if (plan.dot) out << " dot";
+    for (const Staged& staged : plan.staged) {
+      out << " staged " << staged.operand;
+      if (staged.scope == Staged::Scope::Phase) out << " phase";
+      else out << " cell " << staged.depth;
+      out << " panel " << staged.panel;
+    }
+    if (plan.stream) out << " stream";
+  }
+  return out.str();
+}
+
+Schedule parse_schedule(std::string_view source) {
+  std::string spaced;
+  for (char c : source) spaced += c == ';' ? std::string(" ; ") : std::string(1, c);
+  std::istringstream in(spaced);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  size_t at = 0;
+  auto fail = [&](const std::string& expected) {
+    throw ParseError(text("schedule: expected ", expected, at < words.size() ? text(", found '", words[at], "'") : ", found the end"));
+  };
+  auto accept = [&](std::string_view word) { return at < words.size() && words[at] == word && ++at; };
+  auto number = [&] {
+    int64_t value = 0;
+    if (at == words.size()) fail("a number");
+    auto [end, status] = std::from_chars(words[at].data(), words[at].data() + words[at].size(), value);
+    if (status != std::errc() || end != words[at].data() + words[at].size()) fail("a number");
+    ++at;
+    return value;
+  };
+  auto small = [&] {
+    int64_t value = number();
+    if (value < 0 || value > 1 << 20) {
+      --at;
+      fail("a number from 0 to 1048576");
+    }
+    return static_cast<int>(value);
+  };
+  Schedule schedule;
+  if (!accept("cell")) fail("'cell'");
+  while (at < words.size() && words[at] != "threads") schedule.cell.push_back(number());
+  if (!accept("threads")) fail("'threads'");
+  schedule.threads = small();
+  while (accept(";")) {
+    if (!accept("stage")) fail("'stage'");
+    StageSchedule plan;
+    plan.joined = false;
+    while (at < words.size() && words[at] != ";") {
+      if (accept("loop")) {
+        int axis = small();
+        plan.loops.push_back({axis, number()});
+      } else if (accept("joined")) {
+        plan.joined = true;
+      } else if (accept("split")) {
+        plan.split = number();
+      } else if (accept("dot")) {
+        plan.dot = true;
+      } else if (accept("stream")) {
+        plan.stream = true;
+      } else if (accept("staged")) {
+        Staged staged;
+        staged.operand = small();
+        if (accept("cell")) {
+          staged.scope = Staged::Scope::Cell;
+          staged.depth = small();
+        } else if (!accept("phase")) {
+          fail("'phase' or 'cell'");
+        }
+        if (!accept("panel")) fail("'panel'");
+        staged.panel = number();
+        plan.staged.push_back(staged);
+      } else {
+        fail("a word of a stage");
+      }
+    }
+    schedule.stages.push_back(plan);
+  }
+  if (at != words.size()) fail("';'");
+  return schedule;
+}
+
+}  // namespace heddle

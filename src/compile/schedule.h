@@ -1,0 +1,59 @@
+// Schedule: every choice about how a Loops runs. Plain data, printable and parseable; search explores it and the disk
+// cache stores it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compile/loops.h"
+#include "compile/target.h"
+
+namespace heddle {
+
+// A loop inside a cell. Axes are numbered outer axes first, then the stage's inner ones.
+struct Level {
+  int axis = 0;
+  int64_t step = 1;  // elements of the axis that one iteration covers
+};
+
+// Copies what a load of a contraction reads into a denser place before it is used.
+struct Staged {
+  int operand = 0;  // 0: the factor without the second outer axis (A of a matmul), 1: the other (B)
+  enum class Scope { Phase, Cell } scope = Scope::Phase;  // Phase: the whole operand into Temp by a phase of its own;
+                                                          // Cell: one block at a time into Local, at `depth`
+  int depth = 0;           // Cell: inside how many of the stage's loops
+  int64_t panel = 0;       // width of a panel: elements that are consecutive in memory across the tile's row (0: none)
+};
+
+struct StageSchedule {
+  // Loops around the stage's tile, outermost first. The tile covers, of each axis, the step of its innermost loop, or
+  // where it has none the cell's share (outer axis) or everything (inner axis).
+  std::vector<Level> loops;
+  // Continue inside the outer-axis loops of the stage before: its results stay in registers. Otherwise they pass
+  // through Local memory.
+  bool joined = true;
+  int64_t split = 1;   // parts a reduction is divided into over the grid, combined in a second phase
+  bool dot = false;    // compute as a contraction
+  std::vector<Staged> staged;
+  bool stream = false;  // stores bypass the caches
+};
+
+struct Schedule {
+  std::vector<int64_t> cell;  // elements of each outer axis per cell of the grid
+  std::vector<StageSchedule> stages;
+  int threads = 1;            // SIMT: threads per cell
+};
+
+Schedule default_schedule(const Loops& loops, const Target& target);
+// A random schedule that is legal for the loops; what fuzzing and search draw from. The same seed gives the same one.
+Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed);
+// Empty if legal, else why not.
+std::string check(const Schedule& schedule, const Loops& loops, const Target& target);
+
+std::string print(const Schedule& schedule);
+Schedule parse_schedule(std::string_view text);  // throws ParseError
+
+// Loops and a legal schedule to a tile-level kernel.
+kernel::Kernel tile(const Loops& loops, const Schedule& schedule, const Target& target);
+
+}  // namespace heddle

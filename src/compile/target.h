@@ -1,0 +1,28 @@
+// What the compiler knows of a machine. Lowering asks this, never which backend it is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace heddle {
+
+enum class Machine : uint8_t { Simd, Simt };
+
+struct Target {
+  std::string name;            // "avx512", "sm_90a"
+  Machine machine = Machine::Simd;
+  std::string llvm_triple;     // empty: the host
+  std::string llvm_cpu, llvm_features;
+  // SIMD
+  int vector_bytes = 64;
+  int vector_registers = 32;
+  int cores = 1;
+  int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 32 << 20;
+  // SIMT
+  int warp = 32;
+  int max_threads = 1024;
+  int64_t local_bytes = 48 << 10;  // shared memory of a block
+  int multiprocessors = 132;
+};
+
+}  // namespace heddle

@@ -1,0 +1,122 @@
+#include "core/dtype.h"
+
+#include <cmath>
+#include <ostream>
+
+#include "base/error.h"
+
+namespace heddle {
+namespace {
+
+enum class Kind : uint8_t { Bool, Signed, Unsigned, Float };
+struct DTypeInfo {
+  const char* name;
+  int bytes;
+  Kind kind;
+};
+constexpr DTypeInfo kInfo[] = {
+#define HD_DTYPE(enumerator, name, type, bits, kind) {name, bits / 8, Kind::kind},
+#include "core/dtypes.def"
+#undef HD_DTYPE
+};
+const DTypeInfo& info_of(DType dtype) { return kInfo[static_cast<int>(dtype)]; }
+
+DType signed_of_bytes(int bytes) { return bytes == 1 ? kI8 : bytes == 2 ? kI16 : bytes == 4 ? kI32 : kI64; }
+
+// Drops the low `count` bits of a magnitude, rounding to nearest even. Works on bit patterns of floats: a carry
+// out of the mantissa increments the exponent, which is what rounding up means.
+uint32_t round_off(uint32_t bits, int count) {
+  uint32_t half = 1u << (count - 1);
+  uint32_t odd = (bits >> count) & 1;
+  return (bits + half - 1 + odd) >> count;
+}
+
+}  // namespace
+
+Half::Half(float value) {
+  uint32_t raw = std::bit_cast<uint32_t>(value);
+  uint32_t sign = (raw >> 16) & 0x8000, magnitude = raw & 0x7fffffff;
+  uint32_t rounded;
+  if (magnitude > 0x7f800000) {  // NaN: keep the upper payload; one that would vanish becomes the quiet NaN
+    rounded = 0x7c00 | ((magnitude >> 13) & 0x3ff);
+    if (rounded == 0x7c00) rounded = 0x7e00;
+  } else if (magnitude >= 0x47800000) {  // 65536 and more
+    rounded = 0x7c00;
+  } else if (magnitude >= 0x38800000) {  // normal halves: rebias the exponent; 65520 and more carry into infinity
+    rounded = round_off(magnitude - 0x38000000, 13);
+  } else if (magnitude >= 0x33000000) {  // subnormal halves, multiples of 2^-24: let the float adder round
+    float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    rounded = std::bit_cast<uint32_t>(shifted) - 0x3f000000;
+  } else {
+    rounded = 0;
+  }
+  bits = static_cast<uint16_t>(sign | rounded);
+}
+
+Half::operator float() const {
+  uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16, exponent = (bits >> 10) & 0x1f, mantissa = bits & 0x3ff;
+  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000 | (mantissa << 13));
+  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
+}
+
+BFloat16::BFloat16(float value) {
+  uint32_t raw = std::bit_cast<uint32_t>(value);
+  uint32_t magnitude = raw & 0x7fffffff;
+  if (magnitude > 0x7f800000) {
+    bits = static_cast<uint16_t>(raw >> 16);
+    if ((bits & 0x7f) == 0) bits |= 0x40;
+  } else {
+    bits = static_cast<uint16_t>(((raw >> 16) & 0x8000) | round_off(magnitude, 16));
+  }
+}
+
+BFloat16::operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+const char* name(DType dtype) { return info_of(dtype).name; }
+int size_of(DType dtype) { return info_of(dtype).bytes; }
+bool is_float(DType dtype) { return info_of(dtype).kind == Kind::Float; }
+bool is_integer(DType dtype) {
+  Kind kind = info_of(dtype).kind;
+  return kind == Kind::Signed || kind == Kind::Unsigned;
+}
+bool is_signed(DType dtype) {
+  Kind kind = info_of(dtype).kind;
+  return kind == Kind::Signed || kind == Kind::Float;
+}
+std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name(dtype); }
+
+DType promote(DType a, DType b) {
+  if (a == b || b == kBool) return a;
+  if (a == kBool) return b;
+  if (is_float(a) || is_float(b)) {
+    if (!is_float(b)) return a;
+    if (!is_float(a)) return b;
+    if (size_of(a) != size_of(b)) return size_of(a) > size_of(b) ? a : b;
+    return kF32;  // f16 with bf16: neither holds the other
+  }
+  if (is_signed(a) == is_signed(b)) return size_of(a) > size_of(b) ? a : b;
+  DType plus = is_signed(a) ? a : b, minus = is_signed(a) ? b : a;  // the signed one, the unsigned one
+  if (size_of(plus) > size_of(minus)) return plus;
+  return minus == kU64 ? kF64 : signed_of_bytes(size_of(minus) * 2);
+}
+
+DType promote_weak(DType tensor, ScalarClass scalar) {
+  switch (scalar) {
+    case ScalarClass::Bool: return tensor;
+    case ScalarClass::Integer: return tensor == kBool ? kI64 : tensor;
+    case ScalarClass::Float: return is_float(tensor) ? tensor : kF32;
+  }
+  __builtin_unreachable();
+}
+
+DType compute_dtype(DType dtype) { return dtype == kF16 || dtype == kBF16 ? kF32 : dtype; }
+
+DType dtype_from_name(std::string_view wanted) {
+  for (size_t i = 0; i < std::size(kInfo); ++i)
+    if (wanted == kInfo[i].name) return static_cast<DType>(i);
+  throw ValueError(text("unknown dtype \"", wanted, "\""));
+}
+
+}  // namespace heddle

@@ -1,0 +1,36 @@
+// A tensor's shape: its dimensions, each an integer expression.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+
+#include <heddle/dtype.h>
+#include "base/small_vector.h"
+
+#include "expr/expr.h"
+
+namespace heddle {
+
+class Shape : public SmallVector<Expr, 4> {
+ public:
+  using SmallVector::SmallVector;
+
+  int rank() const { return static_cast<int>(size()); }
+  bool is_static() const;        // every dimension a constant
+  Expr numel() const;            // 1 for rank 0
+  int64_t static_numel() const;  // of a static shape
+  // Row-major strides in elements.
+  SmallVector<Expr, 4> strides() const;
+};
+
+std::string to_string(const Shape& shape);  // "[2, 3]"
+std::ostream& operator<<(std::ostream& out, const Shape& shape);
+
+// Turns a possibly negative axis into 0..rank-1; throws IndexError naming `op` when out of range.
+int normalize_axis(const char* op, int64_t axis, int rank);
+// The shape two operands broadcast to, NumPy's rules; throws ShapeError naming `op` and both shapes.
+Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
+// Throws ShapeError when a dimension is negative or the number of bytes overflows int64.
+void check_shape(const char* op, const Shape& shape, DType dtype);
+
+}  // namespace heddle

@@ -1,0 +1,169 @@
+// Builders of window, unwindow, cat, gather and barrier.
+#include <algorithm>
+#include <atomic>
+
+#include "graph/build.h"
+
+namespace heddle {
+namespace {
+
+std::string describe(std::span<const NodeRef> inputs) {
+  std::string list;
+  for (const NodeRef& input : inputs.first(std::min<size_t>(inputs.size(), 8)))
+    list += text(list.empty() ? "" : ", ", input->dtype, input->shape);
+  return inputs.size() > 8 ? text(list, ", ... (", inputs.size(), " operands)") : list;
+}
+
+void check_window(const char* op, const NodeRef& x, int64_t size, int64_t stride, int64_t dilation, const Expr& n) {
+  if (size < 1 || stride < 1 || dilation < 1)
+    throw ValueError(text(op, ": size ", size, ", stride ", stride, " and dilation ", dilation,
+                          " must be positive (operand ", x->dtype, x->shape, ")"));
+  if (n.lo() < 1 || size - 1 > (n.lo() - 1) / dilation)
+    throw ShapeError(text(op, ": a window of ", size, " elements with dilation ", dilation, " does not fit into ", n,
+                          " elements (operand ", x->dtype, x->shape, ")"));
+}
+
+Expr window_positions(const Expr& n, int64_t size, int64_t stride, int64_t dilation) {
+  return floordiv(n - (dilation * (size - 1) + 1), Expr(stride)) + 1;
+}
+
+void set_window_attrs(Node& node, int axis, int64_t size, int64_t stride, int64_t dilation) {
+  for (int64_t value : {int64_t{axis}, size, stride, dilation}) node.attrs.push_back(value);
+}
+
+// gather with every index equal to `at`.
+NodeRef gather_one(const NodeRef& x, int axis, const Expr& at, const Shape& index_shape, const Shape& result) {
+  SmallVector<Expr, 4> begin(x->shape.size(), Expr(0)), size(x->shape);
+  begin[axis] = at;
+  size[axis] = 1;
+  Shape thin;
+  for (int i = 0; i < x->shape.rank(); ++i) {
+    if (i == axis)
+      for (size_t k = 0; k < index_shape.size(); ++k) thin.push_back(1);
+    else
+      thin.push_back(x->shape[i]);
+  }
+  return make_expand(make_reshape(make_shrink(x, begin, size), thin), result);
+}
+
+}  // namespace
+
+NodeRef make_window(const NodeRef& x, int axis, int64_t size, int64_t stride, int64_t dilation) {
+  check_operand("window", x);
+  axis = normalize_axis("window", axis, x->shape.rank());
+  check_window("window", x, size, stride, dilation, x->shape[axis]);
+  Shape result = x->shape;
+  result[axis] = window_positions(x->shape[axis], size, stride, dilation);
+  result.push_back(size);
+  if (size == 1 && stride == 1) return make_reshape(x, result);
+  check_shape("window", result, x->dtype);
+  if (x->op == NodeOp::Const) return const_like(x->literal, result);
+  NewNode node = new_node(NodeOp::Window, x->dtype, result);
+  node->inputs.push_back(x);
+  set_window_attrs(*node, axis, size, stride, size == 1 ? 1 : dilation);
+  return finish(std::move(node));
+}
+
+NodeRef make_unwindow(const NodeRef& x, int axis, int64_t size, int64_t stride, int64_t dilation, const Expr& n) {
+  check_operand("unwindow", x);
+  if (x->dtype == DType::boolean) throw DTypeError(text("unwindow: adds numbers, not ", x->dtype, x->shape));
+  if (x->shape.rank() < 2)
+    throw ShapeError(text("unwindow: needs an axis of positions and one inside the window, not ", x->dtype, x->shape));
+  axis = normalize_axis("unwindow", axis, x->shape.rank() - 1);
+  check_window("unwindow", x, size, stride, dilation, n);
+  Expr positions = window_positions(n, size, stride, dilation);
+  if (!same_dim(x->shape[axis], positions) || !same_dim(x->shape.back(), size))
+    throw ShapeError(text("unwindow: ", n, " elements have ", positions, " windows of ", size, " (stride ", stride,
+                          ", dilation ", dilation, "), which ", x->dtype, x->shape, " does not match on axis ", axis,
+                          " and the last"));
+  Shape result = x->shape;
+  result.pop_back();
+  result[axis] = n;
+  if (size == 1 && stride == 1) return make_reshape(x, result);
+  check_shape("unwindow", result, x->dtype);
+  if (x->op == NodeOp::Const && x->literal == Scalar::of(x->dtype, 0)) return const_like(x->literal, result);
+  NewNode node = new_node(NodeOp::Unwindow, x->dtype, result);
+  node->inputs.push_back(x);
+  set_window_attrs(*node, axis, size, stride, size == 1 ? 1 : dilation);
+  node->attrs.push_back(n);
+  return finish(std::move(node));
+}
+
+NodeRef make_cat(std::span<const NodeRef> inputs, int axis) {
+  if (inputs.empty()) throw ValueError("cat: there is nothing to join");
+  for (const NodeRef& input : inputs) check_operand("cat", input);
+  const NodeRef& first = inputs[0];
+  axis = normalize_axis("cat", axis, first->shape.rank());
+  Shape result = first->shape;
+  result[axis] = 0;
+  bool one_constant = true;
+  SmallVector<NodeRef, 2> parts;
+  for (const NodeRef& input : inputs) {
+    if (input->dtype != first->dtype) throw DTypeError(text("cat: operands differ in dtype: ", describe(inputs)));
+    bool fits = input->shape.size() == first->shape.size();
+    for (int i = 0; fits && i < first->shape.rank(); ++i)
+      fits = i == axis || same_dim(input->shape[i], first->shape[i]);
+    if (!fits) throw ShapeError(text("cat: operands differ in shape outside axis ", axis, ": ", describe(inputs)));
+    result[axis] = result[axis] + input->shape[axis];
+    if (input->shape[axis].is_const(0)) continue;
+    parts.push_back(input);
+    one_constant = one_constant && input->op == NodeOp::Const && input->literal == parts[0]->literal;
+  }
+  if (parts.empty()) return first;
+  if (parts.size() == 1) return parts[0];
+  check_shape("cat", result, first->dtype);
+  if (one_constant) return const_like(parts[0]->literal, result);
+  NewNode node = new_node(NodeOp::Cat, first->dtype, result);
+  node->inputs = std::move(parts);
+  node->attrs.push_back(axis);
+  return finish(std::move(node));
+}
+
+NodeRef make_gather(const NodeRef& x, const NodeRef& index, int axis) {
+  check_operand("gather", x);
+  check_operand("gather", index);
+  if (!is_integer(index->dtype))
+    throw DTypeError(text("gather: the index must hold integers, not ", index->dtype, index->shape, " (operand ",
+                          x->dtype, x->shape, ")"));
+  axis = normalize_axis("gather", axis, x->shape.rank());
+  Shape result(x->shape.begin(), x->shape.begin() + axis);
+  result.append(index->shape.begin(), index->shape.end());
+  result.append(x->shape.begin() + axis + 1, x->shape.end());
+  check_shape("gather", result, x->dtype);
+  const Expr& n = x->shape[axis];
+  if (has_zero(result)) return const_like(Scalar::of(x->dtype, 0), result);
+  if (n.lo() < 1)
+    throw IndexError(text("gather: axis ", axis, " of ", x->dtype, x->shape, " may be empty, and ", index->dtype,
+                          index->shape, " asks for its elements"));
+  if (x->op == NodeOp::Const) return const_like(x->literal, result);
+  if (n.is_const(1)) return gather_one(x, axis, 0, index->shape, result);
+  if (index->op == NodeOp::Const && n.is_const()) {
+    const heddle::Scalar& at = index->literal;
+    uint64_t last = static_cast<uint64_t>(n.value() - 1);
+    bool negative = is_signed(at.dtype) && at.i < 0;
+    return gather_one(x, axis, static_cast<int64_t>(negative ? 0 : std::min(at.u, last)), index->shape, result);
+  }
+  NewNode node = new_node(NodeOp::Gather, x->dtype, result);
+  node->inputs.push_back(x);
+  node->inputs.push_back(index);
+  node->attrs.push_back(axis);
+  return finish(std::move(node));
+}
+
+NodeRef make_barrier_with(const NodeRef& x, const NodeRef& token, uint64_t number) {
+  check_operand("barrier", x);
+  check_operand("barrier", token);
+  if (x->op == NodeOp::Const) return x;
+  NewNode node = new_node(NodeOp::Barrier, x->dtype, x->shape);
+  node->inputs.push_back(x);
+  node->inputs.push_back(token);
+  node->token = number;
+  return finish(std::move(node));
+}
+
+NodeRef make_barrier(const NodeRef& x, const NodeRef& token) {
+  static std::atomic<uint64_t> next{1};
+  return make_barrier_with(x, token, next.fetch_add(1, std::memory_order_relaxed));
+}
+
+}  // namespace heddle

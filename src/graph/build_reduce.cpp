@@ -1,0 +1,107 @@
+// Builders of reductions.
+#include "graph/build.h"
+
+namespace heddle {
+namespace {
+
+Shape without_axes(const Shape& shape, std::span<const int> axes) {
+  Shape result;
+  size_t next = 0;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (next < axes.size() && axes[next] == i)
+      ++next;
+    else
+      result.push_back(shape[i]);
+  }
+  return result;
+}
+
+// The reduction of `count` equal values, where that is at least as exact as adding them one by one.
+std::optional<heddle::Scalar> reduce_equal(ReduceOp op, const heddle::Scalar& value, int64_t count) {
+  DType dtype = value.dtype;
+  switch (op) {
+    case ReduceOp::Max:
+    case ReduceOp::Min: return value;
+    case ReduceOp::Sum: {
+      if (is_float(dtype)) return Scalar::of(dtype, value.f * static_cast<double>(count));
+      Scalar factors[] = {value, Scalar::of(dtype, count)};
+      return apply(ScalarOp::mul, factors);
+    }
+    case ReduceOp::Prod: {
+      if (value == Scalar::of(dtype, 1)) return value;
+      if (is_float(dtype)) return {};
+      Scalar result = Scalar::of(dtype, 1), square = value;
+      for (int64_t rest = count; rest > 0; rest /= 2) {
+        Scalar step[] = {result, square}, again[] = {square, square};
+        if (rest % 2) result = apply(ScalarOp::mul, step);
+        square = apply(ScalarOp::mul, again);
+      }
+      return result;
+    }
+  }
+  __builtin_unreachable();
+}
+
+}  // namespace
+
+NodeRef make_reduce(ReduceOp op, const NodeRef& x, std::span<const int> axes) {
+  check_operand(name(op), x);
+  SmallVector<int, 4> sorted = normalize_axes(name(op), x, axes);
+  if ((op == ReduceOp::Sum || op == ReduceOp::Prod) && x->dtype == DType::boolean)
+    throw DTypeError(text(name(op), ": takes numbers, not ", x->dtype, x->shape, "; cast first"));
+  if (sorted.empty()) return x;
+
+  Shape result = without_axes(x->shape, sorted);
+  SmallVector<int, 4> real;  // axes with more than one element
+  Expr count = 1;
+  for (int axis : sorted) {
+    if (x->shape[axis].is_const(0)) return const_like(reduce_identity(op, x->dtype), result);
+    if (!x->shape[axis].is_const(1)) real.push_back(axis);
+    count = count * x->shape[axis];
+  }
+  if (x->op == NodeOp::Const && count.is_const())
+    if (std::optional<heddle::Scalar> value = reduce_equal(op, x->literal, count.value()))
+      return const_like(*value, result);
+  if (real.empty()) return make_reshape(x, result);
+  if (real.size() < sorted.size()) return make_reshape(make_reduce(op, x, real), result);
+
+  NewNode node = new_node(NodeOp::Reduce, x->dtype, result);
+  node->reduce_op = op;
+  node->inputs.push_back(x);
+  for (int axis : real) node->attrs.push_back(axis);
+  return finish(std::move(node));
+}
+
+NodeRef make_arg_reduce(ReduceOp op, const NodeRef& x, int axis) {
+  const char* what = op == ReduceOp::Max ? "argmax" : "argmin";
+  if (op != ReduceOp::Max && op != ReduceOp::Min)
+    throw ValueError(text("arg_reduce: finds the max or min, not the ", name(op)));
+  check_operand(what, x);
+  axis = normalize_axis(what, axis, x->shape.rank());
+  Shape result = without_axes(x->shape, std::span(&axis, 1));
+  if (x->shape[axis].lo() < 1 && !has_zero(result))
+    throw ShapeError(text(what, ": axis ", axis, " of ", x->dtype, x->shape, " may be empty"));
+  NewNode node = new_node(NodeOp::ArgReduce, x->dtype, result);
+  node->reduce_op = op;
+  node->inputs.push_back(x);
+  node->attrs.push_back(axis);
+  return finish_as_is(std::move(node));
+}
+
+NodeRef make_get(const NodeRef& x, int result) {
+  if (!x) throw ValueError("get: the operand is empty");
+  if (result < 0 || result >= x->result_count())
+    throw IndexError(text("get: result ", result, " of ", name(x->op), ", which has ", x->result_count()));
+  if (x->result_count() == 1) return x;
+  const NodeRef& from = x->inputs[0];
+  DType dtype = result == 0 ? x->dtype : DType::i64;
+  if (from->op == NodeOp::Const) return const_like(result == 0 ? from->literal : Scalar::of(dtype, 0), x->shape);
+  if (from->shape[x->attrs[0].value()].is_const(1))
+    return result == 0 ? make_reshape(from, x->shape) : const_like(Scalar::of(dtype, 0), x->shape);
+  NewNode node = new_node(NodeOp::Get, dtype, x->shape);
+  node->inputs.push_back(x);
+  node->attrs.push_back(result);
+  return finish(std::move(node));
+}
+
+}  // namespace heddle

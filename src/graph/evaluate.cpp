@@ -1,0 +1,398 @@
+// The oracle: every node computed on its own, element by element.
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "graph/build.h"
+#include "graph/graph.h"
+#include "graph/node_map.h"
+
+namespace heddle {
+namespace {
+
+using Index = std::vector<int64_t>;
+
+int64_t product(const Index& shape) {
+  int64_t n = 1;
+  for (int64_t dim : shape) n *= dim;
+  return n;
+}
+
+int64_t flat(const Index& shape, const Index& at) {
+  int64_t result = 0;
+  for (size_t i = 0; i < shape.size(); ++i) result = result * shape[i] + at[i];
+  return result;
+}
+
+// Calls f(position, index) for every index of shape, in row-major order.
+template <class F>
+void for_each_index(const Index& shape, F f) {
+  int64_t n = product(shape);
+  Index at(shape.size(), 0);
+  for (int64_t position = 0; position < n; ++position) {
+    f(position, at);
+    for (size_t i = shape.size(); i-- > 0;) {
+      if (++at[i] < shape[i]) break;
+      at[i] = 0;
+    }
+  }
+}
+
+HostArray filled(DType dtype, Index shape, const heddle::Scalar& value) {
+  HostArray array{dtype, std::move(shape), {}, {}};
+  if (is_float(dtype))
+    array.floats.assign(array.numel(), value.f);
+  else
+    array.integers.assign(array.numel(), value.u);
+  return array;
+}
+
+HostArray empty(DType dtype, Index shape) { return filled(dtype, std::move(shape), Scalar::of(dtype, 0)); }
+
+heddle::Scalar get(const HostArray& array, int64_t i) {
+  Scalar value;
+  value.dtype = array.dtype;
+  if (is_float(array.dtype))
+    value.f = array.floats[i];
+  else
+    value.u = array.integers[i];
+  return value;
+}
+
+void set(HostArray& array, int64_t i, const heddle::Scalar& value) {
+  if (is_float(array.dtype))
+    array.floats[i] = value.f;
+  else
+    array.integers[i] = value.u;
+}
+
+// Floats stay unrounded doubles, integers follow their dtype.
+heddle::Scalar apply_unrounded(ScalarOp op, std::span<const heddle::Scalar> operands, DType result) {
+  if (!is_float(operands.back().dtype)) return apply(op, operands);
+  SmallVector<double, 3> values;
+  for (const heddle::Scalar& operand : operands)
+    values.push_back(is_float(operand.dtype) ? operand.f : operand.as_double());
+  double value = apply_double(op, values);
+  if (!is_float(result)) return Scalar::of(result, value != 0);
+  Scalar unrounded;
+  unrounded.dtype = result;
+  unrounded.f = value;
+  return unrounded;
+}
+
+ScalarOp combiner(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::Sum: return ScalarOp::add;
+    case ReduceOp::Prod: return ScalarOp::mul;
+    case ReduceOp::Max: return ScalarOp::maximum;
+    case ReduceOp::Min: return ScalarOp::minimum;
+  }
+  __builtin_unreachable();
+}
+
+void combine_into(HostArray& array, int64_t i, ScalarOp op, const heddle::Scalar& value) {
+  Scalar both[] = {get(array, i), value};
+  set(array, i, apply_unrounded(op, both, array.dtype));
+}
+
+class Evaluation {
+ public:
+  Evaluation(const SymbolValues& symbols, const std::unordered_map<const Node*, HostArray>& inputs)
+      : symbols_(symbols), given_(inputs) {}
+
+  std::vector<HostArray> run(std::span<const NodeRef> roots);
+
+ private:
+  int64_t size(const Expr& e) const;
+  Index sizes(std::span<const Expr> list) const;
+  int axis(const Node& node) const { return static_cast<int>(node.attrs[0].value()); }
+  const HostArray& operand(const Node& node, size_t i) const { return values_[number_.find(node.inputs[i].get())]; }
+
+  HostArray compute(const Node& node, uint32_t number);
+  HostArray buffer(const Node& node) const;
+  HostArray input(const Node& node) const;
+  HostArray elementwise(const Node& node) const;
+  HostArray cast_of(const Node& node) const;
+  HostArray reduce(const Node& node) const;
+  HostArray arg_reduce(const Node& node, HostArray& positions) const;
+  HostArray view(const Node& node) const;
+  HostArray pad(const Node& node) const;
+  HostArray unwindow(const Node& node) const;
+  HostArray cat(const Node& node) const;
+  HostArray gather(const Node& node) const;
+
+  const SymbolValues& symbols_;
+  const std::unordered_map<const Node*, HostArray>& given_;
+  NodeMap number_;
+  std::vector<HostArray> values_;
+  std::unordered_map<uint32_t, HostArray> positions_;  // second results of ArgReduce
+};
+
+int64_t Evaluation::size(const Expr& e) const {
+  if (e.is_const()) return e.value();
+  return evaluate(e, [&](const Expr& var) {
+    for (const auto& [symbol, value] : symbols_) {
+      if (symbol != var) continue;
+      if (value < var.lo() || value > var.hi() || value % var.multiple() != 0)
+        throw ValueError(text("evaluate: symbol ", var, " cannot be ", value, ": it lies in [", var.lo(), ", ",
+                              var.hi(), "] and is a multiple of ", var.multiple()));
+      return value;
+    }
+    throw ValueError(text("evaluate: symbol ", var, " has no value"));
+  });
+}
+
+Index Evaluation::sizes(std::span<const Expr> list) const {
+  Index result;
+  for (const Expr& e : list) result.push_back(size(e));
+  return result;
+}
+
+HostArray Evaluation::buffer(const Node& node) const {
+  HostArray result = empty(node.dtype, sizes(node.shape));
+  const void* data = node.storage->host_data();
+  if (!data && result.numel() > 0)
+    throw ValueError(text("evaluate: the data of ", node.dtype, node.shape, " cannot be read from the host"));
+  if (static_cast<uint64_t>(result.numel()) * size_of(node.dtype) > node.storage->bytes())
+    throw ShapeError(text("evaluate: ", node.dtype, node.shape, " does not fit into its ", node.storage->bytes(),
+                          " bytes of storage"));
+  for (int64_t i = 0; i < result.numel(); ++i) set(result, i, load_scalar(data, i, node.dtype));
+  return result;
+}
+
+HostArray Evaluation::input(const Node& node) const {
+  auto found = given_.find(&node);
+  if (found == given_.end())
+    throw ValueError(text("evaluate: input ", node.attrs[0], " (", node.dtype, node.shape, ") has no value"));
+  const HostArray& value = found->second;
+  if (value.dtype != node.dtype)
+    throw DTypeError(text("evaluate: a value of ", value.dtype, " for an input of ", node.dtype, node.shape));
+  size_t elements = is_float(value.dtype) ? value.floats.size() : value.integers.size();
+  if (value.shape != sizes(node.shape) || elements != static_cast<size_t>(value.numel()))
+    throw ShapeError(text("evaluate: a value of ", elements, " elements and rank ", value.shape.size(),
+                          " for an input of ", node.dtype, node.shape));
+  return value;
+}
+
+HostArray Evaluation::elementwise(const Node& node) const {
+  HostArray result = empty(node.dtype, operand(node, 0).shape);
+  SmallVector<Scalar, 3> values(node.inputs.size());
+  for (int64_t i = 0; i < result.numel(); ++i) {
+    for (size_t k = 0; k < values.size(); ++k) values[k] = get(operand(node, k), i);
+    set(result, i, apply_unrounded(node.scalar_op, values, node.dtype));
+  }
+  return result;
+}
+
+HostArray Evaluation::cast_of(const Node& node) const {
+  const HostArray& x = operand(node, 0);
+  HostArray result = empty(node.dtype, x.shape);
+  for (int64_t i = 0; i < result.numel(); ++i) {
+    Scalar value = get(x, i);
+    if (node.op == NodeOp::Bitcast)
+      value = bitcast(is_float(x.dtype) ? Scalar::of(x.dtype, value.f) : value, node.dtype);
+    else
+      value = is_float(x.dtype) ? Scalar::of(node.dtype, value.f) : cast(value, node.dtype);
+    set(result, i, value);
+  }
+  return result;
+}
+
+HostArray Evaluation::reduce(const Node& node) const {
+  const HostArray& x = operand(node, 0);
+  HostArray result = filled(node.dtype, sizes(node.shape), reduce_identity(node.reduce_op, node.dtype));
+  std::vector<char> reduced(x.shape.size(), 0);
+  for (const Expr& attr : node.attrs) reduced[attr.value()] = 1;
+  ScalarOp op = combiner(node.reduce_op);
+  for_each_index(x.shape, [&](int64_t position, const Index& at) {
+    Index kept;
+    for (size_t i = 0; i < at.size(); ++i)
+      if (!reduced[i]) kept.push_back(at[i]);
+    combine_into(result, flat(result.shape, kept), op, get(x, position));
+  });
+  return result;
+}
+
+HostArray Evaluation::arg_reduce(const Node& node, HostArray& positions) const {
+  const HostArray& x = operand(node, 0);
+  HostArray result = empty(node.dtype, sizes(node.shape));
+  positions = empty(DType::i64, result.shape);
+  auto better = [&](const heddle::Scalar& a, const heddle::Scalar& b) {
+    if (is_float(x.dtype) && (std::isnan(a.f) || std::isnan(b.f))) return std::isnan(a.f) && !std::isnan(b.f);
+    bool max = node.reduce_op == ReduceOp::Max;
+    Scalar ordered[] = {max ? b : a, max ? a : b};
+    return apply_unrounded(ScalarOp::lt, ordered, DType::boolean).as_bool();
+  };
+  for_each_index(x.shape, [&](int64_t position, const Index& at) {
+    Index kept = at;
+    kept.erase(kept.begin() + axis(node));
+    int64_t to = flat(result.shape, kept), along = at[axis(node)];
+    if (along > 0 && !better(get(x, position), get(result, to))) return;
+    set(result, to, get(x, position));
+    positions.integers[to] = static_cast<uint64_t>(along);
+  });
+  return result;
+}
+
+// Nodes of which each element is one element of the operand.
+HostArray Evaluation::view(const Node& node) const {
+  const HostArray& x = operand(node, 0);
+  HostArray result = empty(node.dtype, sizes(node.shape));
+  Index attrs = sizes(node.attrs), from(x.shape.size());
+  for_each_index(result.shape, [&](int64_t position, const Index& at) {
+    switch (node.op) {
+      case NodeOp::Permute:
+        for (size_t i = 0; i < at.size(); ++i) from[attrs[i]] = at[i];
+        break;
+      case NodeOp::Expand:
+        for (size_t i = 0; i < at.size(); ++i) from[i] = x.shape[i] == 1 ? 0 : at[i];
+        break;
+      case NodeOp::Shrink:
+        for (size_t i = 0; i < at.size(); ++i) from[i] = at[i] + attrs[i];
+        break;
+      case NodeOp::Flip:
+        from = at;
+        for (int64_t turned : attrs) from[turned] = x.shape[turned] - 1 - at[turned];
+        break;
+      default:  // Window
+        from.assign(at.begin(), at.end() - 1);
+        from[attrs[0]] = at[attrs[0]] * attrs[2] + at.back() * attrs[3];
+    }
+    set(result, position, get(x, flat(x.shape, from)));
+  });
+  return result;
+}
+
+HostArray Evaluation::pad(const Node& node) const {
+  const HostArray& x = operand(node, 0);
+  HostArray result = filled(node.dtype, sizes(node.shape), node.literal);
+  Index attrs = sizes(node.attrs);
+  for_each_index(x.shape, [&](int64_t position, const Index& at) {
+    Index to = at;
+    for (size_t i = 0; i < to.size(); ++i) to[i] += attrs[2 * i];
+    set(result, flat(result.shape, to), get(x, position));
+  });
+  return result;
+}
+
+HostArray Evaluation::unwindow(const Node& node) const {
+  const HostArray& x = operand(node, 0);
+  HostArray result = empty(node.dtype, sizes(node.shape));
+  Index attrs = sizes(node.attrs);
+  for_each_index(x.shape, [&](int64_t position, const Index& at) {
+    Index to(at.begin(), at.end() - 1);
+    to[attrs[0]] = at[attrs[0]] * attrs[2] + at.back() * attrs[3];
+    combine_into(result, flat(result.shape, to), ScalarOp::add, get(x, position));
+  });
+  return result;
+}
+
+HostArray Evaluation::cat(const Node& node) const {
+  HostArray result = empty(node.dtype, sizes(node.shape));
+  int64_t start = 0;
+  for (size_t k = 0; k < node.inputs.size(); ++k) {
+    const HostArray& part = operand(node, k);
+    for_each_index(part.shape, [&](int64_t position, const Index& at) {
+      Index to = at;
+      to[axis(node)] += start;
+      set(result, flat(result.shape, to), get(part, position));
+    });
+    start += part.shape[axis(node)];
+  }
+  return result;
+}
+
+HostArray Evaluation::gather(const Node& node) const {
+  const HostArray &x = operand(node, 0), &index = operand(node, 1);
+  HostArray result = empty(node.dtype, sizes(node.shape));
+  size_t first = static_cast<size_t>(axis(node)), last = first + index.shape.size();
+  uint64_t highest = static_cast<uint64_t>(x.shape[first] - 1);
+  for_each_index(result.shape, [&](int64_t position, const Index& at) {
+    uint64_t chosen = index.integers[flat(index.shape, Index(at.begin() + first, at.begin() + last))];
+    bool negative = is_signed(index.dtype) && static_cast<int64_t>(chosen) < 0;
+    Index from(at.begin(), at.begin() + first);
+    from.push_back(static_cast<int64_t>(negative ? 0 : std::min(chosen, highest)));
+    from.insert(from.end(), at.begin() + last, at.end());
+    set(result, position, get(x, flat(x.shape, from)));
+  });
+  return result;
+}
+
+HostArray Evaluation::compute(const Node& node, uint32_t number) {
+  switch (node.op) {
+    case NodeOp::Const: return filled(node.dtype, sizes(node.shape), node.literal);
+    case NodeOp::Buffer: return buffer(node);
+    case NodeOp::Input: return input(node);
+    case NodeOp::Iota: {
+      HostArray result = empty(node.dtype, sizes(node.shape));
+      for_each_index(result.shape, [&](int64_t position, const Index& at) {
+        set(result, position, Scalar::of(node.dtype, at[axis(node)]));
+      });
+      return result;
+    }
+    case NodeOp::Scalar: return elementwise(node);
+    case NodeOp::Cast:
+    case NodeOp::Bitcast: return cast_of(node);
+    case NodeOp::Reduce: return reduce(node);
+    case NodeOp::ArgReduce: return arg_reduce(node, positions_[number]);
+    case NodeOp::Reshape: {
+      HostArray result = operand(node, 0);
+      result.shape = sizes(node.shape);
+      HD_ASSERT(result.numel() == operand(node, 0).numel(), "reshape to ", node.shape);
+      return result;
+    }
+    case NodeOp::Permute:
+    case NodeOp::Expand:
+    case NodeOp::Shrink:
+    case NodeOp::Flip:
+    case NodeOp::Window: return view(node);
+    case NodeOp::Pad: return pad(node);
+    case NodeOp::Unwindow: return unwindow(node);
+    case NodeOp::Cat: return cat(node);
+    case NodeOp::Gather: return gather(node);
+    case NodeOp::Get:
+      return node.attrs[0].is_const(0) ? operand(node, 0) : positions_.at(number_.find(node.inputs[0].get()));
+    case NodeOp::Barrier: return operand(node, 0);
+  }
+  __builtin_unreachable();
+}
+
+std::vector<HostArray> Evaluation::run(std::span<const NodeRef> roots) {
+  std::vector<const Node*> order = topological(roots);
+  std::vector<uint32_t> uses(order.size(), 0);
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    number_.insert(order[i], i);
+    for (const NodeRef& input : order[i]->inputs) ++uses[number_.find(input.get())];
+  }
+  for (const NodeRef& root : roots) ++uses[number_.find(root.get())];
+
+  values_.resize(order.size());
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    values_[i] = compute(*order[i], i);
+    for (const NodeRef& input : order[i]->inputs) {
+      uint32_t used = number_.find(input.get());
+      if (--uses[used] > 0) continue;
+      values_[used] = HostArray();
+      positions_.erase(used);
+    }
+  }
+
+  std::vector<HostArray> results;
+  for (const NodeRef& root : roots) {
+    HostArray result = values_[number_.find(root.get())];
+    for (double& value : result.floats) value = Scalar::of(result.dtype, value).f;
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace
+
+int64_t HostArray::numel() const { return product(shape); }
+
+std::vector<HostArray> evaluate(std::span<const NodeRef> roots, const SymbolValues& symbols,
+                                const std::unordered_map<const Node*, HostArray>& inputs) {
+  return Evaluation(symbols, inputs).run(roots);
+}
+
+}  // namespace heddle

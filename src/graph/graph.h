@@ -1,0 +1,36 @@
+// Operations on whole graphs.
+#pragma once
+
+#include <ostream>
+#include <unordered_map>
+
+#include "graph/node.h"
+
+namespace heddle {
+
+// Rewrites a graph to an equivalent one: folding, identities, view merging and moving, equal nodes once. The builders
+// already do what a node can know of its inputs; this adds what needs the whole graph. Linear in nodes.
+std::vector<NodeRef> simplify(std::span<const NodeRef> roots);
+
+// Rebuilds the graph with some nodes replaced (and what follows from it simplified). Iterative.
+std::vector<NodeRef> replace(std::span<const NodeRef> roots, const std::unordered_map<const Node*, NodeRef>& with);
+
+// One line per node: "%3 = add f32[2, 3] %1, %2", realised leaves with a preview of their first elements.
+std::string print_graph(std::span<const NodeRef> roots);
+std::string print_dot(std::span<const NodeRef> roots);
+
+// The oracle: runs the graph node by node on the host. Floats are computed in double and rounded to the dtype only by
+// cast and at the end; integers natively. Slow, simple and obviously right.
+struct HostArray {
+  DType dtype;
+  std::vector<int64_t> shape;
+  std::vector<double> floats;      // when is_float(dtype)
+  std::vector<uint64_t> integers;  // else: bits of the int64 or uint64 value (bool: 0 or 1)
+  int64_t numel() const;
+};
+// `symbols` gives values of symbolic dimensions, `inputs` those of Input nodes.
+using SymbolValues = std::vector<std::pair<Expr, int64_t>>;
+std::vector<HostArray> evaluate(std::span<const NodeRef> roots, const SymbolValues& symbols = {},
+                                const std::unordered_map<const Node*, HostArray>& inputs = {});
+
+}  // namespace heddle

@@ -1,0 +1,219 @@
+#include "graph/node.h"
+
+#include <new>
+
+#include "base/intern.h"
+#include "graph/build.h"
+#include "graph/node_map.h"
+
+namespace heddle {
+
+template <class F>
+void Node::drop_children(F sink) {
+  for (NodeRef& input : inputs) sink(const_cast<Node*>(input.detach()));
+}
+
+namespace {
+
+// Never destroyed: handles with static lifetime may outlive every other static object.
+Interner<Node>& table() {
+  static Interner<Node>& nodes = *new Interner<Node>;
+  return nodes;
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+#define HD_RECYCLE_NODES 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HD_RECYCLE_NODES 0
+#endif
+#endif
+#ifndef HD_RECYCLE_NODES
+#define HD_RECYCLE_NODES 1
+#endif
+
+// Memory of dead nodes, kept by the thread that freed them. Trivially destructible, so that nodes may still die after
+// the thread's other locals are gone; FreeListGuard empties it.
+struct FreeSlot {
+  FreeSlot* next;
+};
+struct FreeList {
+  FreeSlot* head = nullptr;
+  uint32_t count = 0;
+  bool open = false;
+  bool closed = false;
+};
+constexpr uint32_t kFreeListLimit = 8192;
+thread_local constinit FreeList free_list;
+
+struct FreeListGuard {
+  FreeListGuard() { free_list.open = true; }
+  ~FreeListGuard() {
+    free_list.open = false;
+    free_list.closed = true;
+    while (FreeSlot* slot = free_list.head) {
+      free_list.head = slot->next;
+      ::operator delete(slot);
+    }
+    free_list.count = 0;
+  }
+};
+
+bool open_free_list() {
+  if (free_list.closed) return false;
+  static thread_local FreeListGuard guard;
+  return true;
+}
+
+uint64_t op_detail(const Node& node) {
+  switch (node.op) {
+    case NodeOp::Scalar: return static_cast<uint64_t>(node.scalar_op);
+    case NodeOp::Reduce:
+    case NodeOp::ArgReduce: return static_cast<uint64_t>(node.reduce_op);
+    default: return 0;
+  }
+}
+
+bool has_literal(NodeOp op) { return op == NodeOp::Const || op == NodeOp::Pad; }
+
+void compute_hashes(Node& node) {
+  uint64_t common = static_cast<uint64_t>(node.op) | static_cast<uint64_t>(node.dtype) << 8 | op_detail(node) << 16 |
+                    static_cast<uint64_t>(node.shape.size()) << 24 | static_cast<uint64_t>(node.inputs.size()) << 32;
+  for (const Expr& dim : node.shape) common = hash_combine(common, dim.hash());
+  if (has_literal(node.op))
+    common = hash_combine(hash_combine(common, node.literal.bits()), static_cast<uint64_t>(node.literal.dtype));
+  uint64_t attrs = 0;
+  for (const Expr& attr : node.attrs) attrs = hash_combine(attrs, attr.hash());
+  uint64_t value = common + attrs;
+  uint64_t structure = node.op == NodeOp::Input ? common : common + attrs;
+  for (const NodeRef& input : node.inputs) {
+    value = hash_combine(value, input->hash);
+    structure = hash_combine(structure, input->structure);
+  }
+  if (node.storage) value = hash_combine(value, reinterpret_cast<uintptr_t>(node.storage.get()));
+  if (node.token) value = hash_combine(value, node.token);
+  node.hash = hash_mix(value);
+  node.structure = hash_mix(structure);
+}
+
+}  // namespace
+
+void* Node::operator new(size_t bytes) {
+  if (HD_RECYCLE_NODES && free_list.head) {
+    FreeSlot* slot = free_list.head;
+    free_list.head = slot->next;
+    --free_list.count;
+    return slot;
+  }
+  return ::operator new(bytes);
+}
+
+void Node::operator delete(void* memory) noexcept {
+  if (HD_RECYCLE_NODES && free_list.count < kFreeListLimit && (free_list.open || open_free_list())) {
+    free_list.head = new (memory) FreeSlot{free_list.head};
+    ++free_list.count;
+    return;
+  }
+  ::operator delete(memory);
+}
+
+const char* name(NodeOp op) {
+  switch (op) {
+    case NodeOp::Const: return "const";
+    case NodeOp::Buffer: return "buffer";
+    case NodeOp::Input: return "input";
+    case NodeOp::Iota: return "iota";
+    case NodeOp::Scalar: return "scalar";
+    case NodeOp::Cast: return "cast";
+    case NodeOp::Bitcast: return "bitcast";
+    case NodeOp::Reduce: return "reduce";
+    case NodeOp::ArgReduce: return "arg_reduce";
+    case NodeOp::Reshape: return "reshape";
+    case NodeOp::Permute: return "permute";
+    case NodeOp::Expand: return "expand";
+    case NodeOp::Pad: return "pad";
+    case NodeOp::Shrink: return "shrink";
+    case NodeOp::Flip: return "flip";
+    case NodeOp::Window: return "window";
+    case NodeOp::Unwindow: return "unwindow";
+    case NodeOp::Cat: return "cat";
+    case NodeOp::Gather: return "gather";
+    case NodeOp::Get: return "get";
+    case NodeOp::Barrier: return "barrier";
+  }
+  __builtin_unreachable();
+}
+
+const char* name(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::Sum: return "sum";
+    case ReduceOp::Prod: return "prod";
+    case ReduceOp::Max: return "max";
+    case ReduceOp::Min: return "min";
+  }
+  __builtin_unreachable();
+}
+
+bool Node::same(const Node& other) const {
+  return op == other.op && dtype == other.dtype && op_detail(*this) == op_detail(other) && inputs == other.inputs &&
+         shape == other.shape && attrs == other.attrs && storage == other.storage && token == other.token &&
+         (!has_literal(op) || literal == other.literal);
+}
+
+void release_node(const Node* node) { table().release(const_cast<Node*>(node)); }
+
+size_t live_nodes() { return table().size(); }
+
+NewNode new_node(NodeOp op, DType dtype) {
+  NewNode node(new Node);
+  node->op = op;
+  node->dtype = dtype;
+  return node;
+}
+
+NewNode new_node(NodeOp op, DType dtype, const Shape& shape) {
+  NewNode node = new_node(op, dtype);
+  node->shape = shape;
+  return node;
+}
+
+NodeRef finish_as_is(NewNode node) {
+  compute_hashes(*node);
+  node->refs.store(1, std::memory_order_relaxed);
+  Node* found = table().intern(*node, [&] { return node.get(); });
+  if (found == node.get()) node.release();
+  return NodeRef::adopt(found);
+}
+
+NodeRef finish(NewNode node) {
+  if (has_zero(node->shape)) return const_like(heddle::Scalar::of(node->dtype, 0), node->shape);
+  return finish_as_is(std::move(node));
+}
+
+std::vector<const Node*> topological(std::span<const NodeRef> roots) {
+  struct Visit {
+    const Node* node;
+    size_t next_input;
+  };
+  std::vector<const Node*> order;
+  std::vector<Visit> stack;
+  NodeMap seen;
+  for (const NodeRef& root : roots) {
+    HD_ASSERT(root, "a root of a graph is null");
+    if (!seen.insert(root.get(), 0)) continue;
+    stack.push_back({root.get(), 0});
+    while (!stack.empty()) {
+      Visit& visit = stack.back();
+      if (visit.next_input == visit.node->inputs.size()) {
+        order.push_back(visit.node);
+        stack.pop_back();
+        continue;
+      }
+      const Node* input = visit.node->inputs[visit.next_input++].get();
+      if (seen.insert(input, 0)) stack.push_back({input, 0});
+    }
+  }
+  return order;
+}
+
+}  // namespace heddle

@@ -1,0 +1,174 @@
+// The graph: immutable, hash-consed nodes over whole tensors. What to compute, with no effects and no time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/ops.h"
+#include "core/scalar.h"
+#include "core/shape.h"
+
+namespace heddle {
+
+enum class NodeOp : uint8_t {
+  // leaves
+  Const,   // `literal` at every element of shape
+  Buffer,  // realised data, row-major
+  Input,   // argument `attrs[0]` of the captured function `attrs[1]`
+  Iota,    // i64 or i32: the position along axis attrs[0]
+  // elementwise
+  Scalar,  // `scalar_op` on inputs of one shape
+  Cast,
+  Bitcast,  // same size; only bool gives bool
+  // reductions over attrs (ascending axes), which disappear from the shape
+  Reduce,     // `reduce_op`: sum, prod, max, min
+  ArgReduce,  // max or min over one axis (attrs[0]); two results: the value, and the i64 index of its first
+              // occurrence. A NaN beats every number. Other nodes take the results through Get only
+  // movement: no arithmetic, no copy
+  Reshape,
+  Permute,   // attrs: for each new axis the old one
+  Expand,    // dimensions of size 1 repeat
+  Pad,       // attrs: before, after per axis (not negative); filled with `literal`
+  Shrink,    // attrs: begin per axis; the shape says how many
+  Flip,      // attrs: the axes
+  Window,    // attrs: axis, size, stride, dilation. Axis n becomes (n - dilation*(size-1) - 1) // stride + 1 positions,
+             // and a new last axis runs inside the window
+  Unwindow,  // the transpose of Window (sums overlapping elements): attrs: axis, size, stride, dilation, n
+  Cat,       // inputs joined along axis attrs[0]
+  Gather,    // (x, index): along axis attrs[0] of x the elements chosen by index, whose axes take that axis's place:
+             // out shape = x.shape[:axis] + index.shape + x.shape[axis+1:]. Out of range is clamped. index: any integer
+  // others
+  Get,      // result attrs[0] of a node with several
+  Barrier,  // (value, token): value; transparent to indexing, never merged with an equal computation
+};
+enum class ReduceOp : uint8_t { Sum, Prod, Max, Min };
+const char* name(NodeOp op);
+const char* name(ReduceOp op);
+
+// Realised data. The runtime derives from it; the graph only keeps it alive and may preview it.
+class Storage {
+ public:
+  virtual ~Storage() = default;
+  // Host memory holding the elements, or nullptr if it cannot be read from here.
+  virtual const void* host_data() const = 0;
+  virtual uint64_t bytes() const = 0;
+};
+
+class Node;
+
+// A counted reference to a node; null by default.
+class NodeRef {
+ public:
+  NodeRef() = default;
+  NodeRef(const NodeRef& other);
+  NodeRef(NodeRef&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
+  NodeRef& operator=(NodeRef other) noexcept {
+    std::swap(node_, other.node_);
+    return *this;
+  }
+  ~NodeRef();
+  // One more reference to a node that somebody keeps alive meanwhile.
+  static NodeRef share(const Node* node);
+  // Takes over one reference already counted.
+  static NodeRef adopt(const Node* node) {
+    NodeRef r;
+    r.node_ = node;
+    return r;
+  }
+  // Gives the counted reference up to the caller.
+  const Node* detach() { return std::exchange(node_, nullptr); }
+  const Node* get() const { return node_; }
+  const Node* operator->() const { return node_; }
+  const Node& operator*() const { return *node_; }
+  explicit operator bool() const { return node_; }
+  friend bool operator==(const NodeRef&, const NodeRef&) = default;
+
+ private:
+  const Node* node_ = nullptr;
+};
+
+class Node {
+ public:
+  NodeOp op = NodeOp::Const;
+  DType dtype = DType::f32;
+  union {
+    ScalarOp scalar_op = ScalarOp{};  // Scalar
+    ReduceOp reduce_op;               // Reduce, ArgReduce (Max or Min)
+  };
+  Shape shape;
+  SmallVector<NodeRef, 2> inputs;
+  SmallVector<Expr, 2> attrs;
+  heddle::Scalar literal;            // Const, Pad
+  std::shared_ptr<Storage> storage;  // Buffer: equal only if the same storage
+  uint64_t token = 0;                // Barrier: distinguishes computations that must not merge
+
+  // Identity of the value: equal nodes are one object.
+  uint64_t hash = 0;
+  // Structure only: buffers and inputs count by dtype and shape, not by identity. Two graphs that compile alike have
+  // equal ones (sharing of leaves is checked separately, by a walk).
+  uint64_t structure = 0;
+  mutable std::atomic<uint32_t> refs{0};
+
+  int result_count() const { return op == NodeOp::ArgReduce ? 2 : 1; }
+  bool is_leaf() const { return op <= NodeOp::Iota; }
+
+  // For Interner.
+  bool same(const Node& other) const;
+  template <class F>
+  void drop_children(F sink);
+  // Nodes come and go by the million: their memory is recycled per thread.
+  static void* operator new(size_t bytes);
+  static void operator delete(void* memory) noexcept;
+};
+
+// Gives back one reference; the last one destroys the node and whatever it alone kept alive, without recursion.
+void release_node(const Node* node);
+
+inline NodeRef NodeRef::share(const Node* node) {
+  if (node) node->refs.fetch_add(1, std::memory_order_relaxed);
+  return adopt(node);
+}
+inline NodeRef::NodeRef(const NodeRef& other) : node_(other.node_) {
+  if (node_) node_->refs.fetch_add(1, std::memory_order_relaxed);
+}
+inline NodeRef::~NodeRef() {
+  if (node_) release_node(node_);
+}
+
+size_t live_nodes();
+
+// Every node reachable from roots, inputs before users, each once. No recursion.
+std::vector<const Node*> topological(std::span<const NodeRef> roots);
+
+// Builders: check shapes and dtypes (throwing ShapeError, DTypeError, IndexError that name op, shapes and dtypes),
+// fold constants and identities, merge views, and intern. `op` names the user's operator in messages.
+NodeRef make_const(const heddle::Scalar& value, const Shape& shape = {});
+NodeRef make_buffer(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape);
+NodeRef make_input(int64_t number, int64_t function, DType dtype, const Shape& shape);
+NodeRef make_iota(DType dtype, const Shape& shape, int axis);
+// Operands have equal shapes and the dtypes the op's rule asks for: broadcasting and promotion are the caller's.
+NodeRef make_scalar(ScalarOp op, std::span<const NodeRef> inputs);
+NodeRef make_cast(const NodeRef& x, DType to);
+NodeRef make_bitcast(const NodeRef& x, DType to);
+NodeRef make_reduce(ReduceOp op, const NodeRef& x, std::span<const int> axes);
+NodeRef make_arg_reduce(ReduceOp op, const NodeRef& x, int axis);  // use make_get for its results
+NodeRef make_get(const NodeRef& x, int result);
+NodeRef make_reshape(const NodeRef& x, const Shape& shape);
+NodeRef make_permute(const NodeRef& x, std::span<const int> axes);
+NodeRef make_expand(const NodeRef& x, const Shape& shape);
+NodeRef make_pad(const NodeRef& x, std::span<const Expr> before, std::span<const Expr> after,
+                 const heddle::Scalar& value);
+NodeRef make_shrink(const NodeRef& x, std::span<const Expr> begin, std::span<const Expr> size);
+NodeRef make_flip(const NodeRef& x, std::span<const int> axes);
+NodeRef make_window(const NodeRef& x, int axis, int64_t size, int64_t stride, int64_t dilation);
+NodeRef make_unwindow(const NodeRef& x, int axis, int64_t size, int64_t stride, int64_t dilation, const Expr& n);
+NodeRef make_cat(std::span<const NodeRef> inputs, int axis);
+NodeRef make_gather(const NodeRef& x, const NodeRef& index, int axis);
+NodeRef make_barrier(const NodeRef& x, const NodeRef& token);
+
+}  // namespace heddle

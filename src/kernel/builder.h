@@ -1,0 +1,69 @@
+// Builds kernel IR, inferring result types. Instructions go to the end of the current block.
+#pragma once
+
+#include "kernel/ir.h"
+
+namespace heddle::kernel {
+
+class Builder {
+ public:
+  // Values are created in `values`, instructions appended to `block`. The level matters only to reduce(): that of a
+  // rank-1 tile is a tile of size 1, that of a vector a scalar.
+  Builder(std::vector<Type>& values, Block& block, Level level = Level::Tile)
+      : values_(values), blocks_{&block}, level_(level) {}
+  Builder(Kernel& kernel, Phase& phase) : Builder(kernel.values, phase.body, kernel.level) {}
+
+  const Type& type(Value v) const { return values_[v]; }
+  Block& block() { return *blocks_.back(); }
+
+  Value constant(const Scalar& value);
+  Value constant(const Scalar& value, const Dims& shape);  // the same in every element
+  Value op(ScalarOp op, std::initializer_list<Value> args) {
+    return this->op(op, std::span(args.begin(), args.size()));
+  }
+  Value op(ScalarOp op, std::span<const Value> args);
+  Value cast(Value v, DType to);  // v itself when it already has the dtype
+  Value bitcast(Value v, DType to);
+  // `coords` gives the tile's shape: one coordinate variable per dimension (none for a scalar).
+  Value index(DType dtype, const Expr& address, std::span<const Expr> coords);
+  struct Access {
+    Expr address;
+    Expr guard = 1;
+    SmallVector<Expr, 4> coords;
+    SmallVector<Expr, 1> binds;
+    SmallVector<Value, 1> bound;  // the values of binds
+    Hint hint = Hint::None;
+  };
+  Value load(int buffer, DType dtype, const Access& access);
+  void store(int buffer, Value v, const Access& access);
+  void combine(int buffer, Value v, std::shared_ptr<const Reducer> reducer, const Access& access);
+  // coords and guard speak of the operands' shape; pass none when nothing is guarded.
+  std::vector<Value> reduce(std::span<const Value> args, int axis, std::shared_ptr<const Reducer> reducer,
+                            const Expr& guard = 1, std::span<const Expr> coords = {});
+  Value dot(Value a, Value b, Value acc, int axis, const Expr& guard = 1, std::span<const Expr> coords = {});
+  // body(var, carried) returns the next carried values.
+  std::vector<Value> loop(const Expr& var, std::span<const Value> init,
+                          const std::function<std::vector<Value>(std::span<const Value> carried)>& body,
+                          int unroll = 0);
+  std::vector<Value> branch(const Expr& condition, const std::function<std::vector<Value>()>& then,
+                            const std::function<std::vector<Value>()>& otherwise = {});
+  void barrier();
+  Value shuffle_xor(Value v, int mask);
+
+  // Inlines reducer.combine over whole tiles.
+  std::vector<Value> apply(const Reducer& reducer, std::span<const Value> left, std::span<const Value> right);
+  // Appends a copy of `inst` (blocks included) with arguments mapped by `map` and fresh results, recorded in `map`.
+  // `exprs` is substituted in every expression.
+  void clone(const Inst& inst, std::vector<Value>& map, const Substitution& exprs = {});
+
+ private:
+  Value fresh(Type type);
+  Value append(Inst inst, Type type);
+  Inst access(Op op, int buffer, const Access& access) const;
+  std::vector<Value> run_body(Block& body, const std::function<std::vector<Value>()>& make);
+  std::vector<Type>& values_;
+  std::vector<Block*> blocks_;
+  Level level_;
+};
+
+}  // namespace heddle::kernel

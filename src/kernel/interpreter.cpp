@@ -1,0 +1,373 @@
+#include "kernel/interpreter.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "kernel/interpreter_program.h"
+#include "kernel/text.h"
+
+namespace heddle::kernel {
+namespace {
+
+constexpr int kWarp = 32;
+
+// Which threads of the cell take part.
+struct Mask {
+  std::vector<uint8_t> on;
+  int active = 0;
+
+  explicit Mask(int threads, bool all = false) : on(static_cast<size_t>(threads), all), active(all ? threads : 0) {}
+  void add(int thread) {
+    on[thread] = 1;
+    ++active;
+  }
+};
+
+class Machine {
+ public:
+  Machine(const Kernel& kernel, std::span<void* const> buffers, std::span<const int64_t> sizes,
+          std::span<const int64_t> symbols);
+  void run();
+
+ private:
+  template <class F>
+  void each_thread(const Mask& mask, F f) {
+    for (int t = 0; t < threads_; ++t) {
+      if (!mask.on[t]) continue;
+      thread_ = t;
+      if (program_.thread_slot >= 0) slots_[program_.thread_slot] = t;
+      f(t);
+    }
+  }
+  Cell* data(const Place& p, int thread) { return values_.data() + p.offset + thread * p.count; }
+  Operand operand(const Step& s, size_t arg, int thread) {
+    const Broadcast& b = s.broadcasts[arg];
+    return {data(s.args[arg], thread), b.table.empty() ? nullptr : b.table.data(), b.single ? 0 : 1};
+  }
+  void copy(const Place& from, const Place& to, int thread) {
+    std::copy_n(data(from, thread), from.count, data(to, thread));
+  }
+  [[noreturn]] void fail(const Step& s, const std::string& what) const;
+
+  void phase(const PhaseProgram& p);
+  void block(const std::vector<Step>& steps, const Mask& mask) {
+    for (const Step& s : steps) step(s, mask);
+  }
+  void step(const Step& s, const Mask& mask);
+  // Fills address_ (when wanted) and guard_ for every element of s.dims.
+  void elements(const Step& s, int thread, bool addresses);
+  void memory(const Step& s, int thread);
+  void index(const Step& s, int thread);
+  void reduce(const Step& s, int thread);
+  void dot(const Step& s, int thread);
+  void loop(const Step& s, const Mask& mask);
+  void branch(const Step& s, const Mask& mask);
+  void shuffle(const Step& s, const Mask& mask);
+
+  const Kernel& kernel_;
+  const int threads_;
+  Program program_;
+  std::vector<int64_t> slots_;
+  std::vector<Cell> values_;
+  std::vector<Memory> memory_;
+  std::vector<int64_t> address_;
+  std::vector<uint8_t> guard_;
+  std::vector<Cell> carried_;
+  int32_t epoch_ = 0;  // counts barriers and cells: the period of local memory
+  int32_t phase_ = 0;  // from 1: the period of global memory
+  int64_t cell_ = 0;
+  int thread_ = 0;
+};
+
+Machine::Machine(const Kernel& kernel, std::span<void* const> buffers, std::span<const int64_t> sizes,
+                 std::span<const int64_t> symbols)
+    : kernel_(kernel),
+      threads_(kernel.level == Level::Thread ? kernel.threads : 1),
+      program_(prepare(kernel, threads_)),
+      slots_(static_cast<size_t>(program_.slots)),
+      values_(static_cast<size_t>(program_.cells)) {
+  auto require = [&](bool condition, const auto&... parts) {
+    if (!condition) throw ValueError(text("kernel @", kernel.name, ": ", parts...));
+  };
+  require(symbols.size() == kernel.symbols.size(), "takes ", kernel.symbols.size(), " symbols, given ", symbols.size());
+  require(buffers.size() == kernel.buffers.size() && sizes.size() == buffers.size(), "takes ", kernel.buffers.size(),
+          " buffers, given ", buffers.size(), " and ", sizes.size(), " sizes");
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    const Expr& s = kernel.symbols[i];
+    require(symbols[i] >= s.lo() && symbols[i] <= s.hi() && symbols[i] % std::max<int64_t>(s.multiple(), 1) == 0,
+            "symbol ", s, " cannot be ", symbols[i]);
+    slots_[program_.symbol_slots[i]] = symbols[i];
+  }
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const Buffer& b = kernel.buffers[i];
+    int64_t size = program_.sizes[i].run(slots_.data());
+    if (b.space == Space::Local) {
+      memory_.emplace_back(b.dtype, size);
+      continue;
+    }
+    require(sizes[i] >= size, "buffer %", b.name, " needs ", size, " elements, given ", sizes[i]);
+    require(buffers[i] != nullptr || size == 0, "buffer %", b.name, " has no memory");
+    memory_.emplace_back(b.dtype, buffers[i], size, b.space != Space::In);
+  }
+}
+
+void Machine::fail(const Step& s, const std::string& what) const {
+  std::string where = text("kernel @", kernel_.name, ", phase ", phase_ - 1, ", cell ", cell_);
+  if (threads_ > 1) where += text(", thread ", thread_);
+  throw DeviceError(text(where, ", ", describe(*s.inst), ": ", what));
+}
+
+void Machine::run() {
+  for (const PhaseProgram& p : program_.phases) phase(p);
+}
+
+void Machine::phase(const PhaseProgram& p) {
+  ++phase_;
+  std::vector<int64_t> extents;
+  int64_t cells = 1;
+  for (const IndexProgram& e : p.extents) {
+    extents.push_back(e.run(slots_.data()));
+    cells *= extents.back();
+  }
+  const Mask all(threads_, true);
+  for (cell_ = 0; cell_ < cells; ++cell_) {
+    int64_t rest = cell_;
+    for (size_t i = extents.size(); i-- > 0;) {
+      slots_[p.cell_slots[i]] = rest % extents[i];
+      rest /= extents[i];
+    }
+    ++epoch_;
+    for (Memory& m : memory_) m.forget(epoch_);
+    block(p.steps, all);
+  }
+}
+
+void Machine::elements(const Step& s, int thread, bool addresses) {
+  const size_t count = static_cast<size_t>(s.count), rank = s.coord_slots.size();
+  const bool linear = s.address.linear, guarded = !s.guard.is_const(1);
+  if (address_.size() < count) {
+    address_.resize(count);
+    guard_.resize(count);
+  }
+  if (!guarded) std::fill_n(guard_.begin(), count, uint8_t{1});
+  if (!guarded && !addresses) return;
+  for (int slot : s.coord_slots) slots_[slot] = 0;
+  // The free part of a linear address may still hold bound variables, which change with the element.
+  const bool base_fixed = s.bind_slots.empty();
+  int64_t base = linear && base_fixed ? s.address.base.run(slots_.data()) : 0;
+  const size_t first_bind = s.args.size() - s.bind_slots.size();
+  for (size_t e = 0; e < count; ++e) {
+    for (size_t b = 0; b < s.bind_slots.size(); ++b)
+      slots_[s.bind_slots[b]] = operand(s, first_bind + b, thread).at(static_cast<int64_t>(e)).i;
+    if (guarded) guard_[e] = s.guard.run(slots_.data()) != 0;
+    if (addresses && guard_[e]) {
+      if (linear) {
+        // Unsigned, so that an absurd address wraps instead of overflowing; the bounds check reports it.
+        uint64_t address = static_cast<uint64_t>(base_fixed ? base : s.address.base.run(slots_.data()));
+        for (size_t d = 0; d < rank; ++d)
+          address += static_cast<uint64_t>(s.address.coefficients[d]) * static_cast<uint64_t>(slots_[s.coord_slots[d]]);
+        address_[e] = static_cast<int64_t>(address);
+      } else {
+        address_[e] = s.address.whole.run(slots_.data());
+      }
+    }
+    for (size_t d = rank; d-- > 0;) {
+      int64_t& c = slots_[s.coord_slots[d]];
+      if (++c < s.dims[d]) break;
+      c = 0;
+    }
+  }
+}
+
+void Machine::memory(const Step& s, int thread) {
+  const Inst& inst = *s.inst;
+  elements(s, thread, true);
+  Memory& m = memory_[inst.buffer];
+  const bool local = kernel_.buffers[inst.buffer].space == Space::Local;
+  const int32_t period = local ? epoch_ : phase_;
+  const int32_t owner = local ? thread : static_cast<int32_t>(cell_);
+  const std::optional<ScalarOp> combine = inst.op == Op::combine ? simple_op(*inst.reducer) : std::nullopt;
+  const Cell zero = cell(Scalar::of(kernel_.buffers[inst.buffer].dtype, 0));
+  Cell* out = inst.op == Op::load ? data(s.results[0], thread) : nullptr;
+  const Cell* in = inst.op == Op::load ? nullptr : data(s.args[0], thread);
+  for (int64_t e = 0; e < s.count; ++e) {
+    const char* wrong = nullptr;
+    if (!guard_[e]) {
+      if (out) out[e] = zero;
+    } else if (out) {
+      wrong = m.load(address_[e], period, owner, out[e]);
+    } else if (combine) {
+      wrong = m.combine(address_[e], period, owner, in[e], *combine);
+    } else {
+      wrong = m.store(address_[e], period, owner, in[e]);
+    }
+    if (wrong)
+      fail(s, text("element ", address_[e], " of %", kernel_.buffers[inst.buffer].name, " (", m.size(), " elements) ",
+                   wrong));
+  }
+}
+
+void Machine::index(const Step& s, int thread) {
+  elements(s, thread, true);
+  Cell* out = data(s.results[0], thread);
+  DType dtype = s.results[0].dtype;
+  for (int64_t e = 0; e < s.count; ++e) {
+    if (guard_[e])
+      out[e] = cell(Scalar::of(dtype, address_[e]));
+    else
+      out[e].u = 0;
+  }
+}
+
+void Machine::reduce(const Step& s, int thread) {
+  elements(s, thread, false);
+  const ReducerProgram& program = *s.reducer;
+  const size_t width = program.width();
+  const int axis = s.inst->axis;
+  int64_t outer = 1, inner = 1;
+  for (int d = 0; d < axis; ++d) outer *= s.dims[d];
+  for (size_t d = axis + 1; d < s.dims.size(); ++d) inner *= s.dims[d];
+  const int64_t extent = s.dims[axis];
+  SmallVector<Cell, 4> state(width), next(width);
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < inner; ++i) {
+      for (size_t w = 0; w < width; ++w) state[w] = program.identity(w);
+      for (int64_t k = 0; k < extent; ++k) {
+        int64_t e = (o * extent + k) * inner + i;
+        if (!guard_[e]) continue;
+        for (size_t w = 0; w < width; ++w) next[w] = data(s.args[w], thread)[e];
+        program.combine(state.data(), next.data());
+      }
+      for (size_t w = 0; w < width; ++w) data(s.results[w], thread)[o * inner + i] = state[w];
+    }
+}
+
+void Machine::dot(const Step& s, int thread) {
+  elements(s, thread, false);
+  const Operand a = operand(s, 0, thread), b = operand(s, 1, thread), acc = operand(s, 2, thread);
+  const DType dtype = s.args[0].dtype, acc_dtype = s.results[0].dtype;
+  const int axis = s.inst->axis;
+  int64_t outer = 1, inner = 1;
+  for (int d = 0; d < axis; ++d) outer *= s.dims[d];
+  for (size_t d = axis + 1; d < s.dims.size(); ++d) inner *= s.dims[d];
+  const int64_t extent = s.dims[axis];
+  Cell* out = data(s.results[0], thread);
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < inner; ++i) {
+      Cell sum = acc.at(o * inner + i);
+      for (int64_t k = 0; k < extent; ++k) {
+        int64_t e = (o * extent + k) * inner + i;
+        if (guard_[e]) sum = multiply_add(acc_dtype, dtype, sum, a.at(e), b.at(e));
+      }
+      out[o * inner + i] = sum;
+    }
+}
+
+void Machine::loop(const Step& s, const Mask& mask) {
+  const std::vector<Place>&params = s.params[0], &yields = s.yields[0];
+  std::vector<int64_t> extents(static_cast<size_t>(threads_));
+  each_thread(mask, [&](int t) {
+    extents[t] = s.extent.run(slots_.data());
+    for (size_t n = 0; n < params.size(); ++n) copy(s.args[n], params[n], t);
+  });
+  for (int64_t k = 0;; ++k) {
+    Mask still(threads_);
+    for (int t = 0; t < threads_; ++t)
+      if (mask.on[t] && k < extents[t]) still.add(t);
+    if (still.active == 0) break;
+    slots_[s.var_slot] = k;
+    block(s.blocks[0], still);
+    // All at once: the body may yield its own parameters in another order.
+    each_thread(still, [&](int t) {
+      carried_.clear();
+      for (const Place& y : yields) carried_.insert(carried_.end(), data(y, t), data(y, t) + y.count);
+      size_t at = 0;
+      for (const Place& p : params) {
+        std::copy_n(carried_.begin() + at, p.count, data(p, t));
+        at += p.count;
+      }
+    });
+  }
+  each_thread(mask, [&](int t) {
+    for (size_t n = 0; n < params.size(); ++n) copy(params[n], s.results[n], t);
+  });
+}
+
+void Machine::branch(const Step& s, const Mask& mask) {
+  Mask sides[2] = {Mask(threads_), Mask(threads_)};
+  each_thread(mask, [&](int t) { sides[s.guard.run(slots_.data()) != 0 ? 0 : 1].add(t); });
+  for (int side = 0; side < 2; ++side) {
+    if (sides[side].active == 0) continue;
+    block(s.blocks[side], sides[side]);
+    each_thread(sides[side], [&](int t) {
+      for (size_t n = 0; n < s.results.size(); ++n) copy(s.yields[side][n], s.results[n], t);
+    });
+  }
+}
+
+void Machine::shuffle(const Step& s, const Mask& mask) {
+  for (int first = 0; first < threads_; first += kWarp) {
+    int last = std::min(first + kWarp, threads_);
+    int active = 0;
+    for (int t = first; t < last; ++t) active += mask.on[t];
+    if (active != 0 && active != last - first)
+      fail(s, text("only ", active, " threads of the warp from thread ", first, " reach this shuffle"));
+  }
+  each_thread(mask, [&](int t) {
+    int other = (t / kWarp) * kWarp + ((t % kWarp) ^ s.inst->immediate);
+    if (other >= threads_) fail(s, text("there is no thread ", other, " to read from"));
+    std::copy_n(data(s.args[0], other), s.args[0].count, data(s.results[0], t));
+  });
+}
+
+void Machine::step(const Step& s, const Mask& mask) {
+  const Inst& inst = *s.inst;
+  switch (inst.op) {
+    case Op::loop: return loop(s, mask);
+    case Op::branch: return branch(s, mask);
+    case Op::shuffle_xor: return shuffle(s, mask);
+    case Op::barrier:
+      if (mask.active != threads_) fail(s, text("only ", mask.active, " of ", threads_, " threads reach this barrier"));
+      ++epoch_;
+      return;
+    default: break;
+  }
+  each_thread(mask, [&](int t) {
+    switch (inst.op) {
+      case Op::constant: std::fill_n(data(s.results[0], t), s.count, cell(inst.literal)); break;
+      case Op::cast:
+      case Op::bitcast: {
+        const Cell* in = data(s.args[0], t);
+        Cell* out = data(s.results[0], t);
+        for (int64_t e = 0; e < s.count; ++e) {
+          Scalar value = scalar(s.args[0].dtype, in[e]);
+          out[e] = cell(inst.op == Op::cast ? cast(value, s.results[0].dtype) : bitcast(value, s.results[0].dtype));
+        }
+        break;
+      }
+      case Op::index: index(s, t); break;
+      case Op::load:
+      case Op::store:
+      case Op::combine: memory(s, t); break;
+      case Op::reduce: reduce(s, t); break;
+      case Op::dot: dot(s, t); break;
+      default: {
+        SmallVector<Operand, 3> operands;
+        for (size_t n = 0; n < s.args.size(); ++n) operands.push_back(operand(s, n, t));
+        const Place& decides = inst.op == Op::where ? s.args[1] : s.args[0];
+        apply_elements(scalar_op(inst.op), decides.dtype, operands, data(s.results[0], t), s.count);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void interpret(const Kernel& kernel, std::span<void* const> buffers, std::span<const int64_t> sizes,
+               std::span<const int64_t> symbols) {
+  verify(kernel);
+  Machine(kernel, buffers, sizes, symbols).run();
+}
+
+}  // namespace heddle::kernel

@@ -1,0 +1,172 @@
+// The kernel IR: SSA with structured control, used at two levels.
+//
+//   tile level    a value is a tile of any rank, `tile<64x32xf32>`; says what a cell of the grid computes
+//   thread level  a value is a scalar or a short vector, `vec<16xf32>`; says what one thread executes
+//
+// Both use the same container and nearly the same ops; verify() knows the difference.
+//
+// Integers that address memory or steer loops are not SSA values: they are Exprs over the variables of the grid
+// (cells), of loops, of the thread, and of the element within a tile or vector (coordinates). Every pass can
+// therefore reason about, move and simplify addresses as formulas. Data enters such a formula only through `binds`.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/small_vector.h"
+#include "core/ops.h"
+#include "core/scalar.h"
+#include "expr/expr.h"
+
+namespace heddle::kernel {
+
+using Dims = SmallVector<int64_t, 4>;
+
+// Rank 0 is a scalar. A dimension of size 1 broadcasts against any other, and a scalar against anything; operands
+// of equal rank otherwise have equal dimensions.
+struct Type {
+  DType dtype = DType::f32;
+  Dims shape;
+
+  int64_t numel() const;
+  friend bool operator==(const Type&, const Type&) = default;
+};
+std::string to_string(const Type& type);  // "f32", "tile<8x64xf32>"; thread level prints vec<...>
+
+// A value: an index into Kernel::values (or Reducer::values).
+using Value = int32_t;
+inline constexpr Value kNoValue = -1;
+
+enum class Op : uint8_t {
+  // Every ScalarOp has the same number here: elementwise, with implicit broadcasting.
+#define HD_OP(name, arity, rule, native) name,
+#include "core/ops.def"
+#undef HD_OP
+  constant,  // `literal`, in every element of the result
+  cast,      // elementwise, to the result's dtype
+  bitcast,
+  index,     // the integer `address` at each coordinate, as a value of dtype i32 or i64 (or bool for a condition)
+  load,      // buffer[address] where guard holds, else 0
+  store,     // buffer[address] = args[0] where guard holds
+  combine,   // buffer[address] = reducer(buffer[address], args[0]) where guard holds; simple reducers only
+  reduce,    // args: k tiles of one shape; results: the same with dimension `axis` reduced to 1. Elements whose
+             // guard is false count as the identity. On a vector (thread level, rank 1): gives scalars.
+  dot,       // args a, b, acc: acc + sum over `axis` of a * b (operands broadcast). Same guard rule.
+  loop,      // for var in [0, extent): carried values; args are the initial ones, results the final ones
+  branch,    // if `guard` (free of coordinates): blocks[0], else blocks[1] (may be empty when there are no results)
+  // thread level only
+  barrier,      // all threads of the block; makes local memory written before visible after
+  shuffle_xor,  // args[0] of the lane whose number in the warp is mine ^ immediate (warps are 32 threads)
+};
+inline constexpr bool is_scalar_op(Op op) { return static_cast<int>(op) < kScalarOpCount; }
+inline constexpr Op from(ScalarOp op) { return static_cast<Op>(op); }
+inline constexpr ScalarOp scalar_op(Op op) { return static_cast<ScalarOp>(op); }
+const char* name(Op op);
+
+struct Inst;
+
+// A list of instructions with parameters (carried values of a loop, operands of a reducer) and results.
+struct Block {
+  std::vector<Value> params;
+  std::vector<Inst> insts;
+  std::vector<Value> results;
+};
+
+// A monoid over a tuple of k scalars: identity and an associative combine with 2k parameters (left, then right)
+// and k results. Self-contained: its values are numbered on their own.
+struct Reducer {
+  std::vector<Scalar> identity;
+  std::vector<Type> values;
+  Block combine;
+
+  size_t width() const { return identity.size(); }
+};
+// add, mul, maximum, minimum, bit_and, bit_or over one value.
+std::shared_ptr<const Reducer> simple_reducer(ScalarOp op, DType dtype);
+// (value, i64 index): the larger (smaller) value wins, the first one among equals; NaN wins over everything.
+std::shared_ptr<const Reducer> arg_reducer(bool largest, DType dtype);
+// The op of a reducer that simple_reducer() could have made.
+std::optional<ScalarOp> simple_op(const Reducer& reducer);
+
+enum class Hint : uint8_t { None, Stream };  // Stream: will not be used again soon, keep it out of the caches
+
+struct Inst {
+  Op op = Op::constant;
+  Hint hint = Hint::None;
+  int16_t axis = 0;      // reduce, dot
+  int32_t buffer = -1;   // load, store, combine: index into Kernel::buffers
+  int32_t immediate = 0; // shuffle_xor: lane mask. loop: unroll factor wanted (0: none)
+  SmallVector<Value, 2> results;
+  SmallVector<Value, 3> args;  // store, combine: the value first. Then one argument for each of `binds`.
+  Scalar literal;              // constant
+  Expr address;                // index, load, store, combine: element number
+  Expr guard = 1;              // load, store, combine, reduce, dot, branch
+  // The variables that stand for the element's position in `address` and `guard`: one per dimension of the tile
+  // or vector loaded, stored, indexed or reduced (for dot: of the broadcast shape of a and b). Extents equal the
+  // dimensions.
+  SmallVector<Expr, 4> coords;
+  SmallVector<Expr, 1> binds;  // variables in address or guard that stand for elements of the trailing args
+  Expr var, extent;            // loop
+  std::shared_ptr<const Reducer> reducer;  // reduce, combine
+  std::vector<Block> blocks;               // loop, branch
+};
+
+enum class Space : uint8_t {
+  In, Out, InOut,  // arguments of the kernel, in global memory, 64-byte aligned
+  Temp,            // global memory for the whole launch, provided by the plan: what one phase hands to the next
+  Local,           // per cell: scratch of the worker on a CPU, shared memory on a GPU
+};
+
+struct Buffer {
+  std::string name;
+  DType dtype = DType::f32;
+  Space space = Space::In;
+  Expr size;  // elements; constant for Local
+};
+
+// Cells of a grid are independent and run in any order; all cells of a phase finish before the next begins.
+struct Phase {
+  std::vector<Expr> cells;  // index variables; their extents are the grid, the last runs fastest
+  Block body;
+};
+
+enum class Level : uint8_t { Tile, Thread };
+
+struct Kernel {
+  std::string name;
+  Level level = Level::Tile;
+  int threads = 1;            // per cell; more than 1 only on SIMT machines
+  Expr thread;                // index variable of the thread within the cell, used when threads > 1
+  std::vector<Expr> symbols;  // run-time sizes, passed as int64
+  std::vector<Buffer> buffers;
+  std::vector<Type> values;   // type of every Value
+  std::vector<Phase> phases;
+};
+
+// Text: what print() writes, parse() reads; parse(print(k)) prints the same.
+std::string print(const Kernel& kernel);
+std::string print(const Reducer& reducer);
+Kernel parse(std::string_view text);  // throws ParseError with line and column
+
+// Throws InternalError naming the first broken rule: types, dominance, ranks, coords, buffers, level.
+void verify(const Kernel& kernel);
+
+// Numbers every value anew in order of appearance and drops unused entries of `values`.
+void renumber(Kernel& kernel);
+// 64-bit hash of everything but the kernel's and variables' names.
+uint64_t hash(const Kernel& kernel);
+
+// Calls f for every instruction, outer before inner.
+void visit(const Block& block, const std::function<void(const Inst&)>& f);
+void visit(Block& block, const std::function<void(Inst&)>& f);
+
+// The shape that elementwise operands of these shapes give; throws InternalError if they do not fit.
+Dims broadcast_dims(const Dims& a, const Dims& b);
+
+}  // namespace heddle::kernel

@@ -1,0 +1,108 @@
+// The pass that replaces Math ops by arithmetic and lets small floats be computed in f32.
+#include "kernel/math.h"
+
+#include "base/error.h"
+#include "kernel/pass_util.h"
+#include "kernel/passes.h"
+
+namespace heddle::kernel {
+
+Num polynomial(const Num& x, std::initializer_list<double> c) {
+  const double* k = c.end() - 1;
+  Num sum = x.constant(*k);
+  while (k != c.begin()) sum = fma(sum, x, *--k);
+  return sum;
+}
+
+Num polynomial_for(const Num& x, std::initializer_list<double> for_f32, std::initializer_list<double> for_f64) {
+  return polynomial(x, x.is_double() ? for_f64 : for_f32);
+}
+
+Num with_sign(const Num& value, const Num& sign) {
+  DType integer = value.is_double() ? kU64 : kU32;
+  uint64_t bit = uint64_t{1} << (value.is_double() ? 63 : 31);
+  return (value.bits_as(integer) | (sign.bits_as(integer) & bit)).bits_as(value.dtype());
+}
+
+namespace {
+
+bool is_small_float(DType dtype) { return compute_dtype(dtype) != dtype; }
+
+Num expand(ScalarOp op, const Num& x, const Num& y) {
+  switch (op) {
+    case ScalarOp::exp: return expand_exp(x);
+    case ScalarOp::exp2: return expand_exp2(x);
+    case ScalarOp::expm1: return expand_expm1(x);
+    case ScalarOp::log: return expand_log(x);
+    case ScalarOp::log2: return expand_log2(x);
+    case ScalarOp::log1p: return expand_log1p(x);
+    case ScalarOp::sin: return expand_sin(x);
+    case ScalarOp::cos: return expand_cos(x);
+    case ScalarOp::tanh: return expand_tanh(x);
+    case ScalarOp::erf: return expand_erf(x);
+    case ScalarOp::pow: return expand_pow(x, y);
+    default: internal_error(__FILE__, __LINE__, text("no expansion of ", info(op).name));
+  }
+}
+
+// Choosing between small floats needs no arithmetic.
+bool needs_expansion(const Inst& inst, const std::vector<Type>& values) {
+  if (!is_scalar_op(inst.op) || inst.op == Op::where) return false;
+  return !info(scalar_op(inst.op)).native || is_small_float(values[static_cast<size_t>(inst.args[0])].dtype);
+}
+
+// Rewrites the blocks of one kernel or reducer, whose values are `values`.
+class Expander {
+ public:
+  explicit Expander(std::vector<Type>& values) : values_(values), names_(values.size()) {}
+
+  void run(Block& block) {
+    std::vector<Inst> insts = std::move(block.insts);
+    block.insts.clear();
+    for (Inst& inst : insts) {
+      names_.apply(inst.args);
+      for (Block& inner : inst.blocks) run(inner);
+      // Combining into memory stays one of the simple reducers, which targets know by name.
+      if (inst.reducer && inst.op != Op::combine) inst.reducer = expanded(inst.reducer);
+      if (needs_expansion(inst, values_)) {
+        replace(inst, block);
+      } else {
+        block.insts.push_back(std::move(inst));
+      }
+    }
+    names_.apply(block.results);
+  }
+
+ private:
+  void replace(const Inst& inst, Block& out) {
+    Builder builder(values_, out);
+    DType dtype = values_[static_cast<size_t>(inst.args[0])].dtype;
+    ScalarOp op = scalar_op(inst.op);
+    SmallVector<Value, 3> args;
+    for (Value v : inst.args) args.push_back(builder.cast(v, compute_dtype(dtype)));
+    Value result = info(op).native ? builder.op(op, std::span<const Value>(args))
+                                   : expand(op, {&builder, args[0]}, {&builder, args.back()}).value;
+    names_.replace(inst.results[0], builder.cast(result, values_[static_cast<size_t>(inst.results[0])].dtype));
+  }
+
+  std::shared_ptr<const Reducer> expanded(const std::shared_ptr<const Reducer>& reducer) {
+    bool found = false;
+    for (const Inst& inst : reducer->combine.insts) found = found || needs_expansion(inst, reducer->values);
+    if (!found) return reducer;
+    auto copy = std::make_shared<Reducer>(*reducer);
+    Expander(copy->values).run(copy->combine);
+    return copy;
+  }
+
+  std::vector<Type>& values_;
+  Renaming names_;
+};
+
+}  // namespace
+
+void expand_math(Kernel& kernel) {
+  Expander expander(kernel.values);
+  for (Phase& phase : kernel.phases) expander.run(phase.body);
+}
+
+}  // namespace heddle::kernel

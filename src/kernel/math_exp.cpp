@@ -1,0 +1,115 @@
+// exp, exp2, expm1, tanh: x = n ln 2 + r, |r| <= ln 2 / 2, and a polynomial for e^r.
+#include "kernel/math.h"
+
+namespace heddle::kernel {
+namespace {
+
+constexpr double kLog2E = 0x1.71547652b82fep+0;
+
+struct Reduced {
+  Num shifted;  // n + rounding_shift: n sits in the low bits
+  Num n;
+  Num r;
+};
+
+// x = n ln 2 + r. The first part of ln 2 is short, so that n times it is exact.
+Reduced reduce(const Num& x) {
+  double shift = rounding_shift(x.dtype());
+  Num shifted = fma(x, kLog2E, shift);
+  Num n = shifted - shift;
+  bool wide = x.is_double();
+  Num r = fma(n, wide ? -0x1.62e42fefa2p-1 : -0x1.62e4p-1, x);
+  return {shifted, n, fma(n, wide ? -0x1.9ef35793c7673p-41 : -0x1.7f7d1cp-20, r)};
+}
+
+// (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2.
+Num tail(const Num& r) {
+  return polynomial_for(r, {0.5, 0x1.55548ep-3, 0x1.5554d8p-5, 0x1.123bdep-7, 0x1.6d5f2ep-10},
+                        {0x1.000000000000cp-1, 0x1.555555555555dp-3, 0x1.555555554fdffp-5, 0x1.111111110e4d2p-7,
+                         0x1.6c16c18609c0ap-10, 0x1.a01a01b643587p-13, 0x1.a01995b0b7d04p-16, 0x1.71dde99bce127p-19,
+                         0x1.28b102191b14ep-22, 0x1.af769bae10b71p-26});
+}
+
+}  // namespace
+
+double rounding_shift(DType dtype) { return dtype == kF64 ? 0x1.8p52 : 0x1.8p23; }
+
+Num power_of_two(const Num& shifted, int offset) {
+  bool wide = shifted.is_double();
+  DType integer = wide ? kI64 : kI32;
+  int mantissa = wide ? 52 : 23;
+  int64_t bias = (wide ? 1023 : 127) + offset;
+  return ((shifted.bits_as(integer) << mantissa) + (bias << mantissa)).bits_as(shifted.dtype());
+}
+
+Num scale_by_power(const Num& value, const Num& shifted) {
+  bool wide = value.is_double();
+  DType integer = wide ? kI64 : kI32;
+  int mantissa = wide ? 52 : 23;
+  // Two steps, half of n each: 2^n alone may be out of range. Shifting left drops all but the bits of n.
+  Num n = shifted.bits_as(integer);
+  Num whole = n << mantissa;
+  Num half = (n >> 1) << mantissa;
+  int64_t one = wide ? int64_t{1023} << 52 : int64_t{127} << 23;
+  Num first = (half + one).bits_as(value.dtype());
+  Num second = ((whole - half) + one).bits_as(value.dtype());
+  return value * first * second;
+}
+
+Num small_exp2(const Num& r) {
+  // (2^r - 1) / r
+  Num p = polynomial_for(r, {0x1.62e43p-1, 0x1.ebfbe4p-3, 0x1.c6af72p-5, 0x1.3b2764p-7, 0x1.5f0dd6p-10, 0x1.4615cep-13},
+                         {0x1.62e42fefa39efp-1, 0x1.ebfbdff82c5a5p-3, 0x1.c6b08d704a189p-5, 0x1.3b2ab6fb9ff49p-7,
+                          0x1.5d87fe7887469p-10, 0x1.4309130f330b2p-13, 0x1.ffcbfce31fc0fp-17, 0x1.62bfc6c1d1200p-20,
+                          0x1.b524126fca383p-24, 0x1.e61cbe363492dp-28, 0x1.eb168d9176ff9p-32});
+  return fma(p, r, 1.0);
+}
+
+Num expand_exp(const Num& x) {
+  bool wide = x.is_double();
+  // Beyond these the result is 0 or infinity, and n would leave the range of scale_by_power.
+  Num bounded = smaller(larger(x, wide ? -746.0 : -104.0), wide ? 710.0 : 89.0);
+  auto [shifted, n, r] = reduce(bounded);
+  Num p = fma(fma(tail(r), r, 1.0), r, 1.0);
+  return scale_by_power(p, shifted);
+}
+
+Num expand_exp2(const Num& x) {
+  bool wide = x.is_double();
+  Num bounded = smaller(larger(x, wide ? -1076.0 : -151.0), wide ? 1025.0 : 129.0);
+  double shift = rounding_shift(x.dtype());
+  Num shifted = bounded + shift;
+  Num r = bounded - (shifted - shift);
+  return scale_by_power(small_exp2(r), shifted);
+}
+
+Num expand_expm1(const Num& x) {
+  bool wide = x.is_double();
+  Num bounded = smaller(larger(x, wide ? -40.0 : -20.0), wide ? 710.0 : 89.0);
+  auto [shifted, n, r] = reduce(bounded);
+  // 2^n (e^r - 1) + 2^n - 1, halved so that n = 1024 (128) does not overflow early. The large parts come last, the
+  // small correction first: each is rounded once.
+  Num half_power = power_of_two(shifted, -1);
+  Num correction = tail(r) * r * r;
+  Num half = fma(half_power, correction, fma(half_power, r, half_power - 0.5));
+  // Keeps -0, and subnormals that halving would round.
+  return choose(less(magnitude(x), wide ? 0x1p-54 : 0x1p-25), x, half + half);
+}
+
+Num expand_tanh(const Num& x) {
+  bool wide = x.is_double();
+  Num a = magnitude(x);
+  Num bounded = smaller(a, wide ? 20.0 : 10.0);
+  Num twice = bounded + bounded;
+  auto [shifted, n, r] = reduce(twice);
+  // tanh a = t / (t + 2) with t = e^2a - 1.
+  Num power = power_of_two(shifted, 0);
+  Num t = fma(power, tail(r) * r * r, fma(power, r, power - 1.0));
+  Num quotient = t / (t + 2.0);
+  // Close to zero t/2 (1 - quotient) is the same with less of the quotient's rounding in it.
+  Num half = t * 0.5;
+  Num result = choose(less(a, 0.25), fma(-half, quotient, half), quotient);
+  return with_sign(result, x);
+}
+
+}  // namespace heddle::kernel

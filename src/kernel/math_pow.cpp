@@ -1,0 +1,131 @@
+// pow: 2^(y log2 |x|) with log2 in more precision than the result, then signs and special cases as in C.
+#include <limits>
+
+#include "kernel/math.h"
+
+namespace heddle::kernel {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kLog2E = 0x1.71547652b82fep+0, kLog2ELow = 0x1.777d0ffda0d24p-56;
+
+// An unevaluated sum, |low| at most half an ulp of high.
+struct Pair {
+  Num high, low;
+};
+Pair quick_sum(const Num& a, const Num& b) {  // |a| >= |b|
+  Num sum = a + b;
+  return {sum, b - (sum - a)};
+}
+Pair product(const Num& a, const Num& b) {
+  Num high = a * b;
+  return {high, fma(a, b, -high)};
+}
+
+struct Split {
+  Num exponent, f;  // a = 2^exponent (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); doubles
+};
+Split split(const Num& a) {
+  Num tiny = less(a, 0x1p-1022);
+  Num bits = choose(tiny, a * 0x1p54, a).bits_as(kI64);
+  Num e = (bits - int64_t{0x3fe6a09e667f3bcd}) >> 52;
+  Num m = (bits - (e << 52)).bits_as(kF64);
+  return {e.cast(kF64) - choose(tiny, a.constant(54.0), a.constant(0.0)), m - 1.0};
+}
+
+// log2 to about 40 bits: enough for a result in f32.
+Num log2_short(const Num& a) {
+  auto [exponent, f] = split(a);
+  Num s = f / (f + 2.0);
+  Num z = s * s;
+  Num t = polynomial(z, {0x1.555554fd6ecfcp-1, 0x1.999a7adc95e8cp-2, 0x1.2438c290d2282p-2, 0x1.e2f9a54829a07p-3});
+  return fma(f - s * fma(-z, t, f), kLog2E, exponent);
+}
+
+// log2 to about 66 bits.
+Pair log2_long(const Num& a) {
+  auto [exponent, f] = split(a);
+  // s = f / (2 + f) as a pair; 2 + f is one, too.
+  Pair divisor = quick_sum(f.constant(2.0), f);
+  Num s = f / divisor.high;
+  Num s_low = fma(-s, divisor.low, fma(-s, divisor.high, f)) / divisor.high;
+  // atanh(s) / s - 1 = z / 3 + z^2 (1/5 + z (1/7 + ...)): the first term as a pair, the rest is small.
+  Pair z = product(s, s);
+  Num z_low = fma(s + s, s_low, z.low);
+  Num rest =
+      polynomial(z.high, {0x1.9999999999996p-3, 0x1.2492492492f4ap-3, 0x1.c71c71c597b81p-4, 0x1.745d1828bb4e9p-4,
+                          0x1.3b1364f2c00acp-4, 0x1.1120692dee897p-4, 0x1.de3e5619ef155p-5, 0x1.eabecce8cf4a1p-5});
+  constexpr double third = 0x1.5555555555555p-2, third_low = 0x1.5555555555555p-56;
+  Pair first = product(z.high, z.high.constant(third));
+  Num first_low = fma(z.high, third_low, fma(z_low, third, first.low));
+  Pair series = quick_sum(first.high, fma(z.high * z.high, rest, first_low));
+  // log(1 + f) = 2 s (1 + series)
+  Num twice = s + s, twice_low = s_low + s_low;
+  Pair scaled = product(twice, series.high);
+  Num low = fma(twice, series.low, fma(twice_low, series.high, scaled.low)) + twice_low;
+  Pair head = quick_sum(twice, scaled.high);
+  Pair natural = quick_sum(head.high, head.low + low);
+  // times log2(e), plus the exponent
+  Pair base2 = product(natural.high, natural.high.constant(kLog2E));
+  Num base2_low = fma(natural.high, kLog2ELow, fma(natural.low, kLog2E, base2.low));
+  Pair total = quick_sum(exponent, base2.high);
+  // With exponent 0 the sum is exact either way round.
+  return quick_sum(total.high, total.low + base2_low);
+}
+
+// 2^x of a double, right for every result that f32 has.
+Num exp2_short(const Num& x) {
+  Num bounded = smaller(larger(x, -160.0), 130.0);
+  double shift = rounding_shift(kF64);
+  Num shifted = bounded + shift;
+  Num r = bounded - (shifted - shift);
+  Num p = polynomial(r, {0x1.62e42fef7b954p-1, 0x1.ebfbe07ae58bep-3, 0x1.c6b08df39239dp-5, 0x1.3b29f0d386f9fp-7,
+                         0x1.5d8724933ecbcp-10, 0x1.445e8e12f592ap-13, 0x1.00f0a6d23f57cp-16});
+  return fma(p, r, 1.0) * power_of_two(shifted, 0);
+}
+
+// 2^(high + low)
+Num exp2_long(const Num& high, const Num& low) {
+  Num bounded = smaller(larger(high, -1076.0), 1025.0);
+  double shift = rounding_shift(kF64);
+  Num shifted = bounded + shift;
+  Num r = (bounded - (shifted - shift)) + low;
+  return scale_by_power(small_exp2(r), shifted);
+}
+
+}  // namespace
+
+Num expand_pow(const Num& x, const Num& y) {
+  Num a = magnitude(x);
+  // An exponent this large gives 0, 1 or infinity like any larger one, and its products stay finite.
+  Num bounded = smaller(larger(y, -0x1p70), 0x1p70);
+  Num result = x;
+  if (x.is_double()) {
+    Pair logarithm = log2_long(a);
+    Pair exponent = product(bounded, logarithm.high);
+    Num low = fma(bounded, logarithm.low, exponent.low);
+    // Out of range the low part only gets in the way.
+    Num inside = less(magnitude(exponent.high), 1100.0);
+    result = exp2_long(exponent.high, choose(inside, low, low.constant(0.0)));
+  } else {
+    Num exponent = bounded.cast(kF64) * log2_short(a.cast(kF64));
+    result = exp2_short(exponent).cast(kF32);
+  }
+  Num negative_y = less(y, 0.0);
+  Num zero_or_infinite = equal(a, 0.0) | equal(a, kInfinity);
+  Num extreme = choose(equal(a, 0.0) ^ negative_y, x.constant(0.0), x.constant(kInfinity));
+  result = choose(zero_or_infinite, extreme, result);
+
+  Num integral = equal(y.apply(ScalarOp::trunc), y);
+  Num half = y * 0.5;
+  Num odd = integral & unequal(half.apply(ScalarOp::trunc), half);
+  DType integer = x.is_double() ? kI64 : kI32;
+  Num sign_bit = less(x.bits_as(integer), 0);
+  result = choose(odd & sign_bit, -result, result);
+  Num undefined = (less(x, 0.0) & less(a, kInfinity)) & integral.apply(ScalarOp::bit_not);
+  result = choose(undefined | unequal(x, x) | unequal(y, y), x.constant(kNaN), result);
+  return choose(equal(y, 0.0) | equal(x, 1.0), x.constant(1.0), result);
+}
+
+}  // namespace heddle::kernel

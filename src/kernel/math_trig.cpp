@@ -1,0 +1,150 @@
+// sin, cos: the argument modulo pi/2 for every finite x by multiplying its integer mantissa with the right window of
+// the bits of 2/pi (Payne and Hanek), then polynomials on [-pi/4, pi/4].
+#include <limits>
+#include <vector>
+
+#include "kernel/math.h"
+
+namespace heddle::kernel {
+namespace {
+
+// The bits of 2/pi after the point, behind zero words for arguments below one.
+constexpr uint64_t kTwoOverPi[] = {
+    0,
+    0,
+    0xa2f9836e4e441529,
+    0xfc2757d1f534ddc0,
+    0xdb6295993c439041,
+    0xfe5163abdebbc561,
+    0xb7246e3a424dd2e0,
+    0x06492eea09d1921c,
+    0xfe1deb1cb129a73e,
+    0xe88235f52ebb4484,
+    0xe99c7026b45f7e41,
+    0x3991d639835339f4,
+    0x9c845f8bbdf9283b,
+    0x1ff897ffde05980f,
+    0xef2f118b5a0a6d1f,
+    0x6d367ecf27cb09b7,
+    0x4f463f669e5fea2d,
+    0x7527bac7ebe5f17b,
+    0x3d0739f78a5292ea,
+    0x6bfb5fb11f8d5d08,
+    0x56033046fc7b6bab,
+};
+
+struct Reduced {
+  Num quadrant;  // integer, low two bits; u64
+  Num r;         // |x| = quadrant * pi/2 + r (modulo 2 pi), |r| <= pi/4
+};
+
+// words[from + (offset >> 6)] and the words after it, `count` in all: a shifter, one bit of the index per step.
+std::vector<Num> window(const Num& offset, std::span<const uint64_t> words, size_t count) {
+  std::vector<Num> current;
+  for (uint64_t word : words) current.push_back(offset.constant(word));
+  size_t top = 1;
+  while (top * 2 < words.size() - count + 1) top *= 2;
+  for (size_t step = top; step >= 1; step /= 2) {
+    Num taken = unequal(offset & static_cast<uint64_t>(step * 64), uint64_t{0});
+    size_t needed = std::min(count + step - 1, current.size());
+    std::vector<Num> next;
+    for (size_t k = 0; k < needed; ++k)
+      next.push_back(k + step < current.size() ? choose(taken, current[k + step], current[k]) : current[k]);
+    current = std::move(next);
+  }
+  return current;
+}
+
+// 64 bits starting `shift` bits into the pair. A shift by 64 gives 0.
+Num funnel(const Num& high, const Num& low, const Num& shift) { return (high << shift) | (low >> (64 - shift)); }
+
+Num multiply_high(const Num& a, const Num& b) {
+  constexpr uint64_t mask = 0xffffffff;
+  Num a_low = a & mask, a_high = a >> 32, b_low = b & mask, b_high = b >> 32;
+  Num middle = a_low * b_high + ((a_low * b_low) >> 32);
+  Num other = a_high * b_low + (middle & mask);
+  return a_high * b_high + (middle >> 32) + (other >> 32);
+}
+
+// Quadrant and signed rest of a fraction of four quadrants: 2 + 62 bits.
+Num nearest_quadrant(const Num& fraction) { return (fraction + (uint64_t{1} << 61)) >> 62; }
+Num rest_of(const Num& fraction, const Num& quadrant) { return (fraction - (quadrant << 62)).bits_as(kI64); }
+
+constexpr double kStep = 0x1.921fb54442d18p-62, kStepLow = 0x1.1a62633145c07p-116;  // pi/2 * 2^-62
+
+Reduced reduce_f32(const Num& a) {
+  Num bits = a.bits_as(kU32);
+  Num exponent = (bits >> 23).cast(kU64);
+  Num mantissa = ((bits & 0x7fffff) | 0x800000).cast(kU64);
+  Num offset = exponent - 88;  // with one zero word in front
+  std::vector<Num> words = window(offset, std::span(kTwoOverPi).subspan(1, 5), 3);
+  Num shift = offset & 63;
+  Num high = funnel(words[0], words[1], shift);
+  Num low = funnel(words[1], words[2], shift) >> 32;
+  Num fraction = mantissa * high + ((mantissa * low) >> 32);
+  Num quadrant = nearest_quadrant(fraction);
+  Num r = (rest_of(fraction, quadrant).cast(kF64) * kStep).cast(kF32);
+  return {quadrant, r};
+}
+
+Reduced reduce_f64(const Num& a) {
+  Num bits = a.bits_as(kU64);
+  Num mantissa = (bits & 0xfffffffffffff) | (int64_t{1} << 52);
+  Num offset = (bits >> 52) - 949;  // with two zero words in front
+  std::vector<Num> words = window(offset, kTwoOverPi, 4);
+  Num shift = offset & 63;
+  Num w0 = funnel(words[0], words[1], shift), w1 = funnel(words[1], words[2], shift),
+      w2 = funnel(words[2], words[3], shift);
+  Num middle = mantissa * w1;
+  Num low = middle + multiply_high(mantissa, w2);
+  Num carry = less(low, middle).cast(kU64);
+  Num fraction = mantissa * w0 + multiply_high(mantissa, w1) + carry;
+  Num quadrant = nearest_quadrant(fraction);
+  // The rest as a sum of doubles: close to zero all of its bits matter.
+  Num rest = rest_of(fraction, quadrant);
+  Num high = rest.cast(kF64);
+  Num tail = fma(low.cast(kF64), 0x1p-64, (rest - high.cast(kI64)).cast(kF64));
+  return {quadrant, fma(high, kStep, fma(high, kStepLow, tail * kStep))};
+}
+
+Num small_sine(const Num& r, const Num& z) {
+  Num p = polynomial_for(z, {-0x1.555546p-3, 0x1.11077cp-7, -0x1.9955bp-13},
+                         {-0x1.5555555555549p-3, 0x1.111111110f89fp-7, -0x1.a01a019c1499fp-13, 0x1.71de357963d0cp-19,
+                          -0x1.ae5e670209f29p-26, 0x1.5d931bf9f3863p-33});
+  return fma(r * z, p, r);
+}
+
+Num small_cosine(const Num& z) {
+  Num p = polynomial_for(z, {0x1.55554ap-5, -0x1.6c0c2ep-10, 0x1.99eac2p-16},
+                         {0x1.555555555554cp-5, -0x1.6c16c16c15220p-10, 0x1.a01a019cbf5b6p-16, -0x1.27e4f8128a816p-22,
+                          0x1.1ee9f116bd131p-29, -0x1.8fb1021e6c0c8p-37});
+  return fma(z * z, p, fma(z, -0.5, 1.0));
+}
+
+// sin(x) for turn 0, cos(x) for turn 1.
+Num sine_of(const Num& x, int turn) {
+  bool wide = x.is_double();
+  DType integer = wide ? kU64 : kU32;
+  int top = wide ? 63 : 31;
+  Num a = magnitude(x);
+  Reduced reduced = wide ? reduce_f64(a) : reduce_f32(a);
+  // Tiny arguments are their own rest; the window does not reach that far.
+  Num tiny = less(a, 0x1p-27);
+  Num r = choose(tiny, a, reduced.r);
+  Num quadrant = choose(tiny, reduced.quadrant.constant(0), reduced.quadrant);
+  if (turn == 1) quadrant = quadrant + 1;
+  Num z = r * r;
+  Num value = choose(equal(quadrant & 1, 0), small_sine(r, z), small_cosine(z));
+  Num flip = ((quadrant >> 1) << 63 >> (63 - top)).cast(integer);
+  if (turn == 0) flip = flip ^ (x.bits_as(integer) & (uint64_t{1} << top));
+  Num result = (value.bits_as(integer) ^ flip).bits_as(x.dtype());
+  return choose(less(a, std::numeric_limits<double>::infinity()), result,
+                x.constant(std::numeric_limits<double>::quiet_NaN()));
+}
+
+}  // namespace
+
+Num expand_sin(const Num& x) { return sine_of(x, 0); }
+Num expand_cos(const Num& x) { return sine_of(x, 1); }
+
+}  // namespace heddle::kernel

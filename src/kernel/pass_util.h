@@ -1,0 +1,49 @@
+// What several passes ask about instructions.
+#pragma once
+
+#include <vector>
+
+#include "kernel/ir.h"
+
+namespace heddle::kernel {
+
+// Depends on its operands and formulas alone, and may run any number of times.
+inline bool is_pure(Op op) {
+  return is_scalar_op(op) || op == Op::constant || op == Op::cast || op == Op::bitcast || op == Op::index ||
+         op == Op::reduce || op == Op::dot;
+}
+
+// What a block writes, nested blocks included. Different buffers never share memory.
+struct Writes {
+  std::vector<bool> buffers;
+  bool barrier = false;  // makes other threads' writes visible: every buffer that anyone writes may change
+};
+inline Writes writes_of(const Kernel& kernel, const Block& block) {
+  Writes writes{std::vector<bool>(kernel.buffers.size(), false), false};
+  visit(block, [&](const Inst& inst) {
+    if (inst.op == Op::store || inst.op == Op::combine) writes.buffers[static_cast<size_t>(inst.buffer)] = true;
+    if (inst.op == Op::barrier) writes.barrier = true;
+  });
+  if (writes.barrier)
+    for (size_t k = 0; k < kernel.buffers.size(); ++k)
+      if (kernel.buffers[k].space != Space::In) writes.buffers[k] = true;
+  return writes;
+}
+
+// Which value stands for which: names[v] == v until v is replaced. Replacements never chain. Values made since are
+// themselves.
+struct Renaming {
+  std::vector<Value> names;
+
+  explicit Renaming(size_t count) : names(count) {
+    for (size_t k = 0; k < count; ++k) names[k] = static_cast<Value>(k);
+  }
+  Value operator()(Value v) const { return static_cast<size_t>(v) < names.size() ? names[static_cast<size_t>(v)] : v; }
+  void replace(Value v, Value by) { names[static_cast<size_t>(v)] = (*this)(by); }
+  template <class List>
+  void apply(List& values) const {
+    for (Value& v : values) v = (*this)(v);
+  }
+};
+
+}  // namespace heddle::kernel

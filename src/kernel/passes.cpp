@@ -1,0 +1,38 @@
+#include "kernel/passes.h"
+
+#include "base/config.h"
+#include "base/error.h"
+#include "base/log.h"
+
+namespace heddle::kernel {
+namespace {
+
+constexpr Pass kAll[] = {{"fold", fold},    {"cse", cse},           {"dce", dce},
+                         {"licm", licm},    {"fuse_mad", fuse_mad}, {"expand_math", expand_math},
+                         {"unroll", unroll}};
+constexpr Pass kTile[] = {{"fold", fold}, {"cse", cse}, {"licm", licm}, {"dce", dce}};
+// Math is expanded once loops are threads' own; what it leaves behind (equal constants, common range reductions)
+// is cleaned up before and after unrolling.
+constexpr Pass kThread[] = {
+    {"fold", fold},         {"expand_math", expand_math}, {"fold", fold}, {"cse", cse}, {"licm", licm},
+    {"fuse_mad", fuse_mad}, {"unroll", unroll},           {"fold", fold}, {"cse", cse}, {"dce", dce}};
+
+}  // namespace
+
+std::span<const Pass> all_passes() { return kAll; }
+std::span<const Pass> tile_pipeline() { return kTile; }
+std::span<const Pass> thread_pipeline() { return kThread; }
+
+void run(Kernel& kernel, std::span<const Pass> passes) {
+  for (const Pass& pass : passes) {
+    pass.run(kernel);
+    if (!config().check_kernels) continue;
+    try {
+      verify(kernel);
+    } catch (const InternalError& e) {
+      throw InternalError(text("after pass ", pass.name, ": ", e.what()));
+    }
+  }
+}
+
+}  // namespace heddle::kernel

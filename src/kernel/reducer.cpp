@@ -1,0 +1,102 @@
+// The monoids that the IR knows by name.
+#include <limits>
+
+#include "base/error.h"
+#include "core/dtype.h"
+#include "kernel/builder.h"
+
+namespace heddle::kernel {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The value that loses against every other in maximum (largest) or minimum.
+Scalar worst(bool largest, DType dtype) {
+  if (is_float(dtype)) return Scalar::of(dtype, largest ? -kInfinity : kInfinity);
+  return dispatch(dtype, [&]<class T>(TypeTag<T>) {
+    if constexpr (std::is_same_v<T, bool>) {
+      return Scalar::of(dtype, !largest);
+    } else if constexpr (std::is_integral_v<T>) {
+      T value = largest ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max();
+      if constexpr (std::is_signed_v<T>)
+        return Scalar::of(dtype, static_cast<int64_t>(value));
+      else
+        return Scalar::of(dtype, static_cast<uint64_t>(value));
+    } else {
+      return Scalar();
+    }
+  });
+}
+
+std::optional<Scalar> identity_of(ScalarOp op, DType dtype) {
+  switch (op) {
+    case ScalarOp::add: return Scalar::of(dtype, 0);
+    case ScalarOp::mul: return Scalar::of(dtype, 1);
+    case ScalarOp::maximum: return worst(true, dtype);
+    case ScalarOp::minimum: return worst(false, dtype);
+    case ScalarOp::bit_and: return dtype == DType::boolean ? Scalar::of(dtype, true) : Scalar::of(dtype, int64_t{-1});
+    case ScalarOp::bit_or: return Scalar::of(dtype, 0);
+    default: return std::nullopt;
+  }
+}
+
+// `dtypes` twice as parameters: the left operand, then the right one.
+void add_params(Reducer& reducer, std::span<const DType> dtypes) {
+  for (int side = 0; side < 2; ++side)
+    for (DType dtype : dtypes) {
+      reducer.combine.params.push_back(static_cast<Value>(reducer.values.size()));
+      reducer.values.push_back({dtype, {}});
+    }
+}
+
+}  // namespace
+
+std::shared_ptr<const Reducer> simple_reducer(ScalarOp op, DType dtype) {
+  std::optional<Scalar> identity = identity_of(op, dtype);
+  HD_ASSERT(identity, info(op).name, " is no simple reducer");
+  auto reducer = std::make_shared<Reducer>();
+  reducer->identity = {*identity};
+  add_params(*reducer, {&dtype, 1});
+  Builder b(reducer->values, reducer->combine);
+  reducer->combine.results = {b.op(op, {0, 1})};
+  return reducer;
+}
+
+std::shared_ptr<const Reducer> arg_reducer(bool largest, DType dtype) {
+  auto reducer = std::make_shared<Reducer>();
+  // The index of the identity is behind every other, so that an element as bad as the identity's value still wins.
+  reducer->identity = {worst(largest, dtype), Scalar::of(DType::i64, std::numeric_limits<int64_t>::max())};
+  const DType dtypes[] = {dtype, DType::i64};
+  add_params(*reducer, dtypes);
+  Builder b(reducer->values, reducer->combine);
+  const Value left = 0, left_index = 1, right = 2, right_index = 3;
+  Value better = largest ? b.op(ScalarOp::lt, {left, right}) : b.op(ScalarOp::lt, {right, left});
+  Value same = b.op(ScalarOp::eq, {left, right});
+  if (is_float(dtype)) {
+    Value left_nan = b.op(ScalarOp::ne, {left, left});
+    Value right_nan = b.op(ScalarOp::ne, {right, right});
+    Value only_right = b.op(ScalarOp::bit_and, {right_nan, b.op(ScalarOp::bit_not, {left_nan})});
+    better = b.op(ScalarOp::bit_or, {better, only_right});
+    same = b.op(ScalarOp::bit_or, {same, b.op(ScalarOp::bit_and, {left_nan, right_nan})});
+  }
+  Value earlier = b.op(ScalarOp::lt, {right_index, left_index});
+  Value take_right = b.op(ScalarOp::bit_or, {better, b.op(ScalarOp::bit_and, {same, earlier})});
+  reducer->combine.results = {b.op(ScalarOp::where, {take_right, right, left}),
+                              b.op(ScalarOp::where, {take_right, right_index, left_index})};
+  return reducer;
+}
+
+std::optional<ScalarOp> simple_op(const Reducer& reducer) {
+  const Block& combine = reducer.combine;
+  if (reducer.width() != 1 || combine.params.size() != 2 || combine.insts.size() != 1 || combine.results.size() != 1)
+    return std::nullopt;
+  const Inst& inst = combine.insts[0];
+  if (!is_scalar_op(inst.op) || inst.args.size() != 2 || inst.results.size() != 1) return std::nullopt;
+  if (inst.args[0] != combine.params[0] || inst.args[1] != combine.params[1]) return std::nullopt;
+  if (inst.results[0] != combine.results[0]) return std::nullopt;
+  std::optional<Scalar> identity = identity_of(scalar_op(inst.op), reducer.identity[0].dtype);
+  if (!identity || !(*identity == reducer.identity[0])) return std::nullopt;
+  return scalar_op(inst.op);
+}
+
+}  // namespace heddle::kernel

@@ -1,0 +1,320 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernel/text.h"
+#include "kernel/types.h"
+
+namespace heddle::kernel {
+namespace {
+
+class Verifier {
+ public:
+  Verifier(const Kernel& kernel, std::span<const Type> types)
+      : kernel_(kernel), types_(types), defined_(types.size()), visible_(types.size()) {}
+
+  void kernel();
+
+ private:
+  template <class... Parts>
+  void check(bool condition, const Parts&... parts) const {
+    if (condition) return;
+    std::string where = text("kernel @", kernel_.name);
+    if (phase_ >= 0) where += text(", phase ", phase_);
+    if (inst_) where += text(", ", describe(*inst_));
+    throw InternalError(text(where, ": ", parts...));
+  }
+
+  // Values.
+  void define(Value v) {
+    check(v >= 0 && static_cast<size_t>(v) < types_.size(), "value %", v, " has no type");
+    check(!defined_[v], "value %", v, " is defined twice");
+    const Type& t = types_[v];
+    for (int64_t d : t.shape) check(d >= 1, "value %", v, " has the empty type ", to_string(t));
+    check(kernel_.level == Level::Tile || t.shape.size() <= 1, "value %", v, " of type ", to_string(t),
+          " has a rank above 1 at thread level");
+    defined_[v] = visible_[v] = true;
+    order_.push_back(v);
+  }
+  void use(Value v) const {
+    check(v >= 0 && static_cast<size_t>(v) < types_.size() && visible_[v], "value %", v, " is not defined here");
+  }
+  void restore(size_t mark) {
+    while (order_.size() > mark) {
+      visible_[order_.back()] = false;
+      order_.pop_back();
+    }
+  }
+
+  // Variables.
+  void enter(const Expr& var, const Expr& extent, const char* what) {
+    if (var.is_const(0) && extent.is_const(1)) return;  // a variable of extent 1 may have become its only value
+    check(var.is_var(), what, " ", var, " is not a variable");
+    check(std::find(variables_.begin(), variables_.end(), var) == variables_.end(), what, " ", var,
+          " is already in scope");
+    check(var.extent() == extent || provably_true(le(extent, var.extent())), what, " ", var, " of extent ",
+          var.extent(), " runs to ", extent);
+    variables_.push_back(var);
+  }
+  void expression(const Expr& e, const char* what) const {
+    if (e.is_const()) return;
+    for (const Expr& v : variables(e))
+      check(std::find(variables_.begin(), variables_.end(), v) != variables_.end(), what, " ", e, " uses ", v,
+            ", which is not in scope");
+  }
+
+  void head();
+  void block(const Block& b);
+  void inst(const Inst& i);
+  void access(const Inst& i, const Dims& dims, bool coords_needed);
+  void buffer(const Inst& i, DType dtype) const;
+  void reducer(const Inst& i, size_t width);
+  void loop(const Inst& i);
+  void branch(const Inst& i);
+  void counts(const Inst& i, size_t args, size_t results) const {
+    size_t own = i.args.size() - i.binds.size();
+    check(own == args, "takes ", args, " operands, not ", own);
+    check(i.results.size() == results, "gives ", results, " results, not ", i.results.size());
+  }
+  const Type& arg(const Inst& i, size_t n) const { return types_[i.args[n]]; }
+  void result(const Inst& i, size_t n, const Type& expected) const {
+    const Type& t = types_[i.results[n]];
+    check(t == expected, "result %", i.results[n], " is ", to_string(t), ", should be ", to_string(expected));
+  }
+
+  const Kernel& kernel_;
+  std::span<const Type> types_;
+  std::vector<bool> defined_, visible_;
+  std::vector<Value> order_;
+  std::vector<Expr> variables_;
+  const Inst* inst_ = nullptr;
+  int phase_ = -1;
+};
+
+void Verifier::head() {
+  for (const Expr& s : kernel_.symbols) {
+    check(s.is_var(), "symbol ", s, " is not a variable");
+    check(std::find(variables_.begin(), variables_.end(), s) == variables_.end(), "symbol ", s, " stands twice");
+    variables_.push_back(s);
+  }
+  for (const Buffer& b : kernel_.buffers) {
+    expression(b.size, "size of a buffer");
+    check(b.space != Space::Local || b.size.is_const(), "local buffer %", b.name, " has size ", b.size);
+    check(!b.size.is_const() || b.size.value() >= 0, "buffer %", b.name, " has size ", b.size);
+  }
+  check(kernel_.threads >= 1, "runs ", kernel_.threads, " threads");
+  bool many = kernel_.level == Level::Thread && kernel_.threads > 1;
+  if (many) enter(kernel_.thread, kernel_.threads, "the thread");
+}
+
+void Verifier::kernel() {
+  head();
+  size_t outer = variables_.size();
+  for (const Phase& p : kernel_.phases) {
+    ++phase_;
+    for (const Expr& cell : p.cells)
+      if (cell.is_var()) expression(cell.extent(), "the grid");
+    for (const Expr& cell : p.cells) enter(cell, cell.is_var() ? cell.extent() : Expr(1), "cell");
+    check(p.body.params.empty() && p.body.results.empty(), "the body of a phase has no parameters and no results");
+    block(p.body);
+    variables_.resize(outer);
+  }
+}
+
+void Verifier::block(const Block& b) {
+  size_t mark = order_.size();
+  for (Value v : b.params) define(v);
+  const Inst* outer = inst_;
+  for (const Inst& i : b.insts) {
+    inst_ = &i;
+    inst(i);
+  }
+  inst_ = outer;
+  for (Value v : b.results) use(v);
+  restore(mark);
+}
+
+// `coords_needed` unless there is no guard to speak of them.
+void Verifier::access(const Inst& i, const Dims& dims, bool coords_needed) {
+  size_t outer = variables_.size();
+  if (coords_needed || !i.coords.empty()) {
+    check(i.coords.size() == dims.size(), "has ", i.coords.size(), " coordinates for ", dims.size(), " dimensions");
+    for (size_t d = 0; d < dims.size(); ++d) {
+      const Expr& c = i.coords[d];
+      check(c.is_var() ? c.extent().is_const(dims[d]) : dims[d] == 1 && c.is_const(0), "coordinate ", d,
+            " does not have the extent ", dims[d]);
+      enter(c, dims[d], "coordinate");
+    }
+  }
+  for (size_t n = 0; n < i.binds.size(); ++n) {
+    const Expr& v = i.binds[n];
+    if (v.is_var()) expression(v.extent(), "a bound variable's extent");
+    enter(v, v.is_var() ? v.extent() : Expr(1), "bound variable");
+    const Type& t = arg(i, i.args.size() - i.binds.size() + n);
+    check(is_integer(t.dtype) || t.dtype == DType::boolean, "variable ", v, " is bound to ", to_string(t));
+    check(broadcast_dims(t.shape, dims) == dims, "variable ", v, " is bound to ", to_string(t),
+          ", which does not broadcast to the element's shape");
+  }
+  expression(i.address, "address");
+  expression(i.guard, "guard");
+  variables_.resize(outer);
+}
+
+void Verifier::buffer(const Inst& i, DType dtype) const {
+  check(i.buffer >= 0 && static_cast<size_t>(i.buffer) < kernel_.buffers.size(), "buffer ", i.buffer,
+        " does not exist");
+  const Buffer& b = kernel_.buffers[i.buffer];
+  check(b.dtype == dtype, "buffer %", b.name, " holds ", b.dtype, ", not ", dtype);
+  check(i.op == Op::load || b.space != Space::In, "writes to the input %", b.name);
+}
+
+void Verifier::reducer(const Inst& i, size_t width) {
+  check(i.reducer != nullptr, "has no reducer");
+  const Reducer& r = *i.reducer;
+  const Block& b = r.combine;
+  check(r.width() == width, "reducer of ", r.width(), " values for ", width);
+  check(b.params.size() == 2 * width && b.results.size() == width, "reducer of ", width, " values has ",
+        b.params.size(), " parameters and ", b.results.size(), " results");
+  for (const Inst& inner : b.insts)
+    check(is_scalar_op(inner.op) || inner.op == Op::constant || inner.op == Op::cast || inner.op == Op::bitcast,
+          "reducer uses ", name(inner.op));
+  for (const Type& t : r.values) check(t.shape.empty(), "reducer computes with ", to_string(t));
+  Verifier(kernel_, r.values).block(b);
+  for (size_t n = 0; n < width; ++n) {
+    DType dtype = r.identity[n].dtype;
+    check(dtype == arg(i, n).dtype, "reducer of ", dtype, " for operand ", to_string(arg(i, n)));
+    for (Value v : {b.params[n], b.params[width + n], b.results[n]})
+      check(r.values[v].dtype == dtype, "reducer's value %", v, " is ", r.values[v].dtype, ", not ", dtype);
+  }
+}
+
+void Verifier::loop(const Inst& i) {
+  check(i.blocks.size() == 1, "has ", i.blocks.size(), " blocks");
+  const Block& body = i.blocks[0];
+  counts(i, i.args.size(), i.args.size());
+  check(body.params.size() == i.args.size(), "carries ", i.args.size(), " values into ", body.params.size(),
+        " parameters");
+  check(body.results.size() == i.args.size(), "carries ", i.args.size(), " values, its body gives ",
+        body.results.size());
+  expression(i.extent, "extent");
+  size_t outer = variables_.size();
+  enter(i.var, i.extent, "loop variable");
+  block(body);
+  variables_.resize(outer);
+  for (size_t n = 0; n < i.args.size(); ++n) {
+    for (Value v : {body.params[n], body.results[n]})
+      check(types_[v] == arg(i, n), "carries ", to_string(arg(i, n)), " as %", v, " of type ", to_string(types_[v]));
+    result(i, n, arg(i, n));
+  }
+}
+
+void Verifier::branch(const Inst& i) {
+  check(i.blocks.size() == 2, "has ", i.blocks.size(), " blocks");
+  counts(i, 0, i.results.size());
+  expression(i.guard, "condition");
+  for (const Block& side : i.blocks) {
+    check(side.params.empty(), "a side has parameters");
+    check(side.results.size() == i.results.size(), "gives ", i.results.size(), " results, a side gives ",
+          side.results.size());
+    block(side);
+    for (size_t n = 0; n < side.results.size(); ++n) result(i, n, types_[side.results[n]]);
+  }
+}
+
+void Verifier::inst(const Inst& i) {
+  for (Value v : i.args) use(v);
+  check(i.binds.size() <= i.args.size(), "has more bound variables than operands");
+  bool accesses = i.op == Op::index || i.op == Op::load || i.op == Op::store || i.op == Op::combine ||
+                  i.op == Op::reduce || i.op == Op::dot;
+  check(accesses || (i.binds.empty() && i.coords.empty()), "has coordinates or bound variables");
+  check(i.blocks.empty() || i.op == Op::loop || i.op == Op::branch, "has blocks");
+  bool many_threads = kernel_.level == Level::Thread && kernel_.threads > 1;
+  for (Value v : i.results) define(v);
+  // Results are visible only to what follows: hide them while the blocks inside are checked.
+  for (Value v : i.results) visible_[v] = false;
+  try {
+    switch (i.op) {
+      case Op::constant:
+        counts(i, 0, 1);
+        result(i, 0, {i.literal.dtype, types_[i.results[0]].shape});
+        break;
+      case Op::cast:
+        counts(i, 1, 1);
+        result(i, 0, {types_[i.results[0]].dtype, arg(i, 0).shape});
+        break;
+      case Op::bitcast:
+        counts(i, 1, 1);
+        result(i, 0, bitcast_type(arg(i, 0), types_[i.results[0]].dtype));
+        break;
+      case Op::index: {
+        counts(i, 0, 1);
+        const Type& t = types_[i.results[0]];
+        check(t.dtype == DType::i32 || t.dtype == DType::i64 || t.dtype == DType::boolean, "gives ", to_string(t));
+        access(i, t.shape, true);
+        break;
+      }
+      case Op::load:
+        counts(i, 0, 1);
+        buffer(i, types_[i.results[0]].dtype);
+        access(i, types_[i.results[0]].shape, true);
+        break;
+      case Op::store:
+      case Op::combine:
+        counts(i, 1, 0);
+        buffer(i, arg(i, 0).dtype);
+        access(i, arg(i, 0).shape, true);
+        if (i.op == Op::store) break;
+        reducer(i, 1);
+        check(simple_op(*i.reducer).has_value(), "combine needs a simple reducer");
+        break;
+      case Op::reduce: {
+        check(i.reducer != nullptr, "has no reducer");
+        size_t width = i.reducer->width();
+        check(width > 0, "reducer of no values");
+        counts(i, width, width);
+        reducer(i, width);
+        for (size_t n = 0; n < width; ++n) {
+          check(arg(i, n).shape == arg(i, 0).shape, "operands have different shapes");
+          result(i, n, reduced_type(arg(i, n), i.axis, kernel_.level));
+        }
+        access(i, arg(i, 0).shape, !i.guard.is_const(1));
+        break;
+      }
+      case Op::dot:
+        check(kernel_.level == Level::Tile, "dot at thread level");
+        counts(i, 3, 1);
+        result(i, 0, dot_type(arg(i, 0), arg(i, 1), arg(i, 2), i.axis));
+        access(i, dot_dims(arg(i, 0), arg(i, 1)), !i.guard.is_const(1));
+        break;
+      case Op::loop: loop(i); break;
+      case Op::branch: branch(i); break;
+      case Op::barrier:
+        counts(i, 0, 0);
+        check(many_threads, "barrier in a kernel of one thread");
+        break;
+      case Op::shuffle_xor:
+        counts(i, 1, 1);
+        check(many_threads, "shuffle in a kernel of one thread");
+        check(i.immediate >= 0 && i.immediate < 32, "lane mask ", i.immediate, " is outside the warp");
+        result(i, 0, arg(i, 0));
+        break;
+      default: {
+        check(is_scalar_op(i.op), "unknown op ", static_cast<int>(i.op));
+        counts(i, info(scalar_op(i.op)).arity, 1);
+        SmallVector<Type, 3> types;
+        for (Value v : i.args) types.push_back(types_[v]);
+        result(i, 0, elementwise_type(scalar_op(i.op), types));
+      }
+    }
+  } catch (const InternalError& e) {
+    std::string what = e.what();
+    if (what.starts_with("kernel @")) throw;
+    check(false, what);
+  }
+  for (Value v : i.results) visible_[v] = true;
+}
+
+}  // namespace
+
+void verify(const Kernel& kernel) { Verifier(kernel, kernel.values).kernel(); }
+
+}  // namespace heddle::kernel

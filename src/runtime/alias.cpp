@@ -1,0 +1,77 @@
+#include "runtime/alias.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace heddle {
+namespace {
+
+using kernel::Block;
+using kernel::Inst;
+using kernel::Op;
+
+constexpr size_t kMostPairs = 1024;  // beyond, finding out is not worth the time
+
+bool same_elements(const Inst& load, const Inst& store) {
+  if (!load.binds.empty() || !store.binds.empty() || load.coords.size() != store.coords.size()) return false;
+  Substitution renamed;
+  for (size_t i = 0; i < load.coords.size(); ++i) {
+    if (!(load.coords[i].extent() == store.coords[i].extent())) return false;
+    renamed.emplace_back(load.coords[i], store.coords[i]);
+  }
+  return substitute(load.address, renamed) == store.address;
+}
+
+// Whether what `store` writes is computed from what `load` reads. Then no compiler can move the load behind the store,
+// even one that was told the two never overlap.
+bool feeds(const Block& block, size_t load, size_t store) {
+  std::unordered_set<kernel::Value> from(block.insts[load].results.begin(), block.insts[load].results.end());
+  for (size_t i = load + 1; i <= store; ++i) {
+    const Inst& inst = block.insts[i];
+    bool uses = std::any_of(inst.args.begin(), inst.args.end(), [&](kernel::Value v) { return from.count(v) > 0; });
+    if (i == store) return uses;
+    if (uses && inst.blocks.empty()) from.insert(inst.results.begin(), inst.results.end());
+  }
+  return false;
+}
+
+bool safe(const Block& block, int in, int out) {
+  std::vector<size_t> loads, stores;
+  for (size_t i = 0; i < block.insts.size(); ++i) {
+    const Inst& inst = block.insts[i];
+    if (inst.op == Op::combine && (inst.buffer == in || inst.buffer == out)) return false;
+    if (inst.op == Op::store && inst.buffer == in) return false;
+    if (inst.op == Op::load && inst.buffer == out) return false;
+    if (inst.op == Op::load && inst.buffer == in) loads.push_back(i);
+    if (inst.op == Op::store && inst.buffer == out) stores.push_back(i);
+    for (const Block& inner : inst.blocks)
+      if (!safe(inner, in, out)) return false;
+  }
+  if (loads.size() * stores.size() > kMostPairs) return false;
+  for (size_t load : loads) {
+    bool stored_later = false;
+    for (size_t store : stores) {
+      if (!same_elements(block.insts[load], block.insts[store])) continue;
+      if (store < load || !feeds(block, load, store)) return false;
+      stored_later = true;
+    }
+    if (!stored_later) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool may_share_memory(const kernel::Kernel& kernel, int in, int out) {
+  if (kernel.threads != 1) return false;
+  const auto& a = kernel.buffers[static_cast<size_t>(in)];
+  const auto& b = kernel.buffers[static_cast<size_t>(out)];
+  if (a.space != kernel::Space::In || b.space != kernel::Space::Out || size_of(a.dtype) != size_of(b.dtype) ||
+      !(a.size == b.size))
+    return false;
+  for (const kernel::Phase& phase : kernel.phases)
+    if (!safe(phase.body, in, out)) return false;
+  return true;
+}
+
+}  // namespace heddle

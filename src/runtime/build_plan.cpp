@@ -1,0 +1,246 @@
+#include "runtime/build_plan.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "graph/graph.h"
+#include "runtime/alias.h"
+#include "runtime/kernel_cache.h"
+#include "runtime/memory_plan.h"
+
+namespace heddle {
+namespace {
+
+constexpr uint64_t kArgumentBytes = 64;
+
+uint64_t bytes_of(const Node& node) {
+  return static_cast<uint64_t>(node.shape.static_numel()) * static_cast<uint64_t>(size_of(node.dtype));
+}
+
+// What a Buffer node of the graph stands for: a leaf (0, 1, …) or an argument.
+struct Source {
+  int leaf = -1, argument = -1;
+};
+using Sources = std::unordered_map<const Node*, Source>;
+
+class PlanBuilder {
+ public:
+  PlanBuilder(const GraphKey& key, std::span<const uint32_t> arguments, Device& device)
+      : key_(key), arguments_(arguments), device_(device) {
+    plan_.device = &device;
+    plan_.arguments = static_cast<int>(arguments.size());
+  }
+
+  Plan build(std::span<const NodeRef> roots) {
+    for (size_t i = 0; i < key_.leaves.size(); ++i) sources_[key_.leaves[i]].leaf = static_cast<int>(i);
+    std::vector<NodeRef> simple = simplify(with_arguments(roots));
+    if (log_enabled(Log::Graph)) log_write(Log::Graph, print_graph(simple));
+    choose_outputs(simple);
+    if (!computed_.empty()) {
+      program_ = fuse(computed_);
+      place_outputs();
+      compile_steps();
+      place_temporaries();
+      donate();
+    }
+    plan_.arena_bytes = std::max<uint64_t>(plan_.arena_bytes, kArgumentBytes * arguments_.size());
+    return std::move(plan_);
+  }
+
+ private:
+  // Constants that are arguments become buffers of one element, which no rewrite can look into.
+  std::vector<NodeRef> with_arguments(std::span<const NodeRef> roots) {
+    if (arguments_.empty()) return {roots.begin(), roots.end()};
+    std::unordered_map<const Node*, NodeRef> replaced;
+    for (size_t k = 0; k < arguments_.size(); ++k) {
+      const Node* constant = key_.constants[arguments_[k]];
+      std::shared_ptr<DeviceBuffer> memory = device_.allocate(kArgumentBytes);
+      uint64_t bits = constant->literal.bits();
+      device_.copy_from_host(*memory, &bits, sizeof bits);
+      NodeRef buffer = make_buffer(std::move(memory), constant->dtype, Shape());
+      sources_[buffer.get()].argument = static_cast<int>(k);
+      argument_nodes_.push_back(buffer);
+      NodeRef value = make_reshape(buffer, Shape(constant->shape.size(), Expr(1)));
+      replaced[constant] = make_expand(value, constant->shape);
+    }
+    return replace(roots, replaced);
+  }
+
+  // Which roots need computing. `root_of_` maps those given to fuse back to outputs.
+  void choose_outputs(std::span<const NodeRef> simple) {
+    std::unordered_map<const Node*, int> seen;
+    for (size_t i = 0; i < simple.size(); ++i) {
+      const Node& wanted = *key_.nodes[i];
+      PlanOutput output{wanted.dtype, wanted.shape};
+      const Node* node = simple[i].get();
+      auto [first, fresh] = seen.try_emplace(node, static_cast<int>(i));
+      if (auto source = sources_.find(node); node->op == NodeOp::Buffer && source != sources_.end()) {
+        output.leaf = source->second.leaf;
+        output.argument = source->second.argument;
+      } else if (!fresh) {
+        output.same_as = first->second;
+      } else if (bytes_of(*node) > 0) {
+        computed_.push_back(simple[i]);
+        output_of_.push_back(static_cast<int>(i));
+      }
+      plan_.outputs.push_back(std::move(output));
+    }
+  }
+
+  void place_outputs() {
+    slots_.assign(program_.tensors.size(), Slot{Slot::Kind::Arena, -1});
+    for (size_t i = 0; i < computed_.size(); ++i) {
+      auto tensor = static_cast<size_t>(program_.outputs[i]);
+      int output = output_of_[i];
+      if (slots_[tensor].kind == Slot::Kind::Output) {
+        plan_.outputs[static_cast<size_t>(output)].same_as = static_cast<int>(slots_[tensor].index);
+        continue;
+      }
+      HD_ASSERT(!program_.tensors[tensor].leaf, "a root that is not a buffer became one in fusion");
+      slots_[tensor] = {Slot::Kind::Output, output};
+    }
+    for (size_t t = 0; t < program_.tensors.size(); ++t) {
+      if (!program_.tensors[t].leaf) continue;
+      auto source = sources_.find(program_.tensors[t].node);
+      HD_ASSERT(source != sources_.end(), "fusion invented a leaf: ", name(program_.tensors[t].node->op));
+      if (source->second.leaf >= 0)
+        slots_[t] = {Slot::Kind::Leaf, source->second.leaf};
+      else
+        slots_[t] = {Slot::Kind::Arena, static_cast<int64_t>(kArgumentBytes) * source->second.argument};
+    }
+  }
+
+  void compile_steps() {
+    for (const Program::Step& step : program_.steps) {
+      HD_ASSERT(step.loops.symbols.empty(), "kernel ", step.loops.name, " wants symbols");
+      CompiledLoops compiled = compile_loops(step.loops, device_);
+      Launch launch;
+      launch.executable = std::move(compiled.executable);
+      launch.name = step.loops.name;
+      launch.bytes_read = compiled.traffic.read;
+      launch.bytes_written = compiled.traffic.written;
+      plan_.launches.push_back(std::move(launch));
+    }
+  }
+
+  // Lives of the tensors between steps and of the kernels' own temporaries; then every launch gets its slots.
+  void place_temporaries() {
+    constexpr int64_t kPlaced = 0;
+    std::vector<Lifetime> lifetimes;
+    std::vector<int> life_of(program_.tensors.size(), -1);
+    std::vector<std::vector<int>> temp_lives(program_.steps.size());
+    for (size_t s = 0; s < program_.steps.size(); ++s) {
+      int now = static_cast<int>(s);
+      for (int t : program_.steps[s].tensors) {
+        auto tensor = static_cast<size_t>(t);
+        if (slots_[tensor].kind != Slot::Kind::Arena || slots_[tensor].index >= kPlaced) continue;
+        if (life_of[tensor] < 0) {
+          life_of[tensor] = static_cast<int>(lifetimes.size());
+          lifetimes.push_back({bytes_of(*program_.tensors[tensor].node), now, now});
+        }
+        lifetimes[static_cast<size_t>(life_of[tensor])].last = now;
+      }
+      for (const kernel::Buffer& buffer : plan_.launches[s].executable->kernel().buffers) {
+        if (buffer.space != kernel::Space::Temp) continue;
+        temp_lives[s].push_back(static_cast<int>(lifetimes.size()));
+        lifetimes.push_back(
+            {static_cast<uint64_t>(buffer.size.hi()) * static_cast<uint64_t>(size_of(buffer.dtype)), now, now});
+      }
+    }
+    MemoryPlan memory = plan_memory(lifetimes);
+    uint64_t base = kArgumentBytes * arguments_.size();
+    plan_.arena_bytes = base + memory.bytes;
+    auto slot_of_life = [&](int life) {
+      return Slot{Slot::Kind::Arena, static_cast<int64_t>(base + memory.offsets[static_cast<size_t>(life)])};
+    };
+    for (size_t s = 0; s < program_.steps.size(); ++s) {
+      const auto& buffers = plan_.launches[s].executable->kernel().buffers;
+      size_t temps = 0;
+      for (size_t b = 0; b < buffers.size(); ++b) {
+        Slot slot{Slot::Kind::Arena, -1};
+        if (b < program_.steps[s].tensors.size()) {
+          auto tensor = static_cast<size_t>(program_.steps[s].tensors[b]);
+          slot = life_of[tensor] >= 0 ? slot_of_life(life_of[tensor]) : slots_[tensor];
+        } else if (buffers[b].space == kernel::Space::Temp) {
+          slot = slot_of_life(temp_lives[s][temps++]);
+        }
+        plan_.launches[s].slots.push_back(slot);
+      }
+    }
+  }
+
+  // Lets outputs take over the memory of leaves where that cannot be noticed.
+  void donate() {
+    if (std::find(key_.donatable_leaf.begin(), key_.donatable_leaf.end(), true) == key_.donatable_leaf.end()) return;
+    std::vector<int> last_read(key_.leaves.size(), -1);
+    std::vector<int> first_write(plan_.outputs.size(), -1);
+    std::vector<bool> read_back(plan_.outputs.size(), false), taken(key_.leaves.size(), false);
+    for (size_t s = 0; s < plan_.launches.size(); ++s) {
+      const auto& buffers = plan_.launches[s].executable->kernel().buffers;
+      for (size_t b = 0; b < buffers.size(); ++b) {
+        Slot slot = plan_.launches[s].slots[b];
+        auto index = static_cast<size_t>(slot.index);
+        if (slot.kind == Slot::Kind::Leaf) last_read[index] = static_cast<int>(s);
+        if (slot.kind == Slot::Kind::Output && buffers[b].space != kernel::Space::In && first_write[index] < 0)
+          first_write[index] = static_cast<int>(s);
+      }
+    }
+    // A leaf that is itself a result keeps its memory.
+    for (const PlanOutput& output : plan_.outputs)
+      if (output.leaf >= 0) taken[static_cast<size_t>(output.leaf)] = true;
+    // Leaves by size, so that the search is not every output with every leaf.
+    std::unordered_map<uint64_t, std::vector<int>> by_size;
+    for (size_t l = 0; l < key_.leaves.size(); ++l)
+      if (key_.donatable_leaf[l] && !taken[l]) by_size[bytes_of(*key_.leaves[l])].push_back(static_cast<int>(l));
+    for (size_t o = 0; o < plan_.outputs.size(); ++o) {
+      if (first_write[o] < 0) continue;
+      std::vector<int>& candidates = by_size[bytes_of(*key_.nodes[o])];
+      for (size_t c = 0; c < candidates.size(); ++c) {
+        auto leaf = static_cast<size_t>(candidates[c]);
+        if (last_read[leaf] > first_write[o]) continue;
+        if (last_read[leaf] == first_write[o] && !aligned(static_cast<size_t>(first_write[o]), candidates[c], o))
+          continue;
+        plan_.outputs[o].donated_leaf = candidates[c];
+        candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(c));
+        break;
+      }
+    }
+  }
+
+  bool aligned(size_t step, int leaf, size_t output) const {
+    const Launch& launch = plan_.launches[step];
+    int in = -1, out = -1;
+    for (size_t b = 0; b < launch.slots.size(); ++b) {
+      bool is_leaf = launch.slots[b].kind == Slot::Kind::Leaf && launch.slots[b].index == leaf;
+      bool is_output =
+          launch.slots[b].kind == Slot::Kind::Output && launch.slots[b].index == static_cast<int64_t>(output);
+      // More than one buffer with the same memory: too clever for us.
+      if ((is_leaf && in >= 0) || (is_output && out >= 0)) return false;
+      if (is_leaf) in = static_cast<int>(b);
+      if (is_output) out = static_cast<int>(b);
+    }
+    return in >= 0 && out >= 0 && may_share_memory(launch.executable->kernel(), in, out);
+  }
+
+  const GraphKey& key_;
+  std::span<const uint32_t> arguments_;
+  Device& device_;
+  Plan plan_{};
+  Sources sources_;
+  std::vector<NodeRef> argument_nodes_;  // keeps the keys of sources_ alive
+  std::vector<NodeRef> computed_;        // roots given to fuse
+  std::vector<int> output_of_;           // for each of them, its output
+  Program program_;
+  std::vector<Slot> slots_;              // for each tensor of the program; Arena with -1: a temporary
+};
+
+}  // namespace
+
+Plan build_plan(std::span<const NodeRef> roots, const GraphKey& key, std::span<const uint32_t> arguments,
+                Device& device) {
+  return PlanBuilder(key, arguments, device).build(roots);
+}
+
+}  // namespace heddle

@@ -1,0 +1,58 @@
+// The device interface: the only virtual boundary in Heddle. Backends implement it and register themselves.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compile/target.h"
+#include "graph/node.h"
+#include "kernel/ir.h"
+
+namespace heddle {
+
+class Device;
+
+// Memory of a device, given back to its pool when the last reference goes.
+class DeviceBuffer : public Storage {
+ public:
+  virtual Device& device() const = 0;
+  virtual void* address() const = 0;  // in the device's address space; 64-byte aligned
+};
+
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  virtual const kernel::Kernel& kernel() const = 0;  // thread level
+};
+
+// Device errors are exceptions at the next synchronize(), except those a call can see at once.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const std::string& name() const = 0;
+  virtual const Target& target() const = 0;
+  virtual int threads() const = 0;  // that one launch may use
+  // Throws OutOfMemory naming the size after freeing caches and trying again. Zero bytes are fine.
+  virtual std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes) = 0;
+  virtual void copy_from_host(DeviceBuffer& to, const void* from, uint64_t bytes) = 0;
+  virtual void copy_to_host(void* to, const DeviceBuffer& from, uint64_t bytes) = 0;
+  // Throws CompileError.
+  virtual std::shared_ptr<Executable> compile(const kernel::Kernel& thread_kernel) = 0;
+  // Queues all phases. `buffers` in order of kernel().buffers, nullptr for Local ones.
+  virtual void launch(const Executable& executable, std::span<void* const> buffers,
+                      std::span<const int64_t> symbols) = 0;
+  virtual void synchronize() = 0;
+  struct Memory { uint64_t used, cached, peak, limit; };
+  virtual Memory memory() const = 0;
+  virtual void free_cached() = 0;
+};
+
+using DeviceFactory = std::unique_ptr<Device> (*)();
+void register_device(const std::string& kind, DeviceFactory factory);
+std::vector<std::string> device_kinds();
+// The device of that kind, made on first use. Throws ValueError listing the known ones.
+Device& device(const std::string& kind = "cpu");
+
+}  // namespace heddle

@@ -1,0 +1,160 @@
+#include "runtime/graph_key.h"
+
+#include <algorithm>
+#include <bit>
+#include <typeinfo>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace heddle {
+namespace {
+
+constexpr size_t kFirstTable = 64;
+constexpr size_t kUnusual = size_t{1} << 16;  // entries above which memory is not kept
+
+// Words are compared exactly, so this only has to be fast and even.
+uint64_t hash_words(std::span<const uint64_t> words) {
+  uint64_t h = words.size();
+  for (uint64_t word : words) h = (std::rotl(h, 5) ^ word) * 0x9e3779b97f4a7c15ull;
+  return hash_mix(h);
+}
+
+uint64_t constant(const Node& node, const Expr& e) {
+  if (!e.is_const()) {
+    Expr symbol = e;
+    if (auto all = variables(e); !all.empty()) symbol = all[0];
+    throw ValueError(text("cannot realize ", name(node.op), " ", node.dtype, node.shape, ": the size ", symbol,
+                          " has no value"));
+  }
+  return static_cast<uint64_t>(e.value());
+}
+
+}  // namespace
+
+DeviceBuffer& device_buffer(const Node& leaf) {
+  // Nearly all leaves are of one class; remembering it saves the search through the class hierarchy.
+  thread_local const std::type_info* known = nullptr;
+  Storage* storage = leaf.storage.get();
+  if (storage) {
+    const std::type_info& type = typeid(*storage);
+    if (known && *known == type) return static_cast<DeviceBuffer&>(*storage);
+    if (auto* buffer = dynamic_cast<DeviceBuffer*>(storage)) {
+      known = &type;
+      return *buffer;
+    }
+  }
+  throw ValueError(text("the data of buffer ", leaf.dtype, leaf.shape, " does not belong to a device"));
+}
+
+void GraphKey::grow() {
+  std::vector<Entry> larger(table_.empty() ? kFirstTable : table_.size() * 2, Entry{nullptr, 0, 0});
+  mask_ = larger.size() - 1;
+  for (const Entry& entry : table_) {
+    if (entry.walk != walk_) continue;
+    size_t at = entry.node->hash & mask_;
+    while (larger[at].walk == walk_) at = (at + 1) & mask_;
+    larger[at] = entry;
+  }
+  table_.swap(larger);
+}
+
+uint32_t GraphKey::visit(const Node* node) {
+  if ((nodes.size() + 1) * 2 > table_.size()) grow();
+  for (size_t at = node->hash & mask_;; at = (at + 1) & mask_) {
+    Entry& entry = table_[at];
+    if (entry.walk != walk_) {
+      entry = {node, static_cast<uint32_t>(nodes.size()), walk_};
+      nodes.push_back(node);
+      references.push_back(1);
+      return entry.number;
+    }
+    if (entry.node == node) {
+      ++references[entry.number];
+      return entry.number;
+    }
+  }
+}
+
+uint32_t GraphKey::number(const Node* node) const {
+  for (size_t at = node->hash & mask_;; at = (at + 1) & mask_) {
+    HD_ASSERT(table_[at].walk == walk_, "not a node of the graph read last");
+    if (table_[at].node == node) return table_[at].number;
+  }
+}
+
+void GraphKey::read_node(const Node& node) {
+  uint64_t kind = 0;
+  if (node.op == NodeOp::Scalar) kind = static_cast<uint64_t>(node.scalar_op);
+  if (node.op == NodeOp::Reduce || node.op == NodeOp::ArgReduce) kind = static_cast<uint64_t>(node.reduce_op);
+  words.push_back(static_cast<uint64_t>(node.op) | static_cast<uint64_t>(node.dtype) << 8 | kind << 16 |
+                  static_cast<uint64_t>(node.shape.size()) << 24 | static_cast<uint64_t>(node.inputs.size()) << 40);
+  for (const Expr& dimension : node.shape) words.push_back(constant(node, dimension));
+  for (const NodeRef& input : node.inputs) words.push_back(visit(input.get()));
+
+  switch (node.op) {
+    case NodeOp::Buffer: {
+      Device* home = &device_buffer(node).device();
+      if (device && device != home)
+        throw ValueError(text("cannot realize a graph whose data is on both ", device->name(), " and ", home->name()));
+      device = home;
+      bool may_take = std::binary_search(donatable_.begin(), donatable_.end(), node.storage.get());
+      words.push_back(may_take);
+      leaves.push_back(&node);
+      donatable_leaf.push_back(may_take);
+      return;
+    }
+    case NodeOp::Input:
+      throw ValueError(text("cannot realize input ", node.attrs[0], " of a captured function, ", node.dtype, node.shape,
+                            ": it has no data"));
+    case NodeOp::Const:
+      if (is_float(node.dtype)) {
+        floats.push_back(node.literal.bits());
+        constants.push_back(&node);
+      } else {
+        words.push_back(node.literal.bits());
+      }
+      return;
+    case NodeOp::Pad:
+      words.push_back(node.literal.bits());
+      break;
+    default:
+      break;
+  }
+  words.push_back(node.attrs.size());
+  for (const Expr& attribute : node.attrs) words.push_back(constant(node, attribute));
+}
+
+void GraphKey::read(std::span<const NodeRef> roots, std::span<const Storage* const> donatable) {
+  words.clear();
+  floats.clear();
+  nodes.clear();
+  references.clear();
+  leaves.clear();
+  donatable_leaf.clear();
+  constants.clear();
+  device = nullptr;
+  if (++walk_ == 0) {  // the marks of four billion walks ago would look fresh
+    std::fill(table_.begin(), table_.end(), Entry{nullptr, 0, 0});
+    walk_ = 1;
+  }
+  donatable_.assign(donatable.begin(), donatable.end());
+  std::sort(donatable_.begin(), donatable_.end());
+
+  for (const NodeRef& root : roots)
+    if (root->op != NodeOp::Buffer) visit(root.get());
+  outputs = nodes.size();
+  words.push_back(outputs);
+  for (size_t i = 0; i < nodes.size(); ++i) {  // grows while we go
+    HD_ASSERT(nodes.size() < UINT32_MAX);
+    read_node(*nodes[i]);
+  }
+  hash = hash_words(words);
+}
+
+void GraphKey::shrink() {
+  if (table_.size() <= 2 * kUnusual && words.capacity() <= 16 * kUnusual) return;
+  *this = GraphKey();
+}
+
+}  // namespace heddle

@@ -1,0 +1,59 @@
+// Reads a graph into the flat form by which plans are found again.
+//
+// The words say everything that decides the plan (ops, dtypes, shapes, attributes, integer constants, which node feeds
+// which, which leaves may be donated) and nothing else: leaves count by position only. Values of float constants are
+// kept apart, because they often change from call to call. Equal words mean the same graph, exactly: the hash only
+// finds candidates.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "graph/node.h"
+#include "runtime/device.h"
+
+namespace heddle {
+
+class GraphKey {
+ public:
+  // Walks the graph once, without recursion. Roots that are Buffers are left out; the others are numbered first, each
+  // once, so that a root's number is that of its output. An object is reused from walk to walk to keep its memory.
+  void read(std::span<const NodeRef> roots, std::span<const Storage* const> donatable);
+  // Gives the memory of an unusually large graph back.
+  void shrink();
+
+  uint64_t hash = 0;
+  Device* device = nullptr;  // of the leaves; null when there are none
+  std::vector<uint64_t> words;
+  std::vector<uint64_t> floats;  // bits of the float constants, in order of their numbers
+
+  size_t outputs = 0;                 // distinct roots that are not Buffers
+  std::vector<const Node*> nodes;     // by number
+  std::vector<uint32_t> references;   // for each node, those from inside the graph and from `roots`
+  std::vector<const Node*> leaves;    // Buffers, in order of their numbers
+  std::vector<bool> donatable_leaf;
+  std::vector<const Node*> constants; // the nodes of `floats`
+
+  // The number of a node of the graph.
+  uint32_t number(const Node* node) const;
+
+ private:
+  uint32_t visit(const Node* node);
+  void read_node(const Node& node);
+  void grow();
+
+  struct Entry {
+    const Node* node;
+    uint32_t number, walk;  // walk: entries of earlier walks count as empty
+  };
+  std::vector<Entry> table_;
+  size_t mask_ = 0;
+  uint32_t walk_ = 0;
+  std::vector<const Storage*> donatable_;  // sorted
+};
+
+// A leaf's memory. Throws ValueError if no device made it.
+DeviceBuffer& device_buffer(const Node& leaf);
+
+}  // namespace heddle

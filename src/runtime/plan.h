@@ -1,0 +1,60 @@
+// Plan: everything needed to run one graph again with other data. Plans are cached by the structure of the graph.
+#pragma once
+
+#include "compile/fuse.h"
+#include "runtime/device.h"
+
+namespace heddle {
+
+// Where a kernel's buffer comes from when the plan runs.
+struct Slot {
+  enum class Kind { Leaf, Output, Arena } kind;
+  int64_t index;  // Leaf, Output: which; Arena: byte offset; -1: none (Local)
+};
+
+struct Launch {
+  std::shared_ptr<Executable> executable;
+  std::vector<Slot> slots;  // for each buffer of the kernel; Local ones unused
+  std::string name;
+  uint64_t bytes_read, bytes_written;  // of distinct elements touched, at the upper bounds of symbols
+};
+
+struct PlanOutput {
+  DType dtype;
+  Shape shape;
+  int donated_leaf = -1;  // takes over this leaf's memory when nobody else holds it
+  // Outputs that no launch writes; at most one of these is set.
+  int leaf = -1;      // the value of this leaf
+  int same_as = -1;   // the memory of this earlier output
+  int argument = -1;  // the value of this argument
+};
+
+struct Plan {
+  Device* device;
+  std::vector<Launch> launches;
+  std::vector<PlanOutput> outputs;
+  uint64_t arena_bytes;
+  // Scalars that change from run to run. Argument k is an element at byte 64 * k of the arena, written before the first
+  // launch.
+  int arguments = 0;
+};
+
+struct RunStats {
+  uint64_t launches, bytes_read, bytes_written, plan_hits, plan_misses, arena_bytes;
+};
+// Counters of the calling thread since the last reset.
+RunStats& run_stats();
+
+// Makes every root a Buffer node with its data; results in the order of roots. Roots that are Buffers already are
+// returned as they are. `donatable` lists storages that the caller gives up if nobody else holds them: their memory may
+// become that of a result. "Nobody else" means that the entries of `roots` are the only references to the root nodes
+// (move them there), and that every other node which depends on the storage, and the storage itself, is referred to
+// from inside the graph alone. When a launch fails the contents of donated storages are lost.
+// Throws ValueError for symbolic sizes, for Inputs, and when leaves live on different devices; OutOfMemory;
+// CompileError.
+std::vector<NodeRef> realize(std::span<const NodeRef> roots, std::span<const Storage* const> donatable = {});
+
+void clear_plan_cache();
+size_t plan_cache_size();
+
+}  // namespace heddle

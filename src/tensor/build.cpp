@@ -1,0 +1,87 @@
+#include "tensor/build.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace heddle {
+
+Shape to_shape(const char* op, const Dims& dims, DType dtype) {
+  Shape shape;
+  for (int64_t d : dims) {
+    if (d < 0) {
+      std::string list;
+      for (int64_t x : dims) list += text(list.empty() ? "" : ", ", x);
+      throw ShapeError(text(op, ": the shape [", list, "] has a negative dimension"));
+    }
+    shape.push_back(d);
+  }
+  check_shape(op, shape, dtype);
+  return shape;
+}
+
+std::vector<int> to_axes(const char* op, const Axes& axes, int rank, bool empty_means_all) {
+  std::vector<int> result;
+  for (int64_t axis : axes) result.push_back(normalize_axis(op, axis, rank));
+  std::sort(result.begin(), result.end());
+  if (std::adjacent_find(result.begin(), result.end()) != result.end())
+    throw ValueError(text(op, ": an axis is given twice"));
+  if (axes.empty() && empty_means_all)
+    for (int i = 0; i < rank; ++i) result.push_back(i);
+  return result;
+}
+
+NodeRef broadcast_to(const NodeRef& x, const Shape& shape) {
+  if (x->shape == shape) return x;
+  Shape padded;
+  for (size_t i = x->shape.size(); i < shape.size(); ++i) padded.push_back(1);
+  padded.append(x->shape.begin(), x->shape.end());
+  return make_expand(make_reshape(x, padded), shape);
+}
+
+namespace {
+
+ScalarClass class_of(Operand::Kind kind) {
+  return kind == Operand::Kind::Bool ? ScalarClass::Bool
+         : kind == Operand::Kind::Integer ? ScalarClass::Integer
+                                          : ScalarClass::Float;
+}
+
+}  // namespace
+
+NodeRef number_node(const Operand& number, DType dtype, const Shape& shape) {
+  Scalar value = number.kind() == Operand::Kind::Float ? Scalar::of(dtype, number.real()) : Scalar::of(dtype, number.integer());
+  return make_const(value, shape);
+}
+
+Pair promote_pair(const char* op, const Operand& a, const Operand& b) {
+  bool a_is = a.kind() == Operand::Kind::Tensor, b_is = b.kind() == Operand::Kind::Tensor;
+  if (a_is && b_is) {
+    NodeRef x = a.tensor().node(), y = b.tensor().node();
+    if (x->dtype != y->dtype) {
+      DType dtype = promote(x->dtype, y->dtype);
+      x = make_cast(x, dtype);
+      y = make_cast(y, dtype);
+    }
+    if (!(x->shape == y->shape)) {
+      Shape shape = broadcast_shapes(op, x->shape, y->shape);
+      x = broadcast_to(x, shape);
+      y = broadcast_to(y, shape);
+    }
+    return {std::move(x), std::move(y)};
+  }
+  if (!a_is && !b_is) throw ValueError(text(op, ": one operand must be a tensor"));
+  NodeRef x = (a_is ? a : b).tensor().node();
+  const Operand& number = a_is ? b : a;
+  DType dtype = promote_weak(x->dtype, class_of(number.kind()));
+  x = make_cast(x, dtype);
+  NodeRef y = number_node(number, dtype, x->shape);
+  if (a_is) return {std::move(x), std::move(y)};
+  return {std::move(y), std::move(x)};
+}
+
+NodeRef scalar_node(ScalarOp op, std::initializer_list<NodeRef> inputs) {
+  return make_scalar(op, std::span<const NodeRef>(inputs.begin(), inputs.size()));
+}
+
+}  // namespace heddle

@@ -1,0 +1,26 @@
+// Helpers for operators: shapes and dtypes from what users write.
+#pragma once
+
+#include <heddle/ops.h>
+
+#include "core/shape.h"
+#include "graph/node.h"
+
+namespace heddle {
+
+// Checks sizes (none negative, product within bounds).
+Shape to_shape(const char* op, const Dims& dims, DType dtype);
+// Normalised, sorted, each once; all axes when none are given.
+std::vector<int> to_axes(const char* op, const Axes& axes, int rank, bool empty_means_all);
+// Expands x to `shape`, adding axes in front as broadcasting does.
+NodeRef broadcast_to(const NodeRef& x, const Shape& shape);
+// The operands as nodes of one dtype and shape.
+struct Pair {
+  NodeRef a, b;
+};
+Pair promote_pair(const char* op, const Operand& a, const Operand& b);
+// A number as a constant of this dtype; DTypeError when an integer dtype cannot take it.
+NodeRef number_node(const Operand& number, DType dtype, const Shape& shape);
+NodeRef scalar_node(ScalarOp op, std::initializer_list<NodeRef> inputs);
+
+}  // namespace heddle

@@ -1,0 +1,173 @@
+#include <limits>
+
+#include "base/error.h"
+#include "tensor/build.h"
+
+namespace heddle {
+namespace {
+
+// Integers and bool become f32, the default float; floats stay.
+NodeRef as_float(const Tensor& x) {
+  NodeRef n = x.node();
+  return is_float(n->dtype) ? n : make_cast(n, kF32);
+}
+Tensor float_op(ScalarOp op, const Tensor& x) { return Tensor(scalar_node(op, {as_float(x)})); }
+// floor and its kin change nothing on integers.
+Tensor rounding_op(ScalarOp op, const Tensor& x) { return is_float(x.dtype()) ? float_op(op, x) : x; }
+
+// A number beside a tensor: bool arithmetic is done in i32, as NumPy's users expect of sums.
+Pair arithmetic(const char* op, const Operand& a, const Operand& b) {
+  Pair p = promote_pair(op, a, b);
+  if (p.a->dtype == kBool)
+    throw DTypeError(text(op, ": not defined on bool; use logical_and, logical_or, logical_xor, or cast first"));
+  return p;
+}
+Tensor binary(ScalarOp op, const Pair& p) { return Tensor(scalar_node(op, {p.a, p.b})); }
+
+Pair floats(const char* op, const Operand& a, const Operand& b) {
+  Pair p = promote_pair(op, a, b);
+  if (!is_float(p.a->dtype)) p = {make_cast(p.a, kF32), make_cast(p.b, kF32)};
+  return p;
+}
+Pair integers(const char* op, const Operand& a, const Operand& b, bool allow_bool) {
+  Pair p = promote_pair(op, a, b);
+  DType dtype = p.a->dtype;
+  if (!is_integer(dtype) && !(allow_bool && dtype == kBool))
+    throw DTypeError(text(op, ": needs integers", allow_bool ? " or bool" : "", ", not ", dtype));
+  return p;
+}
+Pair bools(const char* op, const Operand& a, const Operand& b) {
+  Pair p = promote_pair(op, a, b);
+  return {make_cast(p.a, kBool), make_cast(p.b, kBool)};
+}
+
+}  // namespace
+
+Tensor neg(const Tensor& x) {
+  if (x.dtype() == kBool) throw DTypeError("neg: not defined on bool; use logical_not, or cast first");
+  return Tensor(scalar_node(ScalarOp::neg, {x.node()}));
+}
+Tensor abs(const Tensor& x) { return x.dtype() == kBool ? x : Tensor(scalar_node(ScalarOp::abs, {x.node()})); }
+Tensor sign(const Tensor& x) {
+  if (x.dtype() == kBool) return x;
+  Tensor positive = cast(gt(x, 0), x.dtype()), negative = cast(lt(x, 0), x.dtype());
+  Tensor result = sub(positive, negative);
+  return is_float(x.dtype()) ? where(isnan(x), x, result) : result;
+}
+Tensor exp(const Tensor& x) { return float_op(ScalarOp::exp, x); }
+Tensor exp2(const Tensor& x) { return float_op(ScalarOp::exp2, x); }
+Tensor expm1(const Tensor& x) { return float_op(ScalarOp::expm1, x); }
+Tensor log(const Tensor& x) { return float_op(ScalarOp::log, x); }
+Tensor log2(const Tensor& x) { return float_op(ScalarOp::log2, x); }
+Tensor log1p(const Tensor& x) { return float_op(ScalarOp::log1p, x); }
+Tensor sqrt(const Tensor& x) { return float_op(ScalarOp::sqrt, x); }
+Tensor rsqrt(const Tensor& x) { return div(1, sqrt(x)); }
+Tensor reciprocal(const Tensor& x) { return div(1, x); }
+Tensor square(const Tensor& x) { return mul(x, x); }
+Tensor sin(const Tensor& x) { return float_op(ScalarOp::sin, x); }
+Tensor cos(const Tensor& x) { return float_op(ScalarOp::cos, x); }
+Tensor tanh(const Tensor& x) { return float_op(ScalarOp::tanh, x); }
+Tensor erf(const Tensor& x) { return float_op(ScalarOp::erf, x); }
+Tensor floor(const Tensor& x) { return rounding_op(ScalarOp::floor, x); }
+Tensor ceil(const Tensor& x) { return rounding_op(ScalarOp::ceil, x); }
+Tensor trunc(const Tensor& x) { return rounding_op(ScalarOp::trunc, x); }
+Tensor round(const Tensor& x) { return rounding_op(ScalarOp::round, x); }
+Tensor isnan(const Tensor& x) { return ne(x, x); }
+Tensor isinf(const Tensor& x) {
+  if (!is_float(x.dtype())) return full(x.shape(), 0, kBool);
+  return eq(abs(x), std::numeric_limits<double>::infinity());
+}
+Tensor isfinite(const Tensor& x) {
+  if (!is_float(x.dtype())) return full(x.shape(), 1, kBool);
+  return lt(abs(x), std::numeric_limits<double>::infinity());
+}
+Tensor logical_not(const Tensor& x) {
+  return Tensor(scalar_node(ScalarOp::bit_not, {make_cast(x.node(), kBool)}));
+}
+Tensor bitwise_not(const Tensor& x) {
+  if (is_float(x.dtype())) throw DTypeError(text("bitwise_not: needs integers or bool, not ", x.dtype()));
+  return Tensor(scalar_node(ScalarOp::bit_not, {x.node()}));
+}
+Tensor relu(const Tensor& x) { return maximum(x, 0); }
+Tensor sigmoid(const Tensor& x) { return div(1, add(1, exp(neg(x)))); }
+Tensor silu(const Tensor& x) { return mul(x, sigmoid(x)); }
+Tensor gelu(const Tensor& x) { return mul(mul(x, 0.5), add(1, erf(mul(x, 0.70710678118654752440)))); }
+Tensor clamp(const Tensor& x, const Operand& low, const Operand& high) { return minimum(maximum(x, low), high); }
+Tensor cast(const Tensor& x, DType dtype) { return Tensor(make_cast(x.node(), dtype)); }
+Tensor bitcast(const Tensor& x, DType dtype) { return Tensor(make_bitcast(x.node(), dtype)); }
+
+Tensor add(const Operand& a, const Operand& b) { return binary(ScalarOp::add, arithmetic("add", a, b)); }
+Tensor sub(const Operand& a, const Operand& b) { return binary(ScalarOp::sub, arithmetic("sub", a, b)); }
+Tensor mul(const Operand& a, const Operand& b) { return binary(ScalarOp::mul, arithmetic("mul", a, b)); }
+Tensor div(const Operand& a, const Operand& b) { return binary(ScalarOp::div, floats("div", a, b)); }
+Tensor floordiv(const Operand& a, const Operand& b) { return binary(ScalarOp::floordiv, arithmetic("floordiv", a, b)); }
+Tensor mod(const Operand& a, const Operand& b) { return binary(ScalarOp::mod, arithmetic("mod", a, b)); }
+Tensor pow(const Operand& a, const Operand& b) {
+  // Small whole powers are products.
+  if (a.kind() == Operand::Kind::Tensor && b.kind() != Operand::Kind::Tensor) {
+    const Tensor& x = a.tensor();
+    if (b.real() == 2 && x.dtype() != kBool) return square(x);
+    if (b.real() == 1) return x;
+    if (b.real() == 3 && x.dtype() != kBool) return mul(square(x), x);
+    if (b.real() == 0.5) return sqrt(x);
+  }
+  return binary(ScalarOp::pow, floats("pow", a, b));
+}
+Tensor minimum(const Operand& a, const Operand& b) { return binary(ScalarOp::minimum, promote_pair("minimum", a, b)); }
+Tensor maximum(const Operand& a, const Operand& b) { return binary(ScalarOp::maximum, promote_pair("maximum", a, b)); }
+Tensor eq(const Operand& a, const Operand& b) { return binary(ScalarOp::eq, promote_pair("eq", a, b)); }
+Tensor ne(const Operand& a, const Operand& b) { return binary(ScalarOp::ne, promote_pair("ne", a, b)); }
+Tensor lt(const Operand& a, const Operand& b) { return binary(ScalarOp::lt, promote_pair("lt", a, b)); }
+Tensor le(const Operand& a, const Operand& b) { return binary(ScalarOp::le, promote_pair("le", a, b)); }
+Tensor gt(const Operand& a, const Operand& b) {
+  Pair p = promote_pair("gt", a, b);
+  return binary(ScalarOp::lt, {p.b, p.a});
+}
+Tensor ge(const Operand& a, const Operand& b) {
+  Pair p = promote_pair("ge", a, b);
+  return binary(ScalarOp::le, {p.b, p.a});
+}
+Tensor logical_and(const Operand& a, const Operand& b) { return binary(ScalarOp::bit_and, bools("logical_and", a, b)); }
+Tensor logical_or(const Operand& a, const Operand& b) { return binary(ScalarOp::bit_or, bools("logical_or", a, b)); }
+Tensor logical_xor(const Operand& a, const Operand& b) { return binary(ScalarOp::bit_xor, bools("logical_xor", a, b)); }
+Tensor bitwise_and(const Operand& a, const Operand& b) {
+  return binary(ScalarOp::bit_and, integers("bitwise_and", a, b, true));
+}
+Tensor bitwise_or(const Operand& a, const Operand& b) {
+  return binary(ScalarOp::bit_or, integers("bitwise_or", a, b, true));
+}
+Tensor bitwise_xor(const Operand& a, const Operand& b) {
+  return binary(ScalarOp::bit_xor, integers("bitwise_xor", a, b, true));
+}
+Tensor shift_left(const Operand& a, const Operand& b) {
+  return binary(ScalarOp::shl, integers("shift_left", a, b, false));
+}
+Tensor shift_right(const Operand& a, const Operand& b) {
+  return binary(ScalarOp::shr, integers("shift_right", a, b, false));
+}
+
+Tensor where(const Tensor& condition, const Operand& if_true, const Operand& if_false) {
+  NodeRef c = make_cast(condition.node(), kBool);
+  bool numbers = if_true.kind() != Operand::Kind::Tensor && if_false.kind() != Operand::Kind::Tensor;
+  Pair p;
+  if (numbers) {
+    bool real = if_true.kind() == Operand::Kind::Float || if_false.kind() == Operand::Kind::Float;
+    bool truth = if_true.kind() == Operand::Kind::Bool && if_false.kind() == Operand::Kind::Bool;
+    DType dtype = real ? kF32 : truth ? kBool : kI64;
+    p = {number_node(if_true, dtype, c->shape), number_node(if_false, dtype, c->shape)};
+  } else {
+    p = promote_pair("where", if_true, if_false);
+  }
+  Shape shape = broadcast_shapes("where", c->shape, p.a->shape);
+  return Tensor(scalar_node(ScalarOp::where, {broadcast_to(c, shape), broadcast_to(p.a, shape), broadcast_to(p.b, shape)}));
+}
+
+Tensor fma(const Tensor& a, const Tensor& b, const Tensor& c) {
+  DType dtype = promote(promote(a.dtype(), b.dtype()), c.dtype());
+  if (!is_float(dtype)) throw DTypeError(text("fma: needs floats, not ", dtype));
+  NodeRef x = make_cast(a.node(), dtype), y = make_cast(b.node(), dtype), z = make_cast(c.node(), dtype);
+  Shape shape = broadcast_shapes("fma", broadcast_shapes("fma", x->shape, y->shape), z->shape);
+  return Tensor(scalar_node(ScalarOp::fma, {broadcast_to(x, shape), broadcast_to(y, shape), broadcast_to(z, shape)}));
+}
+
+}  // namespace heddle

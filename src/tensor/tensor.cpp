@@ -1,0 +1,205 @@
+#include <heddle/ops.h>
+#include <heddle/tensor.h>
+
+#include "base/error.h"
+#include "graph/graph.h"
+#include "runtime/plan.h"
+#include "tensor/build.h"
+#include "tensor/slot.h"
+
+namespace heddle {
+
+Tensor::Tensor() : Tensor(make_const(Scalar::of(kF32, 0))) {}
+
+Tensor::Tensor(const NodeRef& node) : slot_(std::make_shared<TensorSlot>()) { slot_->node = node; }
+
+NodeRef Tensor::node() const { return slot_->get(); }
+
+Dims Tensor::shape() const {
+  NodeRef n = node();
+  Dims result;
+  for (const Expr& e : n->shape) result.push_back(e.value());
+  return result;
+}
+int64_t Tensor::size(int64_t axis) const {
+  NodeRef n = node();
+  return n->shape[static_cast<size_t>(normalize_axis("size", axis, n->shape.rank()))].value();
+}
+int Tensor::rank() const { return node()->shape.rank(); }
+int64_t Tensor::numel() const { return node()->shape.static_numel(); }
+DType Tensor::dtype() const { return node()->dtype; }
+bool Tensor::is_realized() const { return node()->op == NodeOp::Buffer; }
+
+const Tensor& Tensor::realize() const {
+  if (!is_realized()) heddle::realize(std::span<const Tensor>(this, 1));
+  return *this;
+}
+
+void realize(std::span<const Tensor> tensors) {
+  std::vector<NodeRef> roots;
+  std::vector<const Storage*> donatable;
+  for (const Tensor& t : tensors) {
+    std::lock_guard guard(t.slot().lock);
+    roots.push_back(t.slot().node);
+    if (t.slot().previous) donatable.push_back(t.slot().previous);
+  }
+  std::vector<NodeRef> done = heddle::realize(roots, donatable);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    TensorSlot& slot = tensors[i].slot();
+    std::unique_lock guard(slot.lock);
+    if (!(slot.node == roots[i])) continue;  // assigned meanwhile
+    std::swap(slot.node, done[i]);           // the old node dies outside the lock
+    slot.previous = nullptr;
+  }
+}
+void realize(std::initializer_list<Tensor> tensors) { realize(std::span<const Tensor>(tensors.begin(), tensors.size())); }
+
+void Tensor::assign(const Tensor& value) {
+  NodeRef now = value.node(), before = node();
+  if (!(now->shape == before->shape))
+    throw ShapeError(text("assign: a value of shape ", now->shape, " does not fit a tensor of shape ", before->shape));
+  if (now->dtype != before->dtype)
+    throw DTypeError(text("assign: a value of dtype ", now->dtype, " does not fit a tensor of dtype ", before->dtype,
+                          "; cast it first"));
+  std::lock_guard guard(slot_->lock);
+  if (slot_->node->op == NodeOp::Buffer) slot_->previous = slot_->node->storage.get();
+  slot_->node = now;
+}
+
+#define HD_COMPOUND(symbol, function)                                                  \
+  Tensor& Tensor::operator symbol(const Tensor& other) {                               \
+    assign(function(*this, other));                                                    \
+    return *this;                                                                      \
+  }                                                                                    \
+  Tensor& Tensor::operator symbol(double other) {                                      \
+    assign(is_float(dtype()) ? function(*this, other) : function(*this, whole(#symbol, other))); \
+    return *this;                                                                      \
+  }
+namespace {
+// A number added to an integer tensor in place must be an integer: the slot keeps its dtype.
+int64_t whole(const char* op, double number) {
+  int64_t integer = static_cast<int64_t>(number);
+  if (static_cast<double>(integer) != number)
+    throw DTypeError(text("operator", op, ": ", number, " cannot be put into an integer tensor; cast it first"));
+  return integer;
+}
+}  // namespace
+HD_COMPOUND(+=, add)
+HD_COMPOUND(-=, sub)
+HD_COMPOUND(*=, mul)
+HD_COMPOUND(/=, div)
+#undef HD_COMPOUND
+
+namespace {
+
+// The realised elements on the host.
+struct HostView {
+  NodeRef keep;
+  const void* data;
+};
+HostView host_view(const Tensor& t) {
+  t.realize();
+  NodeRef n = t.node();
+  HD_ASSERT(n->op == NodeOp::Buffer, "realize leaves a buffer");
+  return {n, n->storage->host_data()};
+}
+
+template <class T>
+T convert(const Scalar& s) {
+  if constexpr (std::is_same_v<T, bool>) return s.as_bool();
+  else if constexpr (std::is_floating_point_v<T>) return static_cast<T>(s.as_double());
+  else return static_cast<T>(cast(s, dtype_of<T>()).bits());
+}
+
+}  // namespace
+
+template <class T>
+T Tensor::item() const {
+  if (numel() != 1)
+    throw ShapeError(text("item: a tensor of shape ", node()->shape, " has ", numel(), " elements, not one"));
+  HostView view = host_view(*this);
+  return convert<T>(load_scalar(view.data, 0, view.keep->dtype));
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  HostView view = host_view(*this);
+  int64_t count = numel();
+  std::vector<T> result(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    result[static_cast<size_t>(i)] = convert<T>(load_scalar(view.data, i, view.keep->dtype));
+  return result;
+}
+
+template <class T>
+std::span<const T> Tensor::data() const {
+  if (dtype() != dtype_of<T>())
+    throw DTypeError(text("data: the tensor holds ", dtype(), ", not ", dtype_of<T>()));
+  HostView view = host_view(*this);
+  return {static_cast<const T*>(view.data), static_cast<size_t>(numel())};
+}
+
+template <class T>
+Tensor from_data(const T* values, const Dims& dims) {
+  Shape shape = to_shape("from_data", dims, dtype_of<T>());
+  uint64_t bytes = static_cast<uint64_t>(shape.static_numel()) * sizeof(T);
+  Device& d = device();
+  std::shared_ptr<DeviceBuffer> buffer = d.allocate(bytes);
+  d.copy_from_host(*buffer, values, bytes);
+  return Tensor(make_buffer(buffer, dtype_of<T>(), shape));
+}
+
+template <class T>
+Tensor from_vector(const std::vector<T>& values, const Dims& dims) {
+  Shape shape = to_shape("from_vector", dims, dtype_of<T>());
+  if (shape.static_numel() != static_cast<int64_t>(values.size()))
+    throw ShapeError(text("from_vector: ", values.size(), " values do not fill shape ", shape));
+  if constexpr (std::is_same_v<T, bool>) {  // std::vector<bool> packs bits
+    std::unique_ptr<bool[]> bytes(new bool[values.size() + 1]);
+    for (size_t i = 0; i < values.size(); ++i) bytes[i] = values[i];
+    return from_data<bool>(bytes.get(), dims);
+  } else {
+    return from_data<T>(values.data(), dims);
+  }
+}
+
+#define HD_INSTANTIATE(T)                                        \
+  template T Tensor::item<T>() const;                            \
+  template std::vector<T> Tensor::to_vector<T>() const;          \
+  template std::span<const T> Tensor::data<T>() const;           \
+  template Tensor from_data<T>(const T* values, const Dims&);    \
+  template Tensor from_vector<T>(const std::vector<T>&, const Dims&);
+HD_INSTANTIATE(bool)
+HD_INSTANTIATE(int8_t)
+HD_INSTANTIATE(int16_t)
+HD_INSTANTIATE(int32_t)
+HD_INSTANTIATE(int64_t)
+HD_INSTANTIATE(uint8_t)
+HD_INSTANTIATE(uint16_t)
+HD_INSTANTIATE(uint32_t)
+HD_INSTANTIATE(uint64_t)
+HD_INSTANTIATE(float)
+HD_INSTANTIATE(double)
+#undef HD_INSTANTIATE
+
+Tensor Tensor::sum(const Axes& axes, bool keepdim) const { return heddle::sum(*this, axes, keepdim); }
+Tensor Tensor::mean(const Axes& axes, bool keepdim) const { return heddle::mean(*this, axes, keepdim); }
+Tensor Tensor::max(const Axes& axes, bool keepdim) const { return heddle::max(*this, axes, keepdim); }
+Tensor Tensor::min(const Axes& axes, bool keepdim) const { return heddle::min(*this, axes, keepdim); }
+Tensor Tensor::reshape(const Dims& dims) const { return heddle::reshape(*this, dims); }
+Tensor Tensor::permute(const std::vector<int64_t>& axes) const { return heddle::permute(*this, axes); }
+Tensor Tensor::transpose(int64_t axis0, int64_t axis1) const { return heddle::transpose(*this, axis0, axis1); }
+Tensor Tensor::cast(DType to) const { return heddle::cast(*this, to); }
+Tensor Tensor::operator[](int64_t index) const { return heddle::select(*this, 0, index); }
+
+namespace {
+std::vector<NodeRef> nodes_of(std::initializer_list<Tensor> tensors) {
+  std::vector<NodeRef> nodes;
+  for (const Tensor& t : tensors) nodes.push_back(t.node());
+  return nodes;
+}
+}  // namespace
+std::string print_graph(std::initializer_list<Tensor> tensors) { return print_graph(nodes_of(tensors)); }
+std::string print_dot(std::initializer_list<Tensor> tensors) { return print_dot(nodes_of(tensors)); }
+
+}  // namespace heddle

@@ -1,0 +1,62 @@
+// Configuration is read once per process, so each case runs in a process of its own.
+#include "base/config.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace heddle {
+namespace {
+
+// Prints what `show` makes of the configuration, or the error, and ends the process.
+template <class Show>
+[[noreturn]] void print_config(const char* name, const char* value, Show show) {
+  for (const char* other :
+       {"HEDDLE_THREADS", "HEDDLE_TARGET", "HEDDLE_LOG", "HEDDLE_DUMP", "HEDDLE_MEMORY_LIMIT", "HEDDLE_CHECK"})
+    unsetenv(other);
+  if (name) setenv(name, value, 1);
+  try {
+    std::fprintf(stderr, "<%s>", show(config()).c_str());
+  } catch (const ValueError& error) {
+    std::fprintf(stderr, "refused: %s", error.what());
+  }
+  std::exit(0);
+}
+
+class ConfigDeathTest : public testing::Test {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+auto exited = testing::ExitedWithCode(0);
+std::string threads(const Config& c) { return std::to_string(c.threads); }
+std::string limit(const Config& c) { return std::to_string(c.memory_limit); }
+std::string checks(const Config& c) { return std::to_string(c.check_kernels); }
+
+TEST_F(ConfigDeathTest, DefaultsWithoutVariables) {
+  EXPECT_EXIT(print_config(nullptr, nullptr,
+                           [](const Config& c) { return threads(c) + limit(c) + checks(c) + c.target + c.log; }),
+              exited, "<000>");
+}
+
+TEST_F(ConfigDeathTest, ReadsNumbersSuffixesAndFlags) {
+  EXPECT_EXIT(print_config("HEDDLE_THREADS", "3", threads), exited, "<3>");
+  EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "2G", limit), exited, "<2147483648>");
+  EXPECT_EXIT(print_config("HEDDLE_CHECK", "1", checks), exited, "<1>");
+  EXPECT_EXIT(print_config("HEDDLE_CHECK", "0", checks), exited, "<0>");
+}
+
+TEST_F(ConfigDeathTest, RefusesMalformedValuesNamingTheVariable) {
+  EXPECT_EXIT(print_config("HEDDLE_THREADS", "many", threads), exited, "refused: HEDDLE_THREADS='many'");
+  EXPECT_EXIT(print_config("HEDDLE_THREADS", "-1", threads), exited, "refused: HEDDLE_THREADS='-1'");
+  EXPECT_EXIT(print_config("HEDDLE_THREADS", "9999999", threads), exited, "refused: HEDDLE_THREADS");
+  EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "1T", limit), exited, "refused: HEDDLE_MEMORY_LIMIT='1T'");
+  EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "99999999999G", limit), exited, "refused: HEDDLE_MEMORY_LIMIT");
+  EXPECT_EXIT(print_config("HEDDLE_CHECK", "yes", checks), exited, "refused: HEDDLE_CHECK='yes'");
+}
+
+}  // namespace
+}  // namespace heddle

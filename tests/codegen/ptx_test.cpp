@@ -1,0 +1,184 @@
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "run.h"
+
+namespace heddle {
+namespace {
+
+std::string ptxas() {
+  std::string path = std::getenv("PATH") ? std::getenv("PATH") : "";
+  std::istringstream folders(path + ":/usr/local/cuda/bin");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (access((folder + "/ptxas").c_str(), X_OK) == 0) return folder + "/ptxas";
+  return {};
+}
+
+// NVIDIA's assembler accepts the PTX; nothing is checked where there is none.
+void expect_assembles(const std::string& source) {
+  std::string assembler = ptxas();
+  if (assembler.empty()) return;
+  auto folder = std::filesystem::temp_directory_path();
+  std::string base = (folder / text("heddle_ptx_", getpid())).string();
+  std::ofstream(base + ".ptx") << source;
+  std::string command = text(assembler, " -arch=sm_90a -o ", base, ".cubin ", base, ".ptx > ", base, ".log 2>&1");
+  int status = std::system(command.c_str());
+  std::stringstream log;
+  log << std::ifstream(base + ".log").rdbuf();
+  for (const char* ending : {".ptx", ".cubin", ".log"}) std::filesystem::remove(base + ending);
+  EXPECT_EQ(status, 0) << log.str() << "\n" << source;
+}
+
+std::string check(const std::string& source) {
+  kernel::Kernel kernel = kernel::parse(source);
+  kernel::verify(kernel);
+  std::string result = ptx(kernel, nvidia_target());
+  expect_assembles(result);
+  return result;
+}
+
+#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+TEST(Ptx, elementwise_on_many_threads) {
+  std::string source = check(R"(
+kernel.thread @scale(in %x: f32[4096], out %y: f32[4096]) symbols (n in [1, 4096]) threads 128 thread t {
+  phase grid(i < 8) {
+    %a = load %x[(i * 128 + t) * 4 + d0] : vec<4xf32>
+    %b = mul %a, %a
+    %c = add %b, %a
+    store %y[(i * 128 + t) * 4 + d0], %c
+    %s = load %x[i * 128 + t] if i * 128 + t < n : f32
+    store %y[i * 128 + t], %s if i * 128 + t < n
+  }
+}
+)");
+  EXPECT_HAS(source, ".entry scale_0");
+  EXPECT_HAS(source, "%tid.x");
+  EXPECT_HAS(source, "%ctaid.x");
+  EXPECT_HAS(source, ".v4.f32");
+  EXPECT_HAS(source, "ld.global.nc");
+  EXPECT_HAS(source, "add.rn.f32");  // .rn: the assembler may not fuse it with the multiplication
+  EXPECT_EQ(source.find("fma"), std::string::npos) << source;
+}
+
+TEST(Ptx, a_reduction_through_shared_memory_and_shuffles) {
+  std::string source = check(R"(
+kernel.thread @sum(in %x: f32[65536], out %y: f32[256], out %z: f64[256]) threads 256 thread t {
+  local %l: f32[8]
+  phase grid(i < 256) {
+    %a = load %x[i * 256 + t] : f32
+    %s1 = shuffle_xor %a, 16
+    %a1 = add %a, %s1
+    %s2 = shuffle_xor %a1, 8
+    %a2 = add %a1, %s2
+    store %l[t // 32], %a2 if t % 32 == 0
+    barrier
+    %b = load %l[t] if t < 8 : f32
+    %d = cast %b : f64
+    %d1 = shuffle_xor %d, 1
+    %p = lt %d, %d1
+    %p1 = shuffle_xor %p, 2
+    %h = cast %b : f16
+    %h1 = shuffle_xor %h, 4
+    %h2 = cast %h1 : f64
+    %r = where %p1, %d1, %h2
+    store %z[i], %r if t == 0
+    store %y[i], %b if t == 0
+  }
+}
+)");
+  EXPECT_HAS(source, ".shared");
+  EXPECT_HAS(source, "bar.sync");
+  EXPECT_HAS(source, "shfl.sync.bfly.b32");
+  EXPECT_HAS(source, ".maxntid 256");
+}
+
+TEST(Ptx, every_native_op_and_cast_assembles) {
+  const DType all[] = {kBool, kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kF16, kBF16, kF32, kF64};
+  for (DType dtype : all) {
+    std::string head = text("kernel.thread @all(in %x: ", dtype, "[64], in %w: bool[64]");
+    std::string body = text("%a = load %x[t] : ", dtype, "\n%b = load %x[t + 32] : ", dtype, "\n%c = load %x[31 - t] : ", dtype,
+                            "\n%p = load %w[t] : bool\n");
+    auto emit = [&](int number, const std::string& what, DType result) {
+      head += text(", out %o", number, ": ", result, "[32]");
+      body += text("%r", number, " = ", what, "\nstore %o", number, "[t], %r", number, "\n");
+    };
+    for (int k = 0; k < kScalarOpCount; ++k) {
+      ScalarOp op = static_cast<ScalarOp>(k);
+      if (!info(op).native) continue;
+      std::vector<DType> operands(static_cast<size_t>(info(op).arity), dtype);
+      if (op == ScalarOp::where) operands[0] = kBool;
+      std::optional<DType> result = result_dtype(op, operands);
+      if (!result) continue;
+      const char* args[] = {"%a", "%a, %b", "%a, %b, %c"};
+      emit(k, text(info(op).name, " ", op == ScalarOp::where ? "%p, %a, %b" : args[info(op).arity - 1]), *result);
+    }
+    for (DType to : all) emit(100 + static_cast<int>(to), text("cast %a : ", to), to);
+    std::string source = check(text(head, ") threads 32 thread t {\nphase grid() {\n", body, "}\n}\n"));
+    if (dtype == kF64) {
+      EXPECT_HAS(source, "div.rn.f64");
+      EXPECT_HAS(source, "sqrt.rn.f64");
+    }
+    if (dtype == kF32) {
+      EXPECT_HAS(source, "div.rn.f32");
+      EXPECT_HAS(source, "sqrt.rn.f32");
+      EXPECT_HAS(source, "fma.rn.f32");
+    }
+  }
+}
+
+TEST(Ptx, vectors_masks_gathers_loops_and_atomics) {
+  std::string source = check(R"(
+kernel.thread @mixed(in %x: f32[4096], in %i: i32[4096], inout %y: f32[4096], inout %h: f16[64]) symbols (n in [1, 4096]) threads 64 thread t {
+  local %l: i32[64]
+  phase grid(i < 4, j < 3) {
+    %zero = constant 0 : vec<4xf32>
+    %s = loop k < n carry (%a = %zero) {
+      %v = load %x[(k * 64 + t) * 4 + d0] if (k * 64 + t) * 4 + d0 < n : vec<4xf32>
+      %b = add %a, %v
+      yield %b
+    }
+    %m = reduce maximum %s axis 0
+    %k = load %i[t * 4 + d0] : vec<4xi32>
+    %g = load %x[v0 * 3] with v0 < 1000 = %k if v0 < 500 : vec<4xf32>
+    combine add %y[t * 4 + d0], %g if t < 60
+    combine maximum %y[i], %m
+    %m16 = cast %m : f16
+    combine add %h[j], %m16
+    %c = index t : i32
+    combine add %l[t % 8], %c
+    barrier
+    branch j == 1 {
+      store %y[t * 8 + d0 * 2], %s
+    }
+  }
+  phase grid(i < 64) {
+    %a = load %y[i * 64 + t] : f32
+    %b = fma %a, %a, %a
+    store %y[i * 64 + t], %b
+  }
+}
+)");
+  EXPECT_HAS(source, "mixed_1");
+  EXPECT_HAS(source, "atom.");
+}
+
+TEST(Ptx, too_much_local_memory_is_refused) {
+  kernel::Kernel kernel = kernel::parse(R"(
+kernel.thread @big(out %y: f32[4]) threads 32 thread t {
+  local %l: f32[1000000]
+  phase grid() {
+    %a = load %l[t] : f32
+    store %y[0], %a if t == 0
+  }
+}
+)");
+  EXPECT_THROW(ptx(kernel, nvidia_target()), CompileError);
+}
+
+}  // namespace
+}  // namespace heddle

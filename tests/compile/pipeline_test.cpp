@@ -1,0 +1,110 @@
+// Graphs through fuse, schedule, tile and the lowerings, against the evaluator.
+#include <random>
+
+#include "../graph/host_storage.h"
+#include "run_program.h"
+
+namespace heddle {
+namespace {
+
+using testing::How;
+
+NodeRef leaf(const Shape& shape, uint64_t seed, DType dtype = kF32) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<double> values(static_cast<size_t>(shape.static_numel()));
+  for (double& v : values) v = is_float(dtype) ? normal(random) : std::floor(5 * normal(random));
+  return testing::buffer_of(dtype, shape, values);
+}
+NodeRef op(ScalarOp o, std::initializer_list<NodeRef> args) { return make_scalar(o, std::span(args.begin(), args.size())); }
+NodeRef reduce(ReduceOp o, const NodeRef& x, std::vector<int> axes) { return make_reduce(o, x, axes); }
+NodeRef spread(const NodeRef& x, const Shape& shape, size_t axis) {
+  Shape kept = shape;
+  kept[axis] = 1;
+  return make_expand(make_reshape(x, kept), shape);
+}
+NodeRef softmax(const NodeRef& x, int axis) {
+  NodeRef m = spread(reduce(ReduceOp::Max, x, {axis}), x->shape, static_cast<size_t>(axis));
+  NodeRef e = op(ScalarOp::exp, {op(ScalarOp::sub, {x, m})});
+  return op(ScalarOp::div, {e, spread(reduce(ReduceOp::Sum, e, {axis}), x->shape, static_cast<size_t>(axis))});
+}
+NodeRef matmul(const NodeRef& a, const NodeRef& b) {
+  Shape all{a->shape[0], b->shape[1], a->shape[1]};
+  NodeRef x = make_expand(make_reshape(a, Shape{a->shape[0], 1, a->shape[1]}), all);
+  NodeRef y = make_expand(make_reshape(make_permute(b, std::vector<int>{1, 0}), Shape{1, b->shape[1], b->shape[0]}), all);
+  return reduce(ReduceOp::Sum, op(ScalarOp::mul, {x, y}), {2});
+}
+
+struct Case {
+  std::string name;
+  std::vector<NodeRef> roots;
+  int launches;
+  double tolerance = 2e-5;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> list;
+  NodeRef x = leaf({37, 50}, 1), y = leaf({37, 50}, 2), w = leaf({50}, 3), big = leaf({70, 130}, 4);
+  NodeRef one = make_const(Scalar::of(kF32, 1.0), x->shape);
+  list.push_back({"add", {op(ScalarOp::add, {x, y})}, 1});
+  list.push_back({"chain", {op(ScalarOp::tanh, {op(ScalarOp::add, {op(ScalarOp::mul, {x, y}), one})})}, 1});
+  list.push_back({"broadcast", {op(ScalarOp::add, {x, spread(w, x->shape, 0)})}, 1});
+  list.push_back({"transpose", {make_permute(big, std::vector<int>{1, 0})}, 1});
+  list.push_back({"sum_rows", {reduce(ReduceOp::Sum, x, {1})}, 1});
+  list.push_back({"sum_columns", {reduce(ReduceOp::Sum, x, {0})}, 1});
+  list.push_back({"sum_all", {reduce(ReduceOp::Sum, leaf({1000, 301}, 5), {0, 1})}, 1, 1e-3});
+  list.push_back({"max_min", {reduce(ReduceOp::Max, x, {1}), reduce(ReduceOp::Min, x, {1})}, 2});
+  list.push_back({"softmax_rows", {softmax(leaf({100, 50}, 6), 1)}, 1});
+  list.push_back({"softmax_columns", {softmax(leaf({50, 100}, 7), 0)}, 1});
+  list.push_back({"matmul", {matmul(leaf({37, 29}, 8), leaf({29, 70}, 9))}, 1});
+  NodeRef product = matmul(leaf({37, 29}, 8), leaf({29, 50}, 9));
+  list.push_back({"matmul_bias_relu",
+                  {op(ScalarOp::maximum, {op(ScalarOp::add, {product, spread(w, x->shape, 0)}), make_const(Scalar::of(kF32, 0.0), x->shape)})},
+                  1});
+  list.push_back({"argmax", {make_get(make_arg_reduce(ReduceOp::Max, x, 1), 1), make_get(make_arg_reduce(ReduceOp::Max, x, 1), 0)}, 1});
+  list.push_back({"pad", {make_pad(x, std::vector<Expr>{1, 2}, std::vector<Expr>{3, 4}, Scalar::of(kF32, 7.0))}, 1});
+  list.push_back({"flip", {make_flip(x, std::vector<int>{1})}, 1});
+  list.push_back({"window", {reduce(ReduceOp::Max, make_window(x, 1, 5, 2, 1), {2})}, 1});
+  list.push_back({"unwindow", {make_unwindow(make_window(x, 1, 5, 2, 1), 1, 5, 2, 1, 50)}, 1});
+  list.push_back({"cat", {make_cat(std::vector<NodeRef>{x, y}, 1)}, 1});
+  list.push_back({"gather", {make_gather(x, leaf({4, 6}, 10, kI32), 0)}, 1});
+  list.push_back({"bf16", {make_cast(op(ScalarOp::mul, {leaf({33, 20}, 11, kBF16), leaf({33, 20}, 12, kBF16)}), kF32)}, 1});
+  NodeRef n = make_const(Scalar::of(kF32, 1.0 / 50), Shape{100});
+  NodeRef z = leaf({100, 50}, 13);
+  NodeRef mean = op(ScalarOp::mul, {reduce(ReduceOp::Sum, z, {1}), n});
+  NodeRef centred = op(ScalarOp::sub, {z, spread(mean, z->shape, 1)});
+  NodeRef var = op(ScalarOp::mul, {reduce(ReduceOp::Sum, op(ScalarOp::mul, {centred, centred}), {1}), n});
+  list.push_back({"mean_variance", {mean, var}, 1});
+  NodeRef scale = op(ScalarOp::sqrt, {op(ScalarOp::add, {var, n})});
+  list.push_back({"layernorm", {op(ScalarOp::div, {centred, spread(scale, z->shape, 1)})}, 1});
+  NodeRef twice = matmul(op(ScalarOp::tanh, {matmul(leaf({40, 30}, 14), leaf({30, 20}, 15))}), leaf({20, 40}, 16));
+  list.push_back({"mlp", {twice}, 2});
+  return list;
+}
+
+class Pipeline : public ::testing::TestWithParam<size_t> {};
+
+TEST_P(Pipeline, agrees_with_the_evaluator_under_default_and_random_schedules) {
+  Case c = cases()[GetParam()];
+  SCOPED_TRACE(c.name);
+  std::vector<HostArray> want = evaluate(c.roots);
+  for (How how : {How::Tile, How::Simd, How::Simt}) {
+    SCOPED_TRACE(how == How::Tile ? "tile" : how == How::Simd ? "simd" : "simt");
+    for (int seed = 0; seed < 5; ++seed) {
+      int launches = 0;
+      auto got = testing::run_program(
+          c.roots, how,
+          [&](const Loops& l, const Target& t) { return seed == 0 ? default_schedule(l, t) : random_schedule(l, t, static_cast<uint64_t>(seed)); },
+          {}, &launches);
+      EXPECT_EQ(launches, c.launches);
+      for (size_t i = 0; i < want.size(); ++i) testing::expect_close(got[i], want[i], c.tolerance);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Graphs, Pipeline, ::testing::Range<size_t>(0, cases().size()),
+                         [](const auto& info) { return cases()[info.param].name; });
+
+}  // namespace
+}  // namespace heddle

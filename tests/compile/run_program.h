@@ -1,0 +1,104 @@
+// Runs the compiler's output in every way there is, for comparison with the evaluator.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <unordered_map>
+
+#include "compile/fuse.h"
+#include "compile/lower.h"
+#include "compile/schedule.h"
+#include "graph/graph.h"
+#include "kernel/interpreter.h"
+#include "kernel/passes.h"
+
+namespace heddle::testing {
+
+enum class How { Tile, Simd, Simt };
+using PickSchedule = std::function<Schedule(const Loops&, const Target&)>;
+
+inline Target test_target(How how) {
+  Target target;
+  target.name = how == How::Simt ? "simulated" : "avx512";
+  target.machine = how == How::Simt ? Machine::Simt : Machine::Simd;
+  target.cores = 2;
+  return target;
+}
+
+// Runs one kernel on host memory.
+using RunKernel = std::function<void(const kernel::Kernel&, std::span<void* const>, std::span<const int64_t>)>;
+
+// Elements of each root, as the evaluator gives them.
+inline std::vector<HostArray> run_program(std::span<const NodeRef> roots, How how, const PickSchedule& pick,
+                                          const RunKernel& run_kernel = {}, int* launches = nullptr) {
+  Target target = test_target(how);
+  Program program = fuse(roots);
+  std::vector<std::vector<std::byte>> memory(program.tensors.size());
+  auto bytes_of = [](const Node* n) { return static_cast<size_t>(n->shape.static_numel()) * static_cast<size_t>(size_of(n->dtype)); };
+  for (size_t i = 0; i < program.tensors.size(); ++i) {
+    const Node* node = program.tensors[i].node;
+    memory[i].resize(bytes_of(node) + 64);
+    if (node->op == NodeOp::Buffer && bytes_of(node)) std::memcpy(memory[i].data(), node->storage->host_data(), bytes_of(node));
+  }
+  for (const Program::Step& step : program.steps) {
+    verify(step.loops);
+    Schedule schedule = pick(step.loops, target);
+    EXPECT_EQ(print(parse_schedule(print(schedule))), print(schedule));
+    kernel::Kernel k = tile(step.loops, schedule, target);
+    kernel::verify(k);
+    SCOPED_TRACE(print(step.loops) + print(schedule) + "\n" + kernel::print(k));
+    if (how != How::Tile) {
+      k = lower(k, target);
+      kernel::verify(k);
+    }
+    std::vector<void*> buffers;
+    std::vector<int64_t> sizes;
+    std::vector<std::vector<std::byte>> temps(k.buffers.size());
+    for (size_t b = 0; b < k.buffers.size(); ++b) {
+      int64_t size = k.buffers[b].size.value();
+      sizes.push_back(size);
+      if (b < step.tensors.size()) {
+        buffers.push_back(memory[static_cast<size_t>(step.tensors[b])].data());
+      } else {
+        temps[b].resize(static_cast<size_t>(size * size_of(k.buffers[b].dtype)) + 64);
+        buffers.push_back(k.buffers[b].space == kernel::Space::Temp ? temps[b].data() : nullptr);
+      }
+    }
+    if (run_kernel) run_kernel(k, buffers, sizes);
+    else kernel::interpret(k, buffers, sizes);
+    if (launches) ++*launches;
+  }
+  std::vector<HostArray> results;
+  for (int output : program.outputs) {
+    const Node* node = program.tensors[static_cast<size_t>(output)].node;
+    HostArray array;
+    array.dtype = node->dtype;
+    for (const Expr& d : node->shape) array.shape.push_back(d.value());
+    for (int64_t i = 0; i < node->shape.static_numel(); ++i) {
+      Scalar s = load_scalar(memory[static_cast<size_t>(output)].data(), i, node->dtype);
+      if (is_float(node->dtype)) array.floats.push_back(s.f);
+      else array.integers.push_back(s.u);
+    }
+    results.push_back(std::move(array));
+  }
+  return results;
+}
+
+// Integers equal; floats close, relative to `scale` (about the largest value met on the way).
+inline void expect_close(const HostArray& got, const HostArray& want, double tolerance) {
+  ASSERT_EQ(got.shape, want.shape);
+  ASSERT_EQ(got.dtype, want.dtype);
+  ASSERT_EQ(got.integers, want.integers);
+  double small = got.dtype == DType::bf16 ? 0.02 : got.dtype == DType::f16 ? 0.004 : 0;
+  for (size_t i = 0; i < want.floats.size(); ++i) {
+    double a = got.floats[i], b = want.floats[i];
+    if (std::isnan(a) && std::isnan(b)) continue;
+    if (a == b) continue;
+    ASSERT_LE(std::fabs(a - b), (tolerance + small) * (1 + std::fabs(b))) << "element " << i << ": " << a << " instead of " << b;
+  }
+}
+
+}  // namespace heddle::testing

@@ -1,0 +1,232 @@
+// Rewriting of whole graphs.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "graph/random_graph.h"
+
+namespace heddle {
+namespace {
+
+using namespace heddle::testing;
+
+TEST(Simplify, elementwise_work_moves_below_expand) {
+  NodeRef x = counting(DType::f32, {1, 3});
+  NodeRef wide = scalar_node(ScalarOp::neg, {make_expand(x, {5, 3})});
+  EXPECT_EQ(simplify_one(wide), make_expand(scalar_node(ScalarOp::neg, {x}), {5, 3}));
+  NodeRef cast = make_cast(make_expand(x, {5, 3}), DType::i32);
+  EXPECT_EQ(simplify_one(cast), make_expand(make_cast(x, DType::i32), {5, 3}));
+  NodeRef scaled = scalar_node(ScalarOp::mul, {make_expand(x, {5, 3}), number(DType::f32, 3, {5, 3})});
+  EXPECT_EQ(simplify_one(scaled), make_expand(scalar_node(ScalarOp::mul, {x, number(DType::f32, 3, {1, 3})}), {5, 3}));
+}
+
+TEST(Simplify, only_axes_repeated_in_every_operand_move) {
+  NodeRef row = counting(DType::f32, {1, 1, 3}), column = counting(DType::f32, {1, 4, 1});
+  Shape wide = {5, 4, 3};
+  NodeRef sum = scalar_node(ScalarOp::add, {make_expand(row, wide), make_expand(column, wide)});
+  NodeRef thin = scalar_node(ScalarOp::add, {make_expand(row, {1, 4, 3}), make_expand(column, {1, 4, 3})});
+  EXPECT_EQ(simplify_one(sum), make_expand(thin, wide));
+  EXPECT_EQ(simplify_one(thin), thin);
+  NodeRef full = scalar_node(ScalarOp::add, {make_expand(row, wide), counting(DType::f32, wide)});
+  EXPECT_EQ(simplify_one(full), full);
+}
+
+TEST(Simplify, work_on_positions_is_done_once_per_position) {
+  NodeRef doubled = scalar_node(ScalarOp::mul, {make_iota(DType::i64, {4, 5}, 1), number(DType::i64, 2, {4, 5})});
+  NodeRef once = scalar_node(ScalarOp::mul, {make_iota(DType::i64, {1, 5}, 1), number(DType::i64, 2, {1, 5})});
+  EXPECT_EQ(simplify_one(doubled), make_expand(once, {4, 5}));
+}
+
+TEST(Simplify, moves_through_whole_chains) {
+  NodeRef x = counting(DType::f32, {1, 3}), y = make_expand(x, {5, 3}), thin = x;
+  for (ScalarOp op : {ScalarOp::exp, ScalarOp::neg, ScalarOp::tanh}) {
+    y = scalar_node(op, {y});
+    thin = scalar_node(op, {thin});
+  }
+  EXPECT_EQ(simplify_one(y), make_expand(thin, {5, 3}));
+}
+
+TEST(Simplify, reductions_of_repeated_values) {
+  NodeRef i = counting(DType::i32, {1, 3}), f = counting(DType::f32, {1, 3});
+  auto over = [](ReduceOp op, const NodeRef& x, int axis) { return reduced(op, make_expand(x, {5, 3}), {axis}); };
+  EXPECT_EQ(simplify_one(over(ReduceOp::Sum, i, 0)),
+            scalar_node(ScalarOp::mul, {make_reshape(i, {3}), number(DType::i32, 5, {3})}));
+  EXPECT_EQ(simplify_one(over(ReduceOp::Max, f, 0)), make_reshape(f, {3}));
+  NodeRef sum = over(ReduceOp::Sum, f, 0);
+  EXPECT_EQ(simplify_one(sum), sum) << "a product would round differently";
+  EXPECT_EQ(simplify_one(over(ReduceOp::Sum, f, 1)), make_expand(reduced(ReduceOp::Sum, f, {1}), {5}));
+}
+
+TEST(Simplify, argmax_without_its_index_is_max) {
+  NodeRef x = counting(DType::f32, {2, 3});
+  NodeRef best = make_arg_reduce(ReduceOp::Max, x, 1);
+  NodeRef value = make_get(best, 0), position = make_get(best, 1);
+  EXPECT_EQ(simplify_one(value), reduced(ReduceOp::Max, x, {1}));
+  EXPECT_EQ(simplify_one(position), position);
+  NodeRef both[] = {value, position};
+  EXPECT_EQ(simplify(both), (std::vector<NodeRef>{value, position}));
+}
+
+TEST(Simplify, keeps_barriers_apart) {
+  NodeRef x = counting(DType::f32, {1}), wide = scalar_node(ScalarOp::exp, {make_expand(x, {4})});
+  NodeRef roots[] = {make_barrier(wide, x), make_barrier(wide, x)};
+  std::vector<NodeRef> now = simplify(roots);
+  EXPECT_NE(now[0], now[1]);
+  EXPECT_EQ(now[0]->op, NodeOp::Barrier);
+  EXPECT_EQ(simplify(roots), now) << "simplifying again gives the same nodes";
+}
+
+TEST(Simplify, million_op_chain_is_rewritten_without_recursion) {
+  size_t before = live_nodes();
+  {
+    NodeRef leaf = make_expand(counting(DType::f32, {1}), {4}), x = leaf;
+    for (int i = 0; i < 300'000; ++i) x = scalar_node(ScalarOp::add, {x, leaf});
+    NodeRef simple = simplify_one(x);
+    EXPECT_EQ(simple->op, NodeOp::Expand);
+    EXPECT_EQ(simple->inputs[0]->shape, (Shape{1}));
+  }
+  EXPECT_EQ(live_nodes(), before);
+}
+
+TEST(Replace, rebuilds_what_depends_on_the_replaced) {
+  NodeRef x = counting(DType::f32, {2}), y = buffer_of({2}, {5, 6});
+  NodeRef kept = scalar_node(ScalarOp::exp, {y});
+  NodeRef roots[] = {scalar_node(ScalarOp::add, {scalar_node(ScalarOp::neg, {x}), kept}), kept};
+  std::vector<NodeRef> now = replace(roots, {{x.get(), y}});
+  EXPECT_EQ(now[0], scalar_node(ScalarOp::add, {scalar_node(ScalarOp::neg, {y}), kept}));
+  EXPECT_EQ(now[1], kept);
+  std::vector<NodeRef> folded = replace(roots, {{x.get(), number(DType::f32, 1, {2})}});
+  EXPECT_EQ(folded[0]->inputs[0], kept) << "constants stand on the right";
+  EXPECT_EQ(folded[0]->inputs[1], number(DType::f32, -1, {2}));
+}
+
+TEST(Replace, wrong_shapes_are_errors) {
+  NodeRef x = counting(DType::f32, {2});
+  NodeRef root = scalar_node(ScalarOp::mul, {x, buffer_of({2}, {5, 6})});
+  EXPECT_THROW(replace(std::span(&root, 1), {{x.get(), counting(DType::f32, {3})}}), ShapeError);
+}
+
+void expect_same_values(uint64_t seed, const RandomGraphOptions& options) {
+  RandomGraph graph = random_graph(seed, options);
+  std::vector<NodeRef> simple = simplify(graph.roots);
+  std::vector<HostArray> expected = evaluate(graph.roots, graph.symbols), got = evaluate(simple, graph.symbols);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(difference(expected[i], got[i], graph.tolerances[i]), "") << "seed " << seed << ", root " << i << "\n"
+                                                                        << print_graph(graph.roots) << "simplified\n"
+                                                                        << print_graph(simple);
+    for (double value : expected[i].floats) EXPECT_TRUE(std::isfinite(value)) << "seed " << seed;
+  }
+  EXPECT_EQ(simplify(simple), simple) << "seed " << seed << ": simplifying again changes it\n" << print_graph(simple);
+}
+
+TEST(Simplify, preserves_values_of_random_graphs) {
+  for (uint64_t seed = 0; seed < 1500 && !::testing::Test::HasFailure(); ++seed) expect_same_values(seed, {});
+}
+
+TEST(Simplify, preserves_values_of_large_random_graphs) {
+  RandomGraphOptions options;
+  options.steps = 80;
+  for (uint64_t seed = 0; seed < 60 && !::testing::Test::HasFailure(); ++seed) expect_same_values(seed, options);
+}
+
+TEST(Simplify, preserves_values_of_symbolic_random_graphs) {
+  RandomGraphOptions options;
+  options.symbolic = true;
+  for (uint64_t seed = 0; seed < 500 && !::testing::Test::HasFailure(); ++seed) expect_same_values(seed, options);
+}
+
+// The value as a buffer of its own: what is built on it cannot look inside.
+NodeRef realised(const NodeRef& x, const SymbolValues& symbols) {
+  HostArray value = evaluate(std::span(&x, 1), symbols)[0];
+  auto storage = std::make_shared<HostStorage>(static_cast<uint64_t>(value.numel() * size_of(value.dtype)));
+  for (int64_t i = 0; i < value.numel(); ++i) {
+    Scalar element = Scalar::of(value.dtype, 0);
+    if (is_float(value.dtype))
+      element.f = value.floats[static_cast<size_t>(i)];
+    else
+      element.u = value.integers[static_cast<size_t>(i)];
+    store_scalar(storage->data(), i, element);
+  }
+  return make_buffer(storage, x->dtype, x->shape);
+}
+
+// Step by step on realised values, every builder sees only buffers; in one graph it folds and merges all it can.
+void expect_builders_preserve_values(uint64_t seed, RandomGraphOptions options) {
+  options.drop_constants = false;
+  options.max_nodes = 1'000'000;
+  RandomGraph lazy = random_graph(seed, options);
+  options.wrap = realised;
+  RandomGraph eager = random_graph(seed, options);
+  ASSERT_EQ(lazy.roots.size(), eager.roots.size());
+  // Symbols are new in each graph.
+  std::vector<HostArray> got = evaluate(lazy.roots, lazy.symbols), expected = evaluate(eager.roots, eager.symbols);
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_EQ(difference(expected[i], got[i], lazy.tolerances[i]), "") << "seed " << seed << ", root " << i << "\n"
+                                                                       << print_graph(lazy.roots);
+}
+
+TEST(Builders, preserve_values_of_random_graphs) {
+  for (uint64_t seed = 0; seed < 2000 && !::testing::Test::HasFailure(); ++seed)
+    expect_builders_preserve_values(seed, {});
+}
+
+TEST(Builders, preserve_values_of_symbolic_random_graphs) {
+  RandomGraphOptions options;
+  options.symbolic = true;
+  for (uint64_t seed = 0; seed < 1000 && !::testing::Test::HasFailure(); ++seed)
+    expect_builders_preserve_values(seed, options);
+}
+
+TEST(Builders, preserve_values_of_long_chains_of_views) {
+  RandomGraphOptions options;
+  options.steps = 100;
+  options.dtypes = {DType::i32, DType::f32, DType::boolean, DType::i64};
+  for (uint64_t seed = 0; seed < 200 && !::testing::Test::HasFailure(); ++seed)
+    expect_builders_preserve_values(seed, options);
+}
+
+TEST(RandomGraph, covers_every_kind_of_node_op_and_dtype) {
+  std::set<NodeOp> ops;
+  std::set<ScalarOp> scalar_ops;
+  std::set<DType> dtypes;
+  bool empty = false;
+  size_t uncertain = 0, roots = 0;
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    RandomGraph graph = random_graph(seed);
+    for (const Node* node : topological(graph.roots)) {
+      ops.insert(node->op);
+      dtypes.insert(node->dtype);
+      if (node->op == NodeOp::Scalar) scalar_ops.insert(node->scalar_op);
+      empty |= node->shape.is_static() && node->shape.static_numel() == 0;
+    }
+    roots += graph.roots.size();
+    uncertain += static_cast<size_t>(std::count_if(graph.tolerances.begin(), graph.tolerances.end(),
+                                                   [](double tolerance) { return tolerance > 0; }));
+  }
+  ops.insert(NodeOp::Input);  // values of captured functions are given by the caller
+  EXPECT_EQ(ops.size(), static_cast<size_t>(NodeOp::Barrier) + 1);
+  for (int op = 0; op < kScalarOpCount; ++op)
+    EXPECT_TRUE(scalar_ops.contains(static_cast<ScalarOp>(op))) << info(static_cast<ScalarOp>(op)).name;
+  EXPECT_EQ(dtypes.size(), 13u);
+  EXPECT_TRUE(empty);
+  EXPECT_GT(uncertain, roots / 10);
+}
+
+TEST(RandomGraph, is_the_same_for_the_same_seed) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    RandomGraph a = random_graph(seed), b = random_graph(seed);
+    ASSERT_EQ(a.roots.size(), b.roots.size());
+    EXPECT_EQ(print_graph(a.roots), print_graph(b.roots));
+    for (size_t i = 0; i < a.roots.size(); ++i) EXPECT_EQ(a.roots[i]->structure, b.roots[i]->structure);
+  }
+  EXPECT_NE(print_graph(random_graph(1).roots), print_graph(random_graph(2).roots));
+}
+
+TEST(RandomGraph, leaves_nothing_behind) {
+  size_t before = live_nodes();
+  for (uint64_t seed = 0; seed < 50; ++seed) simplify(random_graph(seed).roots);
+  EXPECT_EQ(live_nodes(), before);
+}
+
+}  // namespace
+}  // namespace heddle
