@@ -112,7 +112,7 @@ Tensor where(const Tensor& condition, const Operand& if_true, const Operand& if_
 Tensor fma(const Tensor& a, const Tensor& b, const Tensor& c);  // a * b + c, rounded once
 
 // ---- reductions ----
-// Over no axes listed: over all. Sums and products of bool and small integers are i64.
+// Over no axes listed: over all. Sums and products of bool and narrow integers are i64, of unsigned ones u64.
 Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor prod(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor max(const Tensor& x, const Axes& axes = {}, bool keepdim = false);  // ValueError over an empty axis

@@ -45,10 +45,8 @@ class Interner {
   // Gives one reference back. Destroys what nobody holds any more, without recursion.
   void release(T* object) {
     if (object->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    std::vector<T*> dead{object};
-    while (!dead.empty()) {
-      T* gone = dead.back();
-      dead.pop_back();
+    std::vector<T*> dead;  // stays unallocated in the common case that no child dies too
+    for (T* gone = object; gone;) {
       Shard& shard = shard_of(gone->hash);
       {
         std::lock_guard guard(shard.lock);
@@ -58,6 +56,10 @@ class Interner {
         if (child->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) dead.push_back(child);
       });
       delete gone;
+      gone = nullptr;
+      if (dead.empty()) continue;
+      gone = dead.back();
+      dead.pop_back();
     }
   }
 
@@ -71,20 +73,25 @@ class Interner {
   }
 
  private:
-  // Open addressing with linear probing; erased slots are back-filled, so there are no tombstones.
+  // Open addressing with linear probing; erased slots are back-filled, so there are no tombstones. Hashes stand next to
+  // the pointers: probing, growing and erasing touch no object but the one found.
+  struct Slot {
+    uint64_t hash;
+    T* object;
+  };
   struct alignas(64) Shard {
     mutable SpinLock lock;
-    std::vector<T*> slots = std::vector<T*>(64, nullptr);
+    std::vector<Slot> slots = std::vector<Slot>(64, Slot{0, nullptr});
     size_t live = 0;
 
-    size_t home(const T* object) const { return (object->hash >> 8) & (slots.size() - 1); }
+    size_t home(uint64_t hash) const { return (hash >> 8) & (slots.size() - 1); }
 
     // An object whose count already fell to zero is dying in another thread: it no longer counts as present.
     T* find(const T& probe) {
-      for (size_t i = home(&probe);; i = (i + 1) & (slots.size() - 1)) {
-        T* candidate = slots[i];
+      for (size_t i = home(probe.hash);; i = (i + 1) & (slots.size() - 1)) {
+        T* candidate = slots[i].object;
         if (!candidate) return nullptr;
-        if (candidate->hash != probe.hash || !candidate->same(probe)) continue;
+        if (slots[i].hash != probe.hash || !candidate->same(probe)) continue;
         uint32_t refs = candidate->refs.load(std::memory_order_relaxed);
         while (refs != 0)
           if (candidate->refs.compare_exchange_weak(refs, refs + 1, std::memory_order_relaxed)) return candidate;
@@ -92,32 +99,32 @@ class Interner {
     }
     void insert(T* object) {
       if (live * 2 >= slots.size()) grow();
-      place(object);
+      place({object->hash, object});
       ++live;
     }
-    void place(T* object) {
-      size_t i = home(object);
-      while (slots[i]) i = (i + 1) & (slots.size() - 1);
-      slots[i] = object;
+    void place(Slot entry) {
+      size_t i = home(entry.hash);
+      while (slots[i].object) i = (i + 1) & (slots.size() - 1);
+      slots[i] = entry;
     }
     void grow() {
-      std::vector<T*> old(slots.size() * 2, nullptr);
+      std::vector<Slot> old(slots.size() * 2, Slot{0, nullptr});
       old.swap(slots);
-      for (T* object : old)
-        if (object) place(object);
+      for (const Slot& entry : old)
+        if (entry.object) place(entry);
     }
     void erase(T* object) {
       size_t mask = slots.size() - 1;
-      size_t hole = home(object);
-      while (slots[hole] != object) hole = (hole + 1) & mask;
-      for (size_t next = (hole + 1) & mask; slots[next]; next = (next + 1) & mask) {
+      size_t hole = home(object->hash);
+      while (slots[hole].object != object) hole = (hole + 1) & mask;
+      for (size_t next = (hole + 1) & mask; slots[next].object; next = (next + 1) & mask) {
         // Move back every entry whose home is not cyclically inside (hole, next].
-        if (((next - home(slots[next])) & mask) >= ((next - hole) & mask)) {
+        if (((next - home(slots[next].hash)) & mask) >= ((next - hole) & mask)) {
           slots[hole] = slots[next];
           hole = next;
         }
       }
-      slots[hole] = nullptr;
+      slots[hole].object = nullptr;
       --live;
     }
   };

@@ -59,7 +59,8 @@ llvm::Value* narrow_to_half(Emitter& emitter, llvm::Value* v) {
   llvm::Value* normal = b.CreateAdd(b.CreateSub(magnitude, integer_like(bits, 0x38000000 - 0xfff)), to_even);
   normal = b.CreateLShr(normal, integer_like(bits, 13));
   // Adding 0.5 lets the float unit round at a subnormal half's last place.
-  llvm::Value* aligned = b.CreateFAdd(b.CreateBitCast(magnitude, v->getType()), llvm::ConstantFP::get(v->getType(), 0.5));
+  llvm::Value* aligned =
+      b.CreateFAdd(b.CreateBitCast(magnitude, v->getType()), llvm::ConstantFP::get(v->getType(), 0.5));
   llvm::Value* subnormal = b.CreateSub(b.CreateBitCast(aligned, word), integer_like(bits, 0x3f000000));
   llvm::Value* payload = b.CreateAnd(b.CreateLShr(magnitude, integer_like(bits, 13)), integer_like(bits, 0x3ff));
   llvm::Value* not_a_number = b.CreateOr(payload, integer_like(bits, 0x7e00));

@@ -19,7 +19,7 @@ Target nvidia_target(const std::string& arch = "sm_90a");
 
 // One phase of a kernel on a CPU: runs cells [begin, end) of its grid (cells in row-major order of the grid).
 // buffers: pointers in order of Kernel::buffers (entries of Local ones unused); symbols: values of Kernel::symbols;
-// scratch: host_scratch_bytes(kernel) bytes, 64-byte aligned, private to the calling thread.
+// scratch: CompiledKernel::scratch_bytes bytes, 64-byte aligned, private to the calling thread.
 using PhaseFunction = void (*)(void* const* buffers, const int64_t* symbols, int64_t begin, int64_t end, void* scratch);
 
 // Owns the code; it is unmapped with the last reference.
@@ -38,7 +38,9 @@ std::string host_assembly(const kernel::Kernel& kernel, const Target& target);
 std::string ptx(const kernel::Kernel& kernel, const Target& target);
 
 // Executable memory now mapped by compiled kernels, for leak tests and `heddle info`.
-struct CodeMemory { size_t kernels, bytes, mappings; };
+struct CodeMemory {
+  size_t kernels, bytes, mappings;
+};
 CodeMemory code_memory();
 
 }  // namespace heddle

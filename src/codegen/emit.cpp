@@ -46,22 +46,48 @@ std::string text_of(const llvm::Module& module) {
   return result;
 }
 
+namespace {
+
+// An output may have been given the memory of an input of its size that is read for the last time here.
+bool may_overlap(const kernel::Buffer& a, const kernel::Buffer& b) {
+  using kernel::Space;
+  auto pair = [](Space x, Space y) { return x == Space::In && (y == Space::Out || y == Space::InOut); };
+  if (!pair(a.space, b.space) && !pair(b.space, a.space)) return false;
+  Expr a_bytes = a.size * size_of(a.dtype), b_bytes = b.size * size_of(b.dtype);
+  return !(a_bytes.is_const() && b_bytes.is_const() && !(a_bytes == b_bytes));
+}
+
+}  // namespace
+
 Emitter::Emitter(const kernel::Kernel& kernel_, llvm::Module& module_, const Traits& traits_)
-    : kernel(kernel_), module(module_), context(module_.getContext()), traits(traits_), b(context), types_(&kernel_.values) {
+    : kernel(kernel_),
+      module(module_),
+      context(module_.getContext()),
+      traits(traits_),
+      b(context),
+      types_(&kernel_.values) {
   if (kernel.level != kernel::Level::Thread) fail("machine code is made of thread-level kernels only");
   for (const kernel::Type& type : kernel.values)
     if (type.shape.size() > 1) fail(text("a thread has no value of type ", to_string(type)));
-  // Arguments do not overlap, except read-only ones with each other. Say so with one alias scope per buffer.
+  // Buffers do not overlap, with the exceptions below. Say so with one alias scope per buffer.
   llvm::MDBuilder metadata(context);
   llvm::MDNode* domain = metadata.createAnonymousAliasScopeDomain(kernel.name);
-  std::vector<llvm::Metadata*> scopes_of_all;
+  std::vector<llvm::Metadata*> own_scopes;
   for (const kernel::Buffer& buffer : kernel.buffers)
-    scopes_of_all.push_back(metadata.createAnonymousAliasScope(domain, buffer.name));
-  for (size_t k = 0; k < scopes_of_all.size(); ++k) {
-    std::vector<llvm::Metadata*> others = scopes_of_all;
-    others.erase(others.begin() + static_cast<std::ptrdiff_t>(k));
-    scope_of_buffer_.push_back(llvm::MDNode::get(context, scopes_of_all[k]));
+    own_scopes.push_back(metadata.createAnonymousAliasScope(domain, buffer.name));
+  for (size_t k = 0; k < own_scopes.size(); ++k) {
+    std::vector<llvm::Metadata*> others;
+    bool shared = false;
+    for (size_t other = 0; other < own_scopes.size(); ++other) {
+      if (may_overlap(kernel.buffers[k], kernel.buffers[other])) {
+        shared = true;
+      } else if (other != k) {
+        others.push_back(own_scopes[other]);
+      }
+    }
+    scope_of_buffer_.push_back(llvm::MDNode::get(context, own_scopes[k]));
     others_of_buffer_.push_back(llvm::MDNode::get(context, others));
+    never_written_.push_back(kernel.buffers[k].space == kernel::Space::In && !shared);
   }
 }
 
@@ -123,11 +149,11 @@ void Emitter::instruction(const kernel::Inst& inst, Values& block_values) {
 #define HD_OP(name, arity, rule, native) case Op::name:
 #include "core/ops.def"
 #undef HD_OP
-      {
-        Values args;
-        for (kernel::Value v : inst.args) args.push_back(block_values[v]);
-        return result(op(scalar_op(inst.op), types[inst.args.back()].dtype, args));
-      }
+    {
+      Values args;
+      for (kernel::Value v : inst.args) args.push_back(block_values[v]);
+      return result(op(scalar_op(inst.op), types[inst.args.back()].dtype, args));
+    }
     case Op::constant: return result(constant(inst.literal));
     case Op::cast: {
       DType to = types[inst.results[0]].dtype;
@@ -200,16 +226,16 @@ void Emitter::loop(const kernel::Inst& inst, Values& block_values) {
   for (size_t k = 0; k < inst.args.size(); ++k)
     carried.push_back(splat(block_values[inst.args[k]], lanes_of(kernel.values[code.params[k]])));
   llvm::Value* end = integer(inst.extent);
-  Values last = counted_loop(
-      "loop", b.getInt64(0), end, inst.extent.lo() > 0, carried, [&](llvm::Value* i, const Values& current) {
-        bind(inst.var, i);
-        for (size_t k = 0; k < current.size(); ++k) block_values[code.params[k]] = current[k];
-        block(code, block_values);
-        Values next;
-        for (size_t k = 0; k < current.size(); ++k)
-          next.push_back(splat(block_values[code.results[k]], lanes_of(current[k])));
-        return next;
-      });
+  Values last = counted_loop("loop", b.getInt64(0), end, inst.extent.lo() > 0, carried,
+                             [&](llvm::Value* i, const Values& current) {
+                               bind(inst.var, i);
+                               for (size_t k = 0; k < current.size(); ++k) block_values[code.params[k]] = current[k];
+                               block(code, block_values);
+                               Values next;
+                               for (size_t k = 0; k < current.size(); ++k)
+                                 next.push_back(splat(block_values[code.results[k]], lanes_of(current[k])));
+                               return next;
+                             });
   for (size_t k = 0; k < last.size(); ++k) block_values[inst.results[k]] = last[k];
 }
 

@@ -19,8 +19,8 @@ struct Emitter;
 
 // What differs between machines once the entry of a kernel stands.
 struct Traits {
-  bool gather = false;        // gathers and scatters 4- and 8-byte elements under a mask
-  bool half = false;          // converts between f16 and f32
+  bool gather = false;  // gathers and scatters 4- and 8-byte elements under a mask
+  bool half = false;    // converts between f16 and f32
   bool fma = false;
   bool read_zeros = false;    // a load whose guard fails may read a block of zeros instead of being jumped over
   bool stream = false;        // has stores that bypass the caches
@@ -54,12 +54,12 @@ struct Scope {
 // Where an access goes.
 struct Place {
   enum class Pattern { Uniform, Forward, Backward, Scattered } pattern = Pattern::Uniform;
-  llvm::Value* pointer = nullptr;   // of the element at the lowest address; Scattered: of element 0 of the buffer
-  llvm::Value* indices = nullptr;   // Scattered: element numbers
-  llvm::Value* condition = nullptr; // i1 for all lanes together; null: true
-  llvm::Value* mask = nullptr;      // one i1 per lane; null: all
-  bool never = false;               // the guard is false
-  uint64_t align = 1;               // bytes, of `pointer` (Scattered: of each element)
+  llvm::Value* pointer = nullptr;    // of the element at the lowest address; Scattered: of element 0 of the buffer
+  llvm::Value* indices = nullptr;    // Scattered: element numbers
+  llvm::Value* condition = nullptr;  // i1 for all lanes together; null: true
+  llvm::Value* mask = nullptr;       // one i1 per lane; null: all
+  bool never = false;                // the guard is false
+  uint64_t align = 1;                // bytes, of `pointer` (Scattered: of each element)
 };
 
 struct Emitter {
@@ -99,8 +99,7 @@ struct Emitter {
                       const std::function<Values(llvm::Value* i, const Values& carried)>& body);
   // Runs body where the condition (null: true) holds.
   void when(llvm::Value* condition, const std::function<void()>& body);
-  Values apply(const kernel::Reducer& reducer, std::span<llvm::Value* const> left,
-               std::span<llvm::Value* const> right);
+  Values apply(const kernel::Reducer& reducer, std::span<llvm::Value* const> left, std::span<llvm::Value* const> right);
 
   // expressions (exprs.cpp)
   llvm::Value* integer(const Expr& e);    // i64, or a vector of i32 (where that is wide enough) or i64
@@ -109,12 +108,12 @@ struct Emitter {
   Emitted compute(const Expr& e, unsigned bits);
   Emitted add(const Expr& e, unsigned bits);
   Emitted compare_lane(const Expr& e, const Expr& lane);
-  bool varies(const Expr& e);  // between lanes
+  bool varies(const Expr& e);         // between lanes
   Expr lane_variable(int64_t lanes);  // stands for the coordinate of every vector of so many lanes
   // Opens a scope for an instruction's bound values; gives its address and guard in terms of lane_variable.
   struct Formula {
     Expr address, guard;
-    Expr lane;  // the lane variable, or 0 for a scalar
+    Expr lane;                  // the lane variable, or 0 for a scalar
     bool lanes_differ = false;  // a bound value differs between lanes
   };
   Formula open_formula(const kernel::Inst& inst, int64_t lanes, const Values& block_values);
@@ -144,8 +143,8 @@ struct Emitter {
   llvm::Value* constant(const Scalar& value);
 
   // types
-  llvm::Type* element(DType dtype);  // in registers: bool is i1, f16 and bf16 are their bits
-  llvm::Type* memory_element(DType dtype);  // in memory: bool is i8
+  llvm::Type* element(DType dtype);                   // in registers: bool is i1, f16 and bf16 are their bits
+  llvm::Type* memory_element(DType dtype);            // in memory: bool is i8
   llvm::Value* splat(llvm::Value* v, int64_t lanes);  // v itself when it is a vector, or lanes is 1
   llvm::Value* iota(unsigned bits, int64_t lanes);
   [[noreturn]] void fail(const std::string& what) const;  // throws CompileError naming the kernel
@@ -154,6 +153,7 @@ struct Emitter {
   const std::vector<kernel::Type>* types_;  // of the values being read: the kernel's, or a reducer's
   std::unordered_map<int64_t, Expr> lane_variables_;
   std::vector<llvm::MDNode*> scope_of_buffer_, others_of_buffer_;
+  std::vector<bool> never_written_;
 };
 
 int64_t lanes_of(const kernel::Type& type);  // 1 for scalars

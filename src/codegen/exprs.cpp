@@ -181,14 +181,14 @@ Emitted Emitter::add(const Expr& e, unsigned bits) {
   if (outer_terms >= 2) parts.insert(parts.begin(), emit(outer, bits).value);
   AtHead position(*this, depth);
   if (!constant.is_const(0)) parts.push_back(b.getInt64(static_cast<uint64_t>(constant.value())));
-  // Scalars first: they cost less.
-  std::ranges::stable_partition(parts, [](llvm::Value* v) { return lanes_of(v) == 1; });
   llvm::Value* sum = nullptr;
-  for (llvm::Value* part : parts) {
-    std::vector<llvm::Value*> pair{sum ? sum : part, part};
-    unify(*this, pair, bits);
-    sum = sum ? b.CreateAdd(pair[0], pair[1], "", false, bounded && lanes_of(pair[0]) == 1) : pair[1];
-  }
+  for (bool vectors : {false, true})  // scalars first: they cost less
+    for (llvm::Value* part : parts) {
+      if ((lanes_of(part) > 1) != vectors) continue;
+      std::vector<llvm::Value*> pair{sum ? sum : part, part};
+      unify(*this, pair, bits);
+      sum = sum ? b.CreateAdd(pair[0], pair[1], "", false, bounded && lanes_of(pair[0]) == 1) : pair[1];
+    }
   return {sum, depth};
 }
 

@@ -48,7 +48,8 @@ llvm::TargetMachine& target_machine(const Target& target) {
   std::string triple = target.llvm_triple.empty() ? llvm::sys::getProcessTriple() : target.llvm_triple;
   std::string error;
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, error);
-  if (!found) throw CompileError(text("target ", target.name, ": LLVM has no code generator for ", triple, ": ", error));
+  if (!found)
+    throw CompileError(text("target ", target.name, ": LLVM has no code generator for ", triple, ": ", error));
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   machine.reset(found->createTargetMachine(triple, target.llvm_cpu, target.llvm_features, options, llvm::Reloc::PIC_,
@@ -108,8 +109,7 @@ int64_t emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Modu
   llvm::Type* word = b.getInt64Ty();
   auto* type = llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, word, word, pointer}, false);
   for (size_t phase = 0; phase < kernel.phases.size(); ++phase) {
-    auto* function =
-        llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol_name(kernel, phase), module);
+    auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol_name(kernel, phase), module);
     function->addFnAttr(llvm::Attribute::NoUnwind);
     std::string width = std::to_string(target.vector_bytes * 8);
     function->addFnAttr("prefer-vector-width", width);
@@ -122,16 +122,15 @@ int64_t emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Modu
       b.SetInsertPoint(emitter.scopes[0].head->getTerminator());
       for (size_t k = 0; k < kernel.buffers.size(); ++k) {
         if (kernel.buffers[k].space == kernel::Space::Local) {
-          emitter.buffers[k] = b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), function->getArg(4),
-                                                            static_cast<uint64_t>(local_offsets[k]));
+          emitter.buffers[k] =
+              b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), function->getArg(4), static_cast<uint64_t>(local_offsets[k]));
         } else {
           emitter.buffers[k] = b.CreateLoad(pointer, b.CreateConstInBoundsGEP1_64(pointer, function->getArg(0), k));
           emitter.buffers[k]->setName(kernel.buffers[k].name);
         }
       }
       for (size_t k = 0; k < kernel.symbols.size(); ++k)
-        emitter.bind(kernel.symbols[k],
-                     b.CreateLoad(word, b.CreateConstInBoundsGEP1_64(word, function->getArg(1), k)));
+        emitter.bind(kernel.symbols[k], b.CreateLoad(word, b.CreateConstInBoundsGEP1_64(word, function->getArg(1), k)));
       emitter.bind(kernel.thread, b.getInt64(0));
     }
     const kernel::Phase& code = kernel.phases[phase];

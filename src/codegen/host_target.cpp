@@ -75,7 +75,9 @@ Target cpu_target(const std::string& name) {
   for (const Kind& kind : kKinds) {
     bool available = has(features, kind);
     if (name == kind.name) {
-      if (!available) throw ValueError(text("target ", name, ": this machine lacks it"));
+      if (!available)
+        throw ValueError(
+            text("target ", name, ": this machine lacks it; set HEDDLE_TARGET to one that it has, or to nothing"));
       return make_target(features, kind, best);
     }
     if (available) best = false;

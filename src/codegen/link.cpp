@@ -33,7 +33,8 @@ class Sections : public llvm::RuntimeDyld::MemoryManager {
   uint8_t* allocateCodeSection(uintptr_t size, unsigned align, unsigned, llvm::StringRef) override {
     return take(size, align);
   }
-  uint8_t* allocateDataSection(uintptr_t size, unsigned align, unsigned, llvm::StringRef name, bool read_only) override {
+  uint8_t* allocateDataSection(uintptr_t size, unsigned align, unsigned, llvm::StringRef name,
+                               bool read_only) override {
     // The table of addresses of called functions is written by the linker only.
     if (!read_only && name != ".got") error = "the code has a writable section " + name.str();
     return take(size, align);

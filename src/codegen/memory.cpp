@@ -88,7 +88,7 @@ Place Emitter::place(const kernel::Inst& inst, int64_t lanes, const Values& bloc
 llvm::Value* Emitter::guarded_load(const kernel::Inst& inst, llvm::Type* type, const Place& at, llvm::Value* flag) {
   auto load_from = [&](llvm::Value* pointer) {
     llvm::LoadInst* v = annotate(b.CreateAlignedLoad(type, pointer, llvm::Align(at.align)), inst);
-    if (kernel.buffers[inst.buffer].space == kernel::Space::In)
+    if (never_written_[inst.buffer])
       v->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(context, {}));
     return v;
   };
@@ -126,8 +126,9 @@ llvm::Value* Emitter::gather(const kernel::Inst& inst, llvm::Type* type, const P
   bool native = traits.gather && scalar->getPrimitiveSizeInBits() >= 32;
   if (native || !mask || !traits.read_zeros) {
     llvm::Value* pointers = b.CreateGEP(scalar, at.pointer, at.indices);
-    if (!mask) mask = llvm::ConstantInt::getTrue(llvm::VectorType::get(b.getInt1Ty(), llvm::ElementCount::getFixed(
-                                                     static_cast<unsigned>(lanes))));
+    if (!mask)
+      mask = llvm::ConstantInt::getTrue(
+          llvm::VectorType::get(b.getInt1Ty(), llvm::ElementCount::getFixed(static_cast<unsigned>(lanes))));
     llvm::Value* otherwise = llvm::Constant::getNullValue(type);
     return annotate(b.CreateMaskedGather(type, pointers, llvm::Align(at.align), mask, otherwise), inst);
   }
@@ -165,9 +166,9 @@ llvm::Value* Emitter::load(const kernel::Inst& inst, const Values& block_values)
       } else {
         llvm::Value* mask = at.condition ? both(b, at.mask, splat(at.condition, lanes)) : at.mask;
         if (backward) mask = b.CreateVectorReverse(mask);
-        v = annotate(b.CreateMaskedLoad(type, at.pointer, llvm::Align(at.align), mask,
-                                        llvm::Constant::getNullValue(type)),
-                     inst);
+        v = annotate(
+            b.CreateMaskedLoad(type, at.pointer, llvm::Align(at.align), mask, llvm::Constant::getNullValue(type)),
+            inst);
       }
       if (backward) v = b.CreateVectorReverse(v);
       break;
@@ -310,7 +311,8 @@ void Emitter::combine(const kernel::Inst& inst, const Values& block_values) {
       for (int64_t k = 0; k < lanes; ++k) {
         llvm::Value* lane = b.getInt64(static_cast<uint64_t>(k));
         llvm::Value* pointer = b.CreateGEP(type, at.pointer, element_number(lane));
-        combine_lane(inst, pointer, b.CreateExtractElement(v, lane), at.mask ? b.CreateExtractElement(at.mask, lane) : nullptr);
+        combine_lane(inst, pointer, b.CreateExtractElement(v, lane),
+                     at.mask ? b.CreateExtractElement(at.mask, lane) : nullptr);
       }
       return;
     }

@@ -78,13 +78,12 @@ void emit_nvptx(const kernel::Kernel& kernel, llvm::Module& module) {
 
   llvm::NamedMDNode* annotations = module.getOrInsertNamedMetadata("nvvm.annotations");
   auto annotate = [&](llvm::Function* function, const char* key, int value) {
-    annotations->addOperand(llvm::MDNode::get(
-        context, {llvm::ValueAsMetadata::get(function), llvm::MDString::get(context, key),
-                  llvm::ConstantAsMetadata::get(b.getInt32(static_cast<uint32_t>(value)))}));
+    annotations->addOperand(
+        llvm::MDNode::get(context, {llvm::ValueAsMetadata::get(function), llvm::MDString::get(context, key),
+                                    llvm::ConstantAsMetadata::get(b.getInt32(static_cast<uint32_t>(value)))}));
   };
   for (size_t phase = 0; phase < kernel.phases.size(); ++phase) {
-    auto* function =
-        llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol_name(kernel, phase), module);
+    auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol_name(kernel, phase), module);
     function->addFnAttr(llvm::Attribute::NoUnwind);
     annotate(function, "kernel", 1);
     annotate(function, "maxntidx", kernel.threads);
@@ -101,7 +100,6 @@ void emit_nvptx(const kernel::Kernel& kernel, llvm::Module& module) {
         }
         llvm::Argument* argument = function->getArg(next++);
         argument->addAttr(llvm::Attribute::getWithAlignment(context, llvm::Align(64)));
-        argument->addAttr(llvm::Attribute::NoAlias);
         emitter.buffers[k] = argument;
       }
       for (const Expr& symbol : kernel.symbols) emitter.bind(symbol, function->getArg(next++));
@@ -137,7 +135,8 @@ std::string ptx(const kernel::Kernel& kernel, const Target& target) {
     throw CompileError(text("kernel ", kernel.name, ": target ", target.name, " is no GPU"));
   int64_t local_bytes = 0;
   for (const kernel::Buffer& buffer : kernel.buffers)
-    if (buffer.space == kernel::Space::Local) local_bytes += (buffer.size.value() * size_of(buffer.dtype) + 63) / 64 * 64;
+    if (buffer.space == kernel::Space::Local)
+      local_bytes += (buffer.size.value() * size_of(buffer.dtype) + 63) / 64 * 64;
   if (local_bytes > target.local_bytes)
     throw CompileError(text("kernel ", kernel.name, ": a cell needs ", local_bytes, " bytes of local memory, ",
                             target.name, " has ", target.local_bytes));

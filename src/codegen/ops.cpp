@@ -67,8 +67,8 @@ llvm::Value* exact_fmod(Emitter& emitter, llvm::Value* x, llvm::Value* y) {
   };
   llvm::Value* divisor = absolute(y);
   llvm::Value* dividend = absolute(x);
-  llvm::Value* valid = b.CreateAnd(
-      b.CreateFCmpOLT(dividend, llvm::ConstantFP::getInfinity(type)), b.CreateFCmpOGT(divisor, number(y, 0)));
+  llvm::Value* valid = b.CreateAnd(b.CreateFCmpOLT(dividend, llvm::ConstantFP::getInfinity(type)),
+                                   b.CreateFCmpOGT(divisor, number(y, 0)));
   llvm::Value* divisor_exponent = exponent(divisor);
 
   llvm::BasicBlock* before = b.GetInsertBlock();
@@ -83,7 +83,8 @@ llvm::Value* exact_fmod(Emitter& emitter, llvm::Value* x, llvm::Value* y) {
   llvm::Value* active = b.CreateAnd(valid, b.CreateFCmpOGE(rest, divisor));
   b.CreateCondBr(lanes_of(x) > 1 ? b.CreateOrReduce(active) : active, body, after);
   b.SetInsertPoint(body);
-  llvm::Value* shift = b.CreateSub(b.CreateSub(exponent(rest), divisor_exponent), integer_like(divisor_exponent, mantissa - 1));
+  llvm::Value* shift =
+      b.CreateSub(b.CreateSub(exponent(rest), divisor_exponent), integer_like(divisor_exponent, mantissa - 1));
   shift = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, shift, integer_like(shift, 0));
   // Three factors, for one alone may overflow.
   llvm::Value* third = b.CreateLShr(b.CreateMul(shift, integer_like(shift, 21846)), integer_like(shift, 16));
@@ -216,8 +217,10 @@ llvm::Value* integer_op(Emitter& emitter, ScalarOp op, bool is_sign, Args x) {
     case ScalarOp::mul: return b.CreateMul(x[0], x[1]);
     case ScalarOp::floordiv: return integer_divide(emitter, is_sign, x[0], x[1], false);
     case ScalarOp::mod: return integer_divide(emitter, is_sign, x[0], x[1], true);
-    case ScalarOp::minimum: return bits == 1 ? b.CreateAnd(x[0], x[1]) : binary(llvm::Intrinsic::smin, llvm::Intrinsic::umin);
-    case ScalarOp::maximum: return bits == 1 ? b.CreateOr(x[0], x[1]) : binary(llvm::Intrinsic::smax, llvm::Intrinsic::umax);
+    case ScalarOp::minimum:
+      return bits == 1 ? b.CreateAnd(x[0], x[1]) : binary(llvm::Intrinsic::smin, llvm::Intrinsic::umin);
+    case ScalarOp::maximum:
+      return bits == 1 ? b.CreateOr(x[0], x[1]) : binary(llvm::Intrinsic::smax, llvm::Intrinsic::umax);
     case ScalarOp::eq: return b.CreateICmpEQ(x[0], x[1]);
     case ScalarOp::ne: return b.CreateICmpNE(x[0], x[1]);
     case ScalarOp::lt: return is_sign ? b.CreateICmpSLT(x[0], x[1]) : b.CreateICmpULT(x[0], x[1]);

@@ -1,4 +1,4 @@
-// Tile level to thread level for a CPU: walks the blocks, forms nests, decides which values are written down.
+// Tile level to thread level for a CPU: walks the blocks, loops and branches.
 #include "compile/lower_simd.h"
 
 #include <algorithm>
@@ -9,17 +9,12 @@
 namespace heddle::simd {
 namespace {
 
-// Computing a value again costs more than a store and a load from here on.
-constexpr int64_t kExpensive = 12;
-// Elements, in vectors, of a tile that is kept in registers when several nests use it.
-constexpr int64_t kSmallTile = 8;
-
 // Tiles up to this size may cross loops as scalars.
 constexpr int64_t kFewScalars = 16;
 
-void add_unique(std::vector<int>& list, int item) {
-  if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
-}
+// A tile that is turned around goes through scratch if it is no larger.
+constexpr int64_t kStagedElements = 16384;
+constexpr int64_t kCacheLine = 64;
 
 }  // namespace
 
@@ -45,22 +40,6 @@ Dims root_dims(const Kernel& kernel, const Inst& inst) {
   if (inst.op == Op::dot) return kernel::broadcast_dims(first, kernel.values[inst.args[1]].shape);
   return first;
 }
-
-// A step of a block: one scalar instruction, one nest, or a loop or branch.
-struct Lowering::Item {
-  const Inst* single = nullptr;    // scalar, loop or branch
-  std::vector<const Inst*> roots;  // of a nest
-  std::vector<int> roots_at;       // their places in the block
-  int at = 0;                      // place of `single`
-  Dims shape;
-  int axis = -1;
-  struct Wanted {
-    Value value;
-    bool optional;  // only if it fits registers
-  };
-  std::vector<Wanted> before;  // values to write down in nests of their own
-  std::vector<Wanted> during;  // values that the nest writes down
-};
 
 Lowering::Lowering(const Kernel& in, const Target& target) : in_(in), target_(target) {
   HD_ASSERT(in.level == kernel::Level::Tile, "kernel ", in.name, " is lowered already");
@@ -111,6 +90,8 @@ Rep Lowering::memory_rep(Value v, int vector_dim) {
     if (type.shape[d] == 1) return;
     rep.strides[d] = stride;
     stride *= type.shape[d];
+    // Rows that start at the same place of every page compete for few places in the cache.
+    if (stride * size_of(type.dtype) % 1024 == 0 && stride < type.numel()) stride += kCacheLine / size_of(type.dtype);
   };
   if (vector_dim >= 0) place(vector_dim);
   for (int d = static_cast<int>(type.shape.size()) - 1; d >= 0; --d)
@@ -133,196 +114,19 @@ void Lowering::eager(const Inst& inst) {
   set_rep(inst.results[0], std::move(rep));
 }
 
-std::vector<Lowering::Item> Lowering::partition(const Block& block) {
-  std::vector<Item> items;
-  Item pending;
-  std::vector<Value> produced;  // by the pending nest
-  auto flush = [&] {
-    if (!pending.roots.empty()) items.push_back(std::move(pending));
-    pending = {};
-    produced.clear();
-  };
-  // What emitting `v` inside a nest reads: buffers with the loads, and results of nests.
-  struct Reads {
-    std::vector<const Inst*> loads;
-    std::vector<Value> values;
-  };
-  auto reads_of = [&](std::span<const Value> args) {
-    Reads reads;
-    std::vector<Value> stack(args.begin(), args.end());
-    while (!stack.empty()) {
-      Value v = stack.back();
-      stack.pop_back();
-      if (std::find(reads.values.begin(), reads.values.end(), v) != reads.values.end()) continue;
-      reads.values.push_back(v);
-      const Inst* def = defs_[v];
-      if (!def || !is_lazy_op(def->op)) continue;
-      if (def->op == Op::load) reads.loads.push_back(def);
-      for (Value arg : def->args) stack.push_back(arg);
-    }
-    return reads;
-  };
-  std::vector<const Inst*> pending_loads;
-  auto conflict = [&](const Inst& load, const Inst& store) {
-    return load.buffer == store.buffer && !(canonical(load.address, load.coords) == canonical(store.address, store.coords));
-  };
-  for (int i = 0; i < static_cast<int>(block.insts.size()); ++i) {
-    const Inst& inst = block.insts[i];
-    if (is_lazy_op(inst.op)) {
-      if (in_.values[inst.results[0]].numel() != 1) continue;
-      bool waits = false;
-      for (Value v : inst.args) waits |= std::find(produced.begin(), produced.end(), v) != produced.end();
-      if (inst.op == Op::load)
-        for (const Inst* root : pending.roots) waits |= writes_memory(root->op) && root->buffer == inst.buffer;
-      if (waits) flush();
-      Item item;
-      item.single = &inst;
-      item.at = i;
-      items.push_back(std::move(item));
-      continue;
-    }
-    if (inst.op == Op::loop || inst.op == Op::branch) {
-      flush();
-      Item item;
-      item.single = &inst;
-      item.at = i;
-      items.push_back(std::move(item));
-      continue;
-    }
-    Dims shape = root_dims(in_, inst);
-    int axis = writes_memory(inst.op) ? -1 : inst.axis;
-    Reads reads = reads_of(inst.args);
-    bool joins = !pending.roots.empty() && pending.shape == shape && inst.op != Op::dot &&
-                 (pending.axis < 0 || axis < 0 || pending.axis == axis);
-    for (const Inst* root : pending.roots) {
-      joins &= root->op != Op::dot;
-      if (!writes_memory(root->op)) continue;
-      joins &= !(writes_memory(inst.op) && inst.buffer == root->buffer);
-      for (const Inst* load : reads.loads) joins &= load->buffer != root->buffer;
-    }
-    for (Value v : produced) joins &= std::find(reads.values.begin(), reads.values.end(), v) == reads.values.end();
-    if (joins && writes_memory(inst.op))
-      for (const Inst* load : pending_loads) joins &= !conflict(*load, inst);
-    if (!joins) {
-      flush();
-      pending_loads.clear();
-    }
-    pending.roots.push_back(&inst);
-    pending.roots_at.push_back(i);
-    pending.shape = shape;
-    if (axis >= 0) pending.axis = axis;
-    pending_loads.insert(pending_loads.end(), reads.loads.begin(), reads.loads.end());
-    for (Value v : inst.results) produced.push_back(v);
-  }
-  flush();
-  return items;
-}
-
-void Lowering::choose_saves(const Block& block, std::vector<Item>& items) {
-  const int end = static_cast<int>(items.size());  // stands for the block's results
-  std::unordered_map<Value, std::vector<int>> users;
-  struct Store {
-    int at, item;
-    const Inst* inst;
-    int buffer;
-  };
-  std::vector<Store> stores;
-  for (int n = 0; n < end; ++n) {
-    const Item& item = items[n];
-    for (size_t r = 0; r < item.roots.size(); ++r) {
-      for (Value v : item.roots[r]->args) add_unique(users[v], n);
-      if (writes_memory(item.roots[r]->op))
-        stores.push_back({item.roots_at[r], n, item.roots[r], item.roots[r]->buffer});
-    }
-    if (!item.single) continue;
-    for (Value v : item.single->args) add_unique(users[v], n);
-    for (const Block& inner : item.single->blocks) {
-      kernel::visit(inner, [&](const Inst& inst) {
-        for (Value v : inst.args) add_unique(users[v], n);
-        for (const Block& b : inst.blocks)
-          for (Value v : b.results) add_unique(users[v], n);
-        if (writes_memory(inst.op)) stores.push_back({item.at, n, nullptr, inst.buffer});
-      });
-      for (Value v : inner.results) add_unique(users[v], n);
-    }
-  }
-  for (Value v : block.results) add_unique(users[v], end);
-
-  std::unordered_map<Value, int64_t> cost;
-  for (const Inst& inst : block.insts) {
-    if (!is_lazy_op(inst.op) || in_.values[inst.results[0]].numel() == 1) continue;
-    int64_t sum = op_cost(inst.op);
-    for (Value v : inst.args)
-      if (auto it = cost.find(v); it != cost.end()) sum += it->second;
-    cost[inst.results[0]] = std::min<int64_t>(sum, 1000);
-  }
-
-  for (int i = static_cast<int>(block.insts.size()) - 1; i >= 0; --i) {
-    const Inst& inst = block.insts[i];
-    if (!is_lazy_op(inst.op)) continue;
-    const Value v = inst.results[0];
-    const Type& type = in_.values[v];
-    auto it = users.find(v);
-    if (type.numel() == 1 || it == users.end() || inst.op == Op::constant) continue;
-    std::vector<int> at = it->second;
-    std::sort(at.begin(), at.end());
-
-    // A store to what a load reads, before the last use of the load.
-    int hazard = end + 1;
-    if (inst.op == Op::load) {
-      for (const Store& store : stores) {
-        if (store.buffer != inst.buffer || store.at < i || store.item > at.back()) continue;
-        bool same_place = store.item == at.back() && store.inst &&
-                          canonical(store.inst->address, store.inst->coords) == canonical(inst.address, inst.coords);
-        if (!same_place) hazard = std::min(hazard, store.item);
-      }
-    }
-    const int first = std::min(at[0], hazard);
-    bool loops = false;
-    for (int n : at) loops |= n < end && items[n].single && items[n].single->op == Op::loop;
-    bool saved = false;
-    if (hazard <= end) {
-      saved = true;
-      if (first < end) items[first].before.push_back({v, false});
-    } else if ((at.size() > 1 || loops) && cost[v] >= kExpensive && first < end) {
-      saved = true;
-      Item& item = items[first];
-      if (!item.single && item.shape == type.shape) item.during.push_back({v, false});
-      else item.before.push_back({v, false});
-    } else if (at.size() > 1 && !loops && at.back() < end && !items[first].single && items[first].shape == type.shape &&
-               type.numel() * size_of(type.dtype) <= kSmallTile * target_.vector_bytes) {
-      items[first].during.push_back({v, true});
-    }
-    if (saved) at = {first};
-    for (Value arg : inst.args)
-      for (int n : at) add_unique(users[arg], n);
-  }
-  // Operands come before their users in the reverse of the order found.
-  for (Item& item : items) {
-    std::reverse(item.before.begin(), item.before.end());
-    std::reverse(item.during.begin(), item.during.end());
-  }
-}
-
 void Lowering::lower_block(const Block& block) {
   std::vector<Item> items = partition(block);
   choose_saves(block, items);
   for (Item& item : items) {
-    for (const Item::Wanted& wanted : item.before) {
-      if (!is_lazy(wanted.value)) continue;
-      Nest nest;
-      nest.shape = in_.values[wanted.value].shape;
-      nest.saves.push_back({wanted.value});
-      plan(nest);
-      Rep rep = memory_rep(wanted.value, nest.vector_dim);
-      nest.saves[0].buffer = rep.buffer;
-      nest.saves[0].strides = rep.strides;
-      run_nest(nest);
-    }
+    for (const Item::Wanted& wanted : item.before)
+      if (is_lazy(wanted.value)) write_down(wanted.value);
     if (item.single) {
-      if (item.single->op == Op::loop) lower_loop(*item.single);
-      else if (item.single->op == Op::branch) lower_branch(*item.single);
-      else eager(*item.single);
+      if (item.single->op == Op::loop)
+        lower_loop(*item.single);
+      else if (item.single->op == Op::branch)
+        lower_branch(*item.single);
+      else
+        eager(*item.single);
       continue;
     }
     Nest nest;
@@ -330,6 +134,12 @@ void Lowering::lower_block(const Block& block) {
     nest.axis = item.axis;
     nest.roots = item.roots;
     plan(nest);
+    if (stage_transposed(nest)) {
+      nest = Nest{};
+      nest.shape = item.shape;
+      nest.roots = item.roots;
+      plan(nest);
+    }
     bool whole = std::all_of(nest.walks.begin(), nest.walks.end(), [](const Walk& w) { return w.whole; });
     whole &= nest.condition.is_const(1) && nest.bounds.empty();
     for (const Item::Wanted& wanted : item.during) {
@@ -350,6 +160,41 @@ void Lowering::lower_block(const Block& block) {
     if (!nest.in_registers) place_results(item, nest, block);
     run_nest(nest);
   }
+}
+
+// Computes the whole tile into memory, in a nest of its own.
+void Lowering::write_down(Value v) {
+  Nest nest;
+  nest.shape = in_.values[v].shape;
+  nest.saves.push_back({v});
+  plan(nest);
+  Rep rep = memory_rep(v, nest.vector_dim);
+  nest.saves[0].buffer = rep.buffer;
+  nest.saves[0].strides = rep.strides;
+  run_nest(nest);
+}
+
+// A gather that touches a cache line per lane, where another dimension runs along memory, is read that way into
+// scratch first: lines far apart compete for few places in the cache, those of the scratch do not.
+bool Lowering::stage_transposed(const Nest& nest) {
+  if (nest.axis >= 0 || nest.vector_dim < 0 || nest.has_dot()) return false;
+  bool staged = false;
+  for (const Inst* inst : leaves(nest)) {
+    if (inst->op != Op::load || !inst->binds.empty()) continue;
+    const Type& type = in_.values[inst->results[0]];
+    if (type.shape[nest.vector_dim] == 1 || type.numel() > kStagedElements) continue;
+    std::optional<Linear> step = linear_in(inst->address, inst->coords[nest.vector_dim]);
+    if (!step || std::abs(step->coefficient) * size_of(type.dtype) < kCacheLine) continue;
+    for (size_t d = 0; d < type.shape.size(); ++d) {
+      if (type.shape[d] < nest.width || static_cast<int>(d) == nest.vector_dim) continue;
+      std::optional<Linear> along = linear_in(inst->address, inst->coords[d]);
+      if (!along || along->coefficient != 1) continue;
+      write_down(inst->results[0]);
+      staged = true;
+      break;
+    }
+  }
+  return staged;
 }
 
 // Memory for results of reductions. A dot that gives the next value of a carried tile, which nobody else reads, adds
@@ -539,14 +384,10 @@ std::vector<Value> Lowering::next_carried(const Block& body, std::span<const Rep
       bool reads = std::any_of(held.begin(), held.end(), [&](Value v) {
         return reps_[v].kind == Rep::Memory && reps_[v].buffer == reps[j].buffer;
       });
-      // Tiles of other shapes are written by other nests, before or after this one reads.
+      // Tiles of one shape are computed together, all of an element before any is written. Those of other shapes are
+      // written by other nests, before or after this one reads.
       if (reads && in_.values[body.params[j]].shape != shape) in_place = false;
     }
-    // A parameter yielded as another one is an exchange.
-    const Rep& rep = reps_[body.results[i]];
-    if (rep.kind == Rep::Memory)
-      for (Value j : in_memory)
-        if (j != i && rep.buffer == reps[j].buffer) in_place = false;
   }
   if (in_place) return bring(body.results, reps);
   std::vector<Rep> beside(reps.begin(), reps.end());

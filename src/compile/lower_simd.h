@@ -46,11 +46,11 @@ struct Layout {
 struct Rep {
   enum Kind : uint8_t { Lazy, Scalar, Registers, Memory } kind = Lazy;
   Value scalar = kernel::kNoValue;
-  Layout layout;                // Registers
+  Layout layout;  // Registers
   std::vector<Value> registers;
-  int buffer = -1;              // Memory: a Local buffer
+  int buffer = -1;  // Memory: a Local buffer
   Dims strides;
-  std::vector<Expr> valid;      // the copy holds only elements for which these conditions are true
+  std::vector<Expr> valid;  // the copy holds only elements for which these conditions are true
 };
 
 // Elements that one thread-level value stands for: one element, or `width` consecutive ones along vector_dim.
@@ -59,7 +59,7 @@ struct Position {
   SmallVector<int, 4> level;  // how deep in the open blocks each of `at` is known
   int vector_dim = -1;
   int width = 1;
-  Expr active = 1;            // over the lane: which lanes hold elements
+  Expr active = 1;  // over the lane: which lanes hold elements
 };
 
 // One step along a dimension.
@@ -73,10 +73,10 @@ struct Part {
 // How a nest walks along one dimension.
 struct Walk {
   int64_t size = 1;
-  Expr bound;             // elements wanted, at most size
-  int step = 1;           // elements per part
-  int64_t block = 1;      // parts per iteration
-  bool whole = false;     // all parts at once, no loop
+  Expr bound;          // elements wanted, at most size
+  int step = 1;        // elements per part
+  int64_t block = 1;   // parts per iteration
+  bool whole = false;  // all parts at once, no loop
 };
 
 // A value that the nest writes down while it computes it.
@@ -91,21 +91,37 @@ struct Nest {
   Dims shape;
   std::vector<const Inst*> roots;  // store, combine, reduce, dot
   std::vector<Save> saves;
-  int axis = -1;                   // of the reductions among the roots
+  int axis = -1;  // of the reductions among the roots
 
   // Set by plan().
   int vector_dim = -1;
   int width = 1;
   std::vector<Walk> walks;
-  int sets = 1;              // accumulators per result
+  int sets = 1;               // accumulators per result
   bool in_registers = false;  // results of reductions are left in registers
-  Expr condition = 1;        // free of coordinates: the nest does nothing where it is false
-  std::vector<Expr> known;   // conditions over the canonical coordinates that hold wherever the nest goes
-  std::vector<Expr> bounds;  // those of `known` that limit the walks or make up `condition`
-  std::vector<Expr> full;    // conditions that hold everywhere if `full_guard` does
+  Expr condition = 1;         // free of coordinates: the nest does nothing where it is false
+  std::vector<Expr> known;    // conditions over the canonical coordinates that hold wherever the nest goes
+  std::vector<Expr> bounds;   // those of `known` that limit the walks or make up `condition`
+  std::vector<Expr> full;     // conditions that hold everywhere if `full_guard` does
   Expr full_guard = 0;
 
   bool has_dot() const;
+};
+
+// A step of a block: one scalar instruction, one nest, or a loop or branch.
+struct Item {
+  const Inst* single = nullptr;    // scalar, loop or branch
+  std::vector<const Inst*> roots;  // of a nest
+  std::vector<int> roots_at;       // their places in the block
+  int at = 0;                      // place of `single`
+  Dims shape;
+  int axis = -1;
+  struct Wanted {
+    Value value;
+    bool optional;  // only if it fits registers
+  };
+  std::vector<Wanted> before;  // values to write down in nests of their own
+  std::vector<Wanted> during;  // values that the nest writes down
 };
 
 struct ValueKey {
@@ -126,16 +142,19 @@ class Lowering {
   Kernel run();
 
  private:
-  // lower_simd.cpp: blocks, control flow, which values are written down
-  struct Item;
-  void lower_block(const Block& block);
+  // lower_simd_items.cpp: what forms one nest, which values are written down
   std::vector<Item> partition(const Block& block);
   void choose_saves(const Block& block, std::vector<Item>& items);
+
+  // lower_simd.cpp: blocks and control flow
+  void lower_block(const Block& block);
   void lower_loop(const Inst& inst);
   void lower_branch(const Inst& inst);
   std::vector<Rep> choose_reps(std::span<const Value> values, const Inst& around);
   std::vector<Value> next_carried(const Block& body, std::span<const Rep> reps);
   void restore(size_t undo_size);  // representations as they were when undo_ had this size
+  void write_down(Value v);
+  bool stage_transposed(const Nest& nest);
   void place_results(const Item& item, const Nest& nest, const Block& block);
   std::vector<Value> bring(std::span<const Value> values, std::span<const Rep> targets);
   size_t give(std::span<const Value> from, size_t at, Value to, const Rep& target);
@@ -206,6 +225,9 @@ class Lowering {
 // Splits dimensions that a whole block shares into a loop around it: rows of a softmax go one after the other through
 // all of its steps instead of step by step.
 Kernel peel(const Kernel& kernel, const Target& target);
+
+// Vectors of a tile that is kept in registers when several nests use it.
+inline constexpr int64_t kSmallTile = 8;
 
 bool is_lazy_op(Op op);
 int64_t op_cost(Op op);

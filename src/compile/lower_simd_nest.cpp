@@ -7,8 +7,9 @@
 namespace heddle::simd {
 
 // Full parts in blocks, then what is left: of a constant size at once, else part by part and a masked one.
-std::vector<Value> Lowering::walk(const Walk& walk, std::vector<Value> carried,
-                                  const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body) {
+std::vector<Value> Lowering::walk(
+    const Walk& walk, std::vector<Value> carried,
+    const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body) {
   const int64_t step = walk.step;
   auto block_of = [&](const Expr& first, int64_t count, int level) {
     std::vector<Part> parts;
@@ -72,8 +73,7 @@ void Lowering::run_nest(Nest& nest) {
     return left;
   };
   if (!nest.condition.is_const(1)) {
-    branch(
-        nest.condition, [&] { return version(); }, {});
+    branch(nest.condition, [&] { return version(); }, {});
   } else if (nest.full_guard.is_const(0)) {
     out = version();
   } else {
@@ -186,8 +186,10 @@ void Lowering::nest_leaf(const Nest& nest, const std::vector<std::vector<Part>>&
     }
   };
   visit(0);
-  if (nest.axis >= 0) nest_reduction(nest, std::move(positions), out);
-  else write(nest, positions, out);
+  if (nest.axis >= 0)
+    nest_reduction(nest, std::move(positions), out);
+  else
+    write(nest, positions, out);
 }
 
 Expr Lowering::root_guard(const Nest& nest, const Inst& root, const Position& at) {
@@ -201,7 +203,8 @@ Expr Lowering::root_guard(const Nest& nest, const Inst& root, const Position& at
   std::vector<Expr> rest;
   for (const Expr& part : conjuncts(root.guard)) {
     Expr c = canonical(part, root.coords);
-    if (std::find(nest.known.begin(), nest.known.end(), c) == nest.known.end()) rest.push_back(substitute(part, places));
+    if (std::find(nest.known.begin(), nest.known.end(), c) == nest.known.end())
+      rest.push_back(substitute(part, places));
   }
   return conjunction(rest);
 }
@@ -267,8 +270,10 @@ void Lowering::write(const Nest& nest, std::span<const Position> positions, std:
         access.coords = {lane(at.width)};
         v = splat(v, at.width, depth());
       }
-      if (root->op == Op::store) builder().store(root->buffer, v, access);
-      else builder().combine(root->buffer, v, root->reducer, access);
+      if (root->op == Op::store)
+        builder().store(root->buffer, v, access);
+      else
+        builder().combine(root->buffer, v, root->reducer, access);
     }
     int64_t first_slot = static_cast<int64_t>(out.size());
     for (const Save& save : nest.saves)
@@ -301,13 +306,16 @@ void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions,
     if (!writes_memory(root->op)) roots.push_back(root);
   // Lanes of an accumulator.
   const int64_t longest = along.whole ? along.size : along.bound.is_const() ? along.bound.value() : nest.width;
-  const int lanes = !horizontal ? 0 : longest >= nest.width ? nest.width : chunks(std::max<int64_t>(1, longest), nest.width)[0].width;
+  const int lanes = !horizontal             ? 0
+                    : longest >= nest.width ? nest.width
+                                            : chunks(std::max<int64_t>(1, longest), nest.width)[0].width;
   auto width_at = [&](size_t p) { return horizontal ? lanes : positions[p].width; };
 
   std::vector<Value> accumulators;  // by root, result, position, set
   for (const Inst* root : roots) {
     for (size_t k = 0; k < root->results.size(); ++k) {
-      Scalar identity = root->op == Op::dot ? Scalar::of(in_.values[root->results[0]].dtype, 0) : root->reducer->identity[k];
+      Scalar identity =
+          root->op == Op::dot ? Scalar::of(in_.values[root->results[0]].dtype, 0) : root->reducer->identity[k];
       for (size_t p = 0; p < count; ++p) {
         for (size_t s = 0; s < sets; ++s) {
           if (root->op == Op::dot && !horizontal && s == 0) {
@@ -385,9 +393,8 @@ void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions,
       };
       std::vector<std::vector<Value>> states;
       for (size_t s = 0; s < sets; ++s) states.push_back(state(s));
-      auto reducer = root->op == Op::dot
-                         ? kernel::simple_reducer(ScalarOp::add, in_.values[root->results[0]].dtype)
-                         : root->reducer;
+      auto reducer = root->op == Op::dot ? kernel::simple_reducer(ScalarOp::add, in_.values[root->results[0]].dtype)
+                                         : root->reducer;
       for (size_t n = states.size(); n > 1; n = (n + 1) / 2)
         for (size_t s = 0; s < n / 2; ++s) states[s] = builder().apply(*reducer, states[s], states[s + (n + 1) / 2]);
       std::vector<Value> result = states[0];

@@ -142,8 +142,7 @@ Choice choose(const Kernel& kernel, const Block& block, const Target& target) {
   for (int d = 0; d < c.rank; ++d)
     if (d != vector_dim) others *= sizes[d];
   int64_t whole = 0;  // steps that run over everything
-  for (const Inst* reduce : c.reduces)
-    whole += kernel.values[reduce->args[0]].numel() == others * sizes[vector_dim];
+  for (const Inst* reduce : c.reduces) whole += kernel.values[reduce->args[0]].numel() == others * sizes[vector_dim];
   for (const Inst* write : c.writes) whole += kernel.values[write->args[0]].numel() == others * sizes[vector_dim];
   if (whole < 2) return {};
   int64_t wanted = others <= 8 ? width : 4 * width;
@@ -218,7 +217,8 @@ Expr take_bound(Block& block, int dim, int64_t size) {
   for (const Expr& e : common) {
     std::optional<Expr> limit = upper_limit(e, shared);
     if (!limit || !depends_on(e, shared)) continue;
-    if (std::any_of(inner_vars.begin(), inner_vars.end(), [&](const Expr& v) { return depends_on(*limit, v); })) continue;
+    if (std::any_of(inner_vars.begin(), inner_vars.end(), [&](const Expr& v) { return depends_on(*limit, v); }))
+      continue;
     bound = min(bound, *limit);
     taken.push_back(e);
   }

@@ -1,5 +1,6 @@
 // How a nest runs: which dimension becomes vectors, how far each is walked, what stays in registers.
 #include <algorithm>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "compile/lower_simd.h"
@@ -59,11 +60,10 @@ Expr Lowering::canonical(const Expr& e, std::span<const Expr> coords) {
 
 std::vector<const Inst*> Lowering::leaves(const Nest& nest, std::vector<Value>* held) {
   std::vector<const Inst*> out;
-  std::vector<Value> seen;
+  std::unordered_set<Value> seen;
   std::function<void(Value)> visit = [&](Value v) {
     const Rep& rep = reps_[v];
-    if (rep.kind == Rep::Scalar || std::find(seen.begin(), seen.end(), v) != seen.end()) return;
-    seen.push_back(v);
+    if (rep.kind == Rep::Scalar || !seen.insert(v).second) return;
     if (rep.kind == Rep::Registers || usable(rep, nest)) {
       if (held) held->push_back(v);
       return;

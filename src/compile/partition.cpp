@@ -40,13 +40,45 @@ bool contains(std::span<const Expr> list, const Expr& e) { return std::find(list
 
 class Partitioner {
  public:
-  Partitioner(std::span<const NodeRef> roots, std::span<const Node* const> arguments)
+  // `forced`: nodes to write to memory besides the roots.
+  Partitioner(std::span<const NodeRef> roots, std::span<const Node* const> arguments,
+              const std::vector<const Node*>& forced)
       : order_(topological(roots)), arguments_(arguments.begin(), arguments.end()) {
     number_.reserve(order_.size());
     for (size_t i = 0; i < order_.size(); ++i) number_[order_[i]] = static_cast<int>(i);
     measure();
     for (const NodeRef& root : roots)
-      if (!in_memory(*root)) store(root.get());
+      if (!in_memory(*root)) {
+        store(root.get());
+        roots_.insert(root.get());
+      }
+    for (const Node* node : forced) store(node);
+  }
+
+  // Nodes that several kernels compute again although a trip through memory would be cheaper: those whose users are
+  // not such nodes themselves. Valid after run().
+  std::vector<const Node*> repeated() const {
+    auto costly = [&](const Node* node) {
+      auto it = computed_in_.find(node);
+      if (it == computed_in_.end() || stored_.count(node)) return false;
+      std::vector<int> groups;
+      for (int id : it->second) groups.push_back(group_of_[static_cast<size_t>(id)]);
+      std::sort(groups.begin(), groups.end());
+      double kernels = static_cast<double>(std::unique(groups.begin(), groups.end()) - groups.begin());
+      double arithmetic = (kernels - 1) * work_[number(node)] * kOpCost;
+      double traffic = (kernels + 1) * size_of(node->dtype) * kByteCost;
+      double elements = upper(node->shape.numel());
+      return arithmetic > traffic && (arithmetic - traffic) * elements > kLaunchCost;
+    };
+    std::vector<bool> below(order_.size(), false);  // a user is such a node already
+    std::vector<const Node*> result;
+    for (size_t i = order_.size(); i-- > 0;) {
+      bool found = is_compute(*order_[i]) && costly(order_[i]);
+      if (found && !below[i]) result.push_back(order_[i]);
+      if (!found && !below[i]) continue;
+      for (const NodeRef& input : order_[i]->inputs) below[number(input.get())] = true;
+    }
+    return result;
   }
 
   Partition run() {
@@ -60,7 +92,9 @@ class Partitioner {
         place_reduction(node);
       }
     }
+    drop_dead_stores();
     order_groups();
+    for (const Unit& u : result_.units) group_of_.push_back(u.group);
     return std::move(result_);
   }
 
@@ -144,7 +178,7 @@ class Partitioner {
     int id = static_cast<int>(result_.units.size());
     result_.units.push_back(make_unit(node, reduces));
     (reduces ? result_.reducing : result_.storing)[node] = id;
-    explore(unit(id), true);
+    explore(unit(id), true, id);
     for (const Unit::Read& read : unit(id).reads) readers_[key(read)].push_back(id);
     return id;
   }
@@ -160,8 +194,9 @@ class Partitioner {
   };
   static Source key(const Unit::Read& read) { return {read.memory ? read.node : reduction_of(read.node), read.memory}; }
 
-  // Finds what the nest of `u` reads. With `decide`, also chooses what goes to memory on the way.
-  void explore(Unit& u, bool decide) {
+  // Finds what the nest of `u` reads. With `decide`, also chooses what goes to memory on the way. `id` is the unit's, if
+  // it has one.
+  void explore(Unit& u, bool decide, int id = -1) {
     struct Visit {
       int number;
       const Node* node;
@@ -204,12 +239,13 @@ class Partitioner {
         if (decide && wanted_.insert(reduction).second) pending_.push(number_.at(reduction));
         continue;
       }
-      ++u.evaluations;
       if (decide && !self && should_store(u, node, visit.index, points)) {
         store(&node);
         u.reads.push_back({&node, visit.index, true});
         continue;
       }
+      ++u.evaluations;
+      if (id >= 0) computed_in_[&node].push_back(id);
       if (is_movement(node)) {
         push(node.inputs[0].get(), source_index(node, visit.index, guard));
       } else if (node.op == NodeOp::Gather) {
@@ -237,7 +273,9 @@ class Partitioner {
   // Whether `node`, needed by the nest of `u` at `index`, is better computed once and read from memory.
   bool should_store(const Unit& u, const Node& node, const Index& index, double points) {
     if (!is_compute(node)) return false;
-    if (u.evaluations > kMaxEvaluations) return true;
+    if (u.evaluations >= kMaxEvaluations) return true;
+    // The same for all points: computed once per cell.
+    if (std::all_of(index.begin(), index.end(), [](const Expr& e) { return e.is_const(); })) return false;
     size_t n = number(&node);
     double elements = upper(node.shape.numel());
     if (points <= elements) return false;
@@ -279,7 +317,9 @@ class Partitioner {
     new_group(id);
   }
 
+  // Two units always fit, so a reduction can join at least the unit that stores its result.
   bool has_room(const Group& g, const Unit& u) {
+    if (g.units.size() == 1) return true;
     size_t total = u.evaluations;
     for (int member : g.units) total += unit(member).evaluations;
     return g.units.size() < kMaxUnitsInGroup && total <= 2 * kMaxEvaluations;
@@ -341,6 +381,17 @@ class Partitioner {
     int id = open_unit(node, true);
     std::vector<int> groups = reading_groups({node, false});
     if (join_reduction(id, groups)) return;
+    if (++attempts_[node] == 2) {
+      // Only the units that store its result read it now, but they went along with their own readers. Those can read
+      // memory as well.
+      std::vector<int> storing = readers_[{node, false}];
+      for (int member : storing) std::erase(group(unit(member).group).units, member);
+      int g = new_group(storing[0]);
+      for (size_t i = 1; i < storing.size(); ++i) join(storing[i], g, unit(storing[i]).kept);
+      bool joined = join_reduction(id, {g});
+      HD_ASSERT(joined, "no kernel takes in ", name(node->op), " of shape ", node->shape);
+      return;
+    }
     // Nobody can take it in: it goes to memory, after as much of what follows as still belongs to it. Its readers then
     // read that instead, and its own turn comes again.
     for (const Unit::Read& read : unit(id).reads) std::erase(readers_[key(read)], id);
@@ -492,6 +543,21 @@ class Partitioner {
     return false;
   }
 
+  // What was to pass through memory, but ended up in one kernel with all that reads it, is simply computed there.
+  void drop_dead_stores() {
+    for (size_t id = 0; id < result_.units.size(); ++id) {
+      Unit& u = result_.units[id];
+      if (u.reduces || roots_.count(u.node)) continue;
+      const std::vector<int>& readers = readers_[{u.node, true}];
+      if (!std::all_of(readers.begin(), readers.end(), [&](int r) { return unit(r).group == u.group; })) continue;
+      std::erase(group(u.group).units, static_cast<int>(id));
+      result_.storing.erase(u.node);
+      for (int r : readers)
+        std::erase_if(unit(r).reads, [&](const Unit::Read& read) { return read.memory && read.node == u.node; });
+      u.reads.clear();
+    }
+  }
+
   // Sorts units inside groups, and groups so that inputs come first (iteratively, by counting what is missing).
   void order_groups() {
     std::vector<int> new_id(result_.groups.size(), -1);
@@ -531,11 +597,14 @@ class Partitioner {
 
   std::vector<const Node*> order_;
   std::unordered_map<const Node*, int> number_;
-  std::unordered_set<const Node*> arguments_, stored_, wanted_;
+  std::unordered_set<const Node*> arguments_, roots_, stored_, wanted_;
   std::vector<double> work_;
   std::vector<bool> reduces_below_;
   std::vector<int> next_;
   std::priority_queue<int> pending_;
+  std::unordered_map<const Node*, std::vector<int>> computed_in_;  // units whose nests evaluate the node
+  std::vector<int> group_of_;                                      // of each unit, in the end
+  std::unordered_map<const Node*, int> attempts_;                  // at placing a reduction
   std::unordered_map<Source, std::vector<int>, SourceHash> readers_;
   Partition result_;
 };
@@ -581,7 +650,14 @@ Index reduction_source(const Node& node, const Index& at, std::span<const Expr> 
 }
 
 Partition partition(std::span<const NodeRef> roots, std::span<const Node* const> arguments) {
-  return Partitioner(roots, arguments).run();
+  std::vector<const Node*> forced;
+  for (int round = 0;; ++round) {
+    Partitioner partitioner(roots, arguments, forced);
+    Partition result = partitioner.run();
+    std::vector<const Node*> repeated = partitioner.repeated();
+    if (repeated.empty() || round == 3) return result;
+    forced.insert(forced.end(), repeated.begin(), repeated.end());
+  }
 }
 
 }  // namespace heddle

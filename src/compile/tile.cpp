@@ -267,7 +267,13 @@ class Tiler {
     return before.empty() ? tuple : builder_->apply(*reducer, before, tuple);
   }
 
-  // A reduction counts elements, so its operand must really have all of them.
+  static Dims extents(std::span<const Expr> coords) {
+    Dims result;
+    for (const Expr& c : coords) result.push_back(c.extent().value());
+    return result;
+  }
+
+  // Reductions and stores count elements, so their operand must really have all of them.
   Value spread(Value v, const Dims& full) {
     if (builder_->type(v).shape == full) return v;
     Value yes = builder_->constant(Scalar::of(DType::boolean, true), full);
@@ -483,7 +489,7 @@ class Tiler {
     access.address = packed_address(packed, index);
     access.guard = guard;
     access.coords = coords(p, used);
-    builder_->store(packed.buffer, v, access);
+    builder_->store(packed.buffer, spread(v, extents(access.coords)), access);
   }
 
   // Copies the blocks that are due inside `level` loops of the stage.
@@ -579,7 +585,7 @@ class Tiler {
   void write_store(const Inst& inst, Instance& in) {
     Builder::Access access = access_of(inst, in, true);
     access.hint = schedule_.stages[in.stage].stream ? kernel::Hint::Stream : kernel::Hint::None;
-    Value v = value(inst.args[0], in);
+    Value v = spread(value(inst.args[0], in), extents(access.coords));
     if (inst.op == Op::store) builder_->store(inst.buffer, v, access);
     else builder_->combine(inst.buffer, v, inst.reducer, access);
   }

@@ -14,7 +14,6 @@ class NodeMap {
   static constexpr uint32_t kNone = UINT32_MAX;
 
   uint32_t find(const Node* node) const { return entries_[slot(node)].number; }
-  uint32_t at(const Node* node) const { return find(node); }
   // Returns false, changing nothing, if the node is there already.
   bool insert(const Node* node, uint32_t number) {
     if (count_ * 2 >= entries_.size()) grow();
@@ -23,9 +22,6 @@ class NodeMap {
     entry = {node, number};
     ++count_;
     return true;
-  }
-  void set(const Node* node, uint32_t number) {
-    if (!insert(node, number)) entries_[slot(node)].number = number;
   }
 
  private:

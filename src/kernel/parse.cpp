@@ -15,7 +15,7 @@
 namespace heddle::kernel {
 namespace {
 
-constexpr int kMaxDepth = 100;             // of blocks; parse_expr() limits that of expressions
+constexpr int kMaxDepth = 100;             // of blocks, and of parentheses and negations in an expression
 constexpr int64_t kMaxElements = 1 << 30;  // of a tile
 
 // A piece of the text, with its place for messages.
@@ -175,7 +175,7 @@ class Parser : TextCursor {
 Span Parser::span() {
   skip_space();
   Span s{pos_, pos_};
-  int depth = 0, questions = 0;
+  int depth = 0, questions = 0, negations = 0;
   while (pos_ < text_.size()) {
     char c = text_[pos_];
     char next = pos_ + 1 < text_.size() ? text_[pos_ + 1] : '\0';
@@ -191,7 +191,12 @@ Span Parser::span() {
       continue;
     }
     if (c == '=') break;
+    if (c == '!')
+      ++negations;
+    else if (c != ' ' && c != '\t')
+      negations = 0;
     if (c == '(') ++depth;
+    if (depth > kMaxDepth || negations > kMaxDepth) fail("expression too deep");
     if (c == ')' && depth-- == 0) break;
     if (c == ',' && depth == 0) break;
     if (c == '?') ++questions;

@@ -233,7 +233,7 @@ class PlanBuilder {
   std::vector<NodeRef> computed_;        // roots given to fuse
   std::vector<int> output_of_;           // for each of them, its output
   Program program_;
-  std::vector<Slot> slots_;              // for each tensor of the program; Arena with -1: a temporary
+  std::vector<Slot> slots_;  // for each tensor of the program; Arena with -1: a temporary
 };
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 struct Entry {
   DeviceFactory factory;
-  std::once_flag made;
+  std::mutex making;
   std::unique_ptr<Device> instance;
 };
 
@@ -54,7 +54,8 @@ Device& device(const std::string& kind) {
     throw ValueError(text("there is no device called '", kind, "'; there are: ", known.empty() ? "none" : known));
   }
   // Outside of the registry's lock: making a device may take long, or ask for another device.
-  std::call_once(entry->made, [&] { entry->instance = entry->factory(); });
+  std::lock_guard guard(entry->making);
+  if (!entry->instance) entry->instance = entry->factory();
   return *entry->instance;
 }
 

@@ -44,7 +44,9 @@ class Device {
   virtual void launch(const Executable& executable, std::span<void* const> buffers,
                       std::span<const int64_t> symbols) = 0;
   virtual void synchronize() = 0;
-  struct Memory { uint64_t used, cached, peak, limit; };
+  struct Memory {
+    uint64_t used, cached, peak, limit;
+  };
   virtual Memory memory() const = 0;
   virtual void free_cached() = 0;
 };

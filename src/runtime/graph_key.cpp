@@ -24,8 +24,8 @@ uint64_t constant(const Node& node, const Expr& e) {
   if (!e.is_const()) {
     Expr symbol = e;
     if (auto all = variables(e); !all.empty()) symbol = all[0];
-    throw ValueError(text("cannot realize ", name(node.op), " ", node.dtype, node.shape, ": the size ", symbol,
-                          " has no value"));
+    throw ValueError(
+        text("cannot realize ", name(node.op), " ", node.dtype, node.shape, ": the size ", symbol, " has no value"));
   }
   return static_cast<uint64_t>(e.value());
 }
@@ -115,11 +115,8 @@ void GraphKey::read_node(const Node& node) {
         words.push_back(node.literal.bits());
       }
       return;
-    case NodeOp::Pad:
-      words.push_back(node.literal.bits());
-      break;
-    default:
-      break;
+    case NodeOp::Pad: words.push_back(node.literal.bits()); break;
+    default: break;
   }
   words.push_back(node.attrs.size());
   for (const Expr& attribute : node.attrs) words.push_back(constant(node, attribute));

@@ -28,12 +28,12 @@ class GraphKey {
   std::vector<uint64_t> words;
   std::vector<uint64_t> floats;  // bits of the float constants, in order of their numbers
 
-  size_t outputs = 0;                 // distinct roots that are not Buffers
-  std::vector<const Node*> nodes;     // by number
-  std::vector<uint32_t> references;   // for each node, those from inside the graph and from `roots`
-  std::vector<const Node*> leaves;    // Buffers, in order of their numbers
+  size_t outputs = 0;                // distinct roots that are not Buffers
+  std::vector<const Node*> nodes;    // by number
+  std::vector<uint32_t> references;  // for each node, those from inside the graph and from `roots`
+  std::vector<const Node*> leaves;   // Buffers, in order of their numbers
   std::vector<bool> donatable_leaf;
-  std::vector<const Node*> constants; // the nodes of `floats`
+  std::vector<const Node*> constants;  // the nodes of `floats`
 
   // The number of a node of the graph.
   uint32_t number(const Node* node) const;

@@ -82,9 +82,8 @@ MemoryPlan by_time(std::span<const Lifetime> lifetimes) {
     if (lifetimes[a].bytes != lifetimes[b].bytes) return lifetimes[a].bytes > lifetimes[b].bytes;
     return a < b;
   });
-  std::sort(endings.begin(), endings.end(), [&](size_t a, size_t b) {
-    return std::pair(lifetimes[a].last, a) < std::pair(lifetimes[b].last, b);
-  });
+  std::sort(endings.begin(), endings.end(),
+            [&](size_t a, size_t b) { return std::pair(lifetimes[a].last, a) < std::pair(lifetimes[b].last, b); });
   FreeRoom room;
   size_t ended = 0;
   for (size_t i : order) {

@@ -79,7 +79,8 @@ void provide_outputs(const Plan& plan, Workspace& work) {
     if (storage) {
       address = static_cast<DeviceBuffer*>(storage.get())->address();
     } else {
-      uint64_t bytes = static_cast<uint64_t>(output.shape.static_numel()) * static_cast<uint64_t>(size_of(output.dtype));
+      uint64_t bytes =
+          static_cast<uint64_t>(output.shape.static_numel()) * static_cast<uint64_t>(size_of(output.dtype));
       std::shared_ptr<DeviceBuffer> fresh = plan.device->allocate(bytes);
       if (output.argument >= 0)
         plan.device->copy_from_host(*fresh, &work.arguments[8 * static_cast<size_t>(output.argument)], bytes);

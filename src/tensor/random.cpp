@@ -27,13 +27,13 @@ std::pair<Tensor, Tensor> multiply(const Tensor& a, uint64_t b) {
   return {high, cast(product, kU32)};
 }
 
-Words philox(Words c, Tensor key0, Tensor key1) {
+Words philox(Words c, const Tensor& key0, const Tensor& key1) {
   for (int round = 0; round < 10; ++round) {
     auto [high0, low0] = multiply(c.w[0], 0xD2511F53u);
     auto [high1, low1] = multiply(c.w[2], 0xCD9E8D57u);
-    c = {{bitwise_xor(bitwise_xor(high1, c.w[1]), key0), low1, bitwise_xor(bitwise_xor(high0, c.w[3]), key1), low0}};
-    key0 = add(key0, u32(0x9E3779B9u));
-    key1 = add(key1, u32(0xBB67AE85u));
+    // The key moves on by a constant each round.
+    Tensor k0 = add(key0, u32(uint32_t(0x9E3779B9u * uint32_t(round)))), k1 = add(key1, u32(uint32_t(0xBB67AE85u * uint32_t(round))));
+    c = {{bitwise_xor(bitwise_xor(high1, c.w[1]), k0), low1, bitwise_xor(bitwise_xor(high0, c.w[3]), k1), low0}};
   }
   return c;
 }

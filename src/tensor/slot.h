@@ -4,6 +4,7 @@
 #include <heddle/tensor.h>
 
 #include <mutex>
+#include <thread>
 
 #include "base/intern.h"
 #include "graph/node.h"
@@ -13,13 +14,16 @@ namespace heddle {
 // Handles may be used from several threads; the lock covers exchanging the node only.
 struct TensorSlot {
   mutable SpinLock lock;
+  // Null for the short time in which realize() holds it alone, so that its memory can be given away.
   NodeRef node;
   // Memory of the value that assign() replaced: the new value may take it over. Compared, never followed.
   const Storage* previous = nullptr;
 
   NodeRef get() const {
-    std::lock_guard guard(lock);
-    return node;
+    for (;; std::this_thread::yield()) {
+      std::lock_guard guard(lock);
+      if (node) return node;
+    }
   }
 };
 

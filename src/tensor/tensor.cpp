@@ -1,6 +1,8 @@
 #include <heddle/ops.h>
 #include <heddle/tensor.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "graph/graph.h"
 #include "runtime/plan.h"
@@ -35,22 +37,67 @@ const Tensor& Tensor::realize() const {
   return *this;
 }
 
-void realize(std::span<const Tensor> tensors) {
+namespace {
+
+// The nodes of some slots on their way through realize(). A slot whose old memory may be reused gives its node up
+// until the end, because only then nobody else can be holding it.
+class Taken {
+ public:
+  explicit Taken(std::span<const Tensor> tensors) {
+    for (const Tensor& t : tensors) {
+      TensorSlot* slot = &t.slot();
+      slots_.push_back(slot);
+      auto before = std::find(slots_.begin(), slots_.end() - 1, slot);
+      if (before != slots_.end() - 1) {
+        roots.push_back(roots[static_cast<size_t>(before - slots_.begin())]);
+        donatable.clear();  // the node is held twice
+        continue;
+      }
+      take(*slot);
+    }
+  }
+  ~Taken() {
+    for (size_t i = 0; i < slots_.size(); ++i) put(*slots_[i], roots[i]);
+  }
+  void finish(std::vector<NodeRef>& done) {
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      std::lock_guard guard(slots_[i]->lock);
+      if (slots_[i]->node && !(slots_[i]->node == roots[i])) continue;  // assigned meanwhile
+      slots_[i]->node = done[i];
+      slots_[i]->previous = nullptr;
+    }
+  }
+
   std::vector<NodeRef> roots;
   std::vector<const Storage*> donatable;
-  for (const Tensor& t : tensors) {
-    std::lock_guard guard(t.slot().lock);
-    roots.push_back(t.slot().node);
-    if (t.slot().previous) donatable.push_back(t.slot().previous);
+
+ private:
+  void take(TensorSlot& slot) {
+    for (;; std::this_thread::yield()) {
+      std::lock_guard guard(slot.lock);
+      if (!slot.node) continue;
+      if (slot.previous) {
+        donatable.push_back(slot.previous);
+        roots.push_back(std::move(slot.node));
+      } else {
+        roots.push_back(slot.node);
+      }
+      return;
+    }
   }
-  std::vector<NodeRef> done = heddle::realize(roots, donatable);
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    TensorSlot& slot = tensors[i].slot();
-    std::unique_lock guard(slot.lock);
-    if (!(slot.node == roots[i])) continue;  // assigned meanwhile
-    std::swap(slot.node, done[i]);           // the old node dies outside the lock
-    slot.previous = nullptr;
+  static void put(TensorSlot& slot, const NodeRef& node) {
+    std::lock_guard guard(slot.lock);
+    if (!slot.node) slot.node = node;
   }
+  std::vector<TensorSlot*> slots_;
+};
+
+}  // namespace
+
+void realize(std::span<const Tensor> tensors) {
+  Taken taken(tensors);
+  std::vector<NodeRef> done = heddle::realize(taken.roots, taken.donatable);
+  taken.finish(done);
 }
 void realize(std::initializer_list<Tensor> tensors) { realize(std::span<const Tensor>(tensors.begin(), tensors.size())); }
 
@@ -62,7 +109,7 @@ void Tensor::assign(const Tensor& value) {
     throw DTypeError(text("assign: a value of dtype ", now->dtype, " does not fit a tensor of dtype ", before->dtype,
                           "; cast it first"));
   std::lock_guard guard(slot_->lock);
-  if (slot_->node->op == NodeOp::Buffer) slot_->previous = slot_->node->storage.get();
+  if (slot_->node && slot_->node->op == NodeOp::Buffer) slot_->previous = slot_->node->storage.get();
   slot_->node = now;
 }
 

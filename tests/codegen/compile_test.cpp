@@ -9,11 +9,13 @@ namespace {
 
 // x -> a chain of 16 operations on 16 lanes.
 kernel::Kernel chain(int number = 0) {
-  std::string body = "%v0 = load %x[i * 256 + k * 16 + d0] : vec<16xf32>\n%w = load %y[i * 256 + k * 16 + d0] : vec<16xf32>\n";
+  std::string body =
+      "%v0 = load %x[i * 256 + k * 16 + d0] : vec<16xf32>\n%w = load %y[i * 256 + k * 16 + d0] : vec<16xf32>\n";
   const char* ops[] = {"add", "mul", "sub", "maximum", "add", "mul", "minimum", "sub"};
   for (int k = 0; k < 16; ++k) body += text("%v", k + 1, " = ", ops[k % 8], " %v", k, ", %w\n");
-  return kernel::parse(text("kernel.thread @chain", number, "(in %x: f32[65536], in %y: f32[65536], out %z: f32[65536]) {\n",
-                            "phase grid(i < 256) {\nloop k < 16 {\n", body, "store %z[i * 256 + k * 16 + d0], %v16\n}\n}\n}\n"));
+  return kernel::parse(
+      text("kernel.thread @chain", number, "(in %x: f32[65536], in %y: f32[65536], out %z: f32[65536]) {\n",
+           "phase grid(i < 256) {\nloop k < 16 {\n", body, "store %z[i * 256 + k * 16 + d0], %v16\n}\n}\n}\n"));
 }
 
 TEST(Compile, the_host_target_is_described) {
@@ -52,11 +54,43 @@ kernel.thread @hoist(in %x: f32[4096], out %y: f32[4096]) symbols (n in [1, 64])
   EXPECT_EQ(ir.find("div ", inner), std::string::npos) << ir;
 }
 
+TEST(Compile, an_output_may_have_the_memory_of_an_input_of_its_size) {
+  // The input is used again, in another block, after the output was written.
+  auto kernel = [](int out_size) {
+    return kernel::parse(text("kernel.thread @donate(in %x: f32[64], out %y: f32[", out_size,
+                              R"(], out %z: f64[64]) symbols (n in [0, 9]) {
+  phase grid(i < 4) {
+    %a = load %x[i * 16 + d0] : vec<16xf32>
+    %b = add %a, %a
+    store %y[i * 16 + d0], %b
+    branch i < n {
+      %c = cast %a : vec<16xf64>
+      store %z[i * 16 + d0], %c
+    }
+  }
+}
+)"));
+  };
+  EXPECT_EQ(llvm_ir(kernel(64), host_target()).find("invariant.load"), std::string::npos);
+  EXPECT_NE(llvm_ir(kernel(80), host_target()).find("invariant.load"), std::string::npos);
+  CompiledKernel compiled = compile_host(kernel(64), host_target());
+  Memory x(kF32, 64), z(kF64, 64);
+  std::fill_n(x.as<float>(), 64, 3.0f);
+  void* buffers[] = {x.data(), x.data(), z.data()};
+  int64_t n = 9;
+  compiled.phases[0](buffers, &n, 0, 4, nullptr);
+  for (int k = 0; k < 64; ++k) {
+    EXPECT_EQ(x.as<float>()[k], 6.0f);
+    EXPECT_EQ(z.as<double>()[k], 3.0);
+  }
+}
+
 TEST(Compile, streaming_stores_appear_where_aligned) {
   auto kernel = [](const char* offset) {
-    return kernel::parse(text("kernel.thread @s(in %x: f32[64], out %y: f32[80]) {\nphase grid(i < 4) {\n%v = load %x[i * 16 + d0] "
-                              ": vec<16xf32>\nstore %y[i * 16 + d0 + ",
-                              offset, "], %v stream\n}\n}\n"));
+    return kernel::parse(
+        text("kernel.thread @s(in %x: f32[64], out %y: f32[80]) {\nphase grid(i < 4) {\n%v = load %x[i * 16 + d0] "
+             ": vec<16xf32>\nstore %y[i * 16 + d0 + ",
+             offset, "], %v stream\n}\n}\n"));
   };
   std::string aligned = host_assembly(kernel("16"), host_target()), shifted = host_assembly(kernel("3"), host_target());
   EXPECT_NE(aligned.find("movntps"), std::string::npos) << aligned;

@@ -97,10 +97,11 @@ TEST(Reduce, simple_reducers_of_any_width) {
   for (DType dtype : {kI8, kU16, kI32, kI64, kF16, kF32, kF64})
     for (int lanes : {1, 2, 3, 7, 8, 16, 21, 64})
       for (const char* op : {"add", "maximum", "minimum"}) {
-        kernel::Kernel kernel = kernel::parse(
-            text("kernel.thread @r(in %x: ", dtype, "[", 3 * lanes, "], out %y: ", dtype, "[6]) {\nphase grid(i < 3) {\n%v = load %x[i * ",
-                 lanes, " + d0] : vec<", lanes, "x", dtype, ">\n%s = reduce ", op, " %v axis 0\nstore %y[i * 2], %s\n%t = reduce ", op,
-                 " %v axis 0 if d0 < i * 3\nstore %y[i * 2 + 1], %t\n}\n}\n"));
+        kernel::Kernel kernel =
+            kernel::parse(text("kernel.thread @r(in %x: ", dtype, "[", 3 * lanes, "], out %y: ", dtype,
+                               "[6]) {\nphase grid(i < 3) {\n%v = load %x[i * ", lanes, " + d0] : vec<", lanes, "x",
+                               dtype, ">\n%s = reduce ", op, " %v axis 0\nstore %y[i * 2], %s\n%t = reduce ", op,
+                               " %v axis 0 if d0 < i * 3\nstore %y[i * 2 + 1], %t\n}\n}\n"));
         Memory x(dtype, 3 * lanes), y(dtype, 6);
         fill_small(x, 24);
         expect_like_interpreter(kernel, {&x, &y});
@@ -110,9 +111,9 @@ TEST(Reduce, simple_reducers_of_any_width) {
 TEST(Reduce, bits_and_flags) {
   for (const char* op : {"bit_and", "bit_or", "maximum"})
     for (DType dtype : {kBool, kU8, kI32}) {
-      kernel::Kernel kernel = kernel::parse(
-          text("kernel.thread @r(in %x: ", dtype, "[16], out %y: ", dtype, "[2]) {\nphase grid(i < 2) {\n%v = load %x[i * 8 + d0] : vec<8x",
-               dtype, ">\n%s = reduce ", op, " %v axis 0\nstore %y[i], %s\n}\n}\n"));
+      kernel::Kernel kernel = kernel::parse(text("kernel.thread @r(in %x: ", dtype, "[16], out %y: ", dtype,
+                                                 "[2]) {\nphase grid(i < 2) {\n%v = load %x[i * 8 + d0] : vec<8x",
+                                                 dtype, ">\n%s = reduce ", op, " %v axis 0\nstore %y[i], %s\n}\n}\n"));
       Memory x(dtype, 16), y(dtype, 2);
       fill(x, 25);
       expect_like_interpreter(kernel, {&x, &y});
@@ -141,13 +142,18 @@ TEST(Reduce, pairs_of_value_and_position) {
       kernel::Kernel kernel;
       kernel.name = "arg";
       kernel.level = kernel::Level::Thread;
-      kernel.buffers = {{"x", kF32, kernel::Space::In, 4 * lanes}, {"y", kF32, kernel::Space::Out, 4}, {"z", kI64, kernel::Space::Out, 4}};
+      kernel.buffers = {{"x", kF32, kernel::Space::In, 4 * lanes},
+                        {"y", kF32, kernel::Space::Out, 4},
+                        {"z", kI64, kernel::Space::Out, 4}};
       kernel.values = {{kF32, {lanes}}, {kI64, {lanes}}, {kF32, {}}, {kI64, {}}};
-      Expr cell = Expr::index("i", 4), c0 = Expr::index("c0", lanes), c1 = Expr::index("c1", lanes), c2 = Expr::index("c2", lanes);
+      Expr cell = Expr::index("i", 4), c0 = Expr::index("c0", lanes), c1 = Expr::index("c1", lanes),
+           c2 = Expr::index("c2", lanes);
       kernel::Inst load, index, reduce, store_value, store_index;
-      load.op = kernel::Op::load, load.buffer = 0, load.results = {0}, load.address = cell * lanes + c0, load.coords = {c0};
+      load.op = kernel::Op::load, load.buffer = 0, load.results = {0}, load.address = cell * lanes + c0,
+      load.coords = {c0};
       index.op = kernel::Op::index, index.results = {1}, index.address = c1 + 100, index.coords = {c1};
-      reduce.op = kernel::Op::reduce, reduce.args = {0, 1}, reduce.results = {2, 3}, reduce.reducer = kernel::arg_reducer(largest, kF32);
+      reduce.op = kernel::Op::reduce, reduce.args = {0, 1}, reduce.results = {2, 3},
+      reduce.reducer = kernel::arg_reducer(largest, kF32);
       reduce.guard = lt(c2, lanes - cell), reduce.coords = {c2};
       store_value.op = store_index.op = kernel::Op::store;
       store_value.args = {2}, store_value.buffer = 1, store_value.address = cell;
@@ -169,9 +175,10 @@ TEST(Combine, adds_into_memory_lane_by_lane) {
     for (DType dtype : {kI8, kI32, kU64, kF16, kBF16, kF32, kF64})
       for (const char* address : {"i * 16 + d0", "d0 // 4 + i * 4", "15 - d0 + i * 16", "i * 3"}) {
         kernel::Kernel kernel = kernel::parse(
-            text("kernel.thread @c(in %x: ", dtype, "[32], inout %y: ", dtype, "[32], out %z: ", dtype, "[64]) {\nlocal %l: ", dtype,
-                 "[32]\nphase grid(i < 2) {\n%v = load %x[i * 16 + d0] : vec<16x", dtype, ">\ncombine ", op, " %y[", address,
-                 "], %v\n%w = load %x[d0] : vec<32x", dtype, ">\nstore %l[d0], %w\ncombine ", op, " %l[", address,
+            text("kernel.thread @c(in %x: ", dtype, "[32], inout %y: ", dtype, "[32], out %z: ", dtype,
+                 "[64]) {\nlocal %l: ", dtype, "[32]\nphase grid(i < 2) {\n%v = load %x[i * 16 + d0] : vec<16x", dtype,
+                 ">\ncombine ", op, " %y[", address, "], %v\n%w = load %x[d0] : vec<32x", dtype,
+                 ">\nstore %l[d0], %w\ncombine ", op, " %l[", address,
                  "], %v if d0 < 11 + i\n%u = load %l[d0] : vec<32x", dtype, ">\nstore %z[i * 32 + d0], %u\n}\n}\n"));
         Memory x(dtype, 32), y(dtype, 32), z(dtype, 64);
         fill_small(x, 27), fill_small(y, 28);

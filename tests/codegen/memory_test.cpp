@@ -15,10 +15,11 @@ struct Copy {
 void check(const Copy& c, const std::vector<int64_t>& symbols = {}, const std::string& symbol_list = "") {
   std::string type = c.lanes ? text("vec<", c.lanes, "x", c.dtype, ">") : text(c.dtype);
   auto guard = [](const std::string& g) { return g.empty() ? "" : " if " + g; };
-  kernel::Kernel kernel = kernel::parse(text(
-      "kernel.thread @copy(in %x: ", c.dtype, "[", c.in_size, "], inout %y: ", c.dtype, "[", c.out_size, "], in %i: i32[64])",
-      symbol_list, " {\nphase grid(", c.grid, ") {\n", c.prologue, "%v = load %x[", c.load_at, "]", guard(c.load_if), " : ",
-      type, "\nstore %y[", c.store_at, "], %v", guard(c.store_if), c.stream ? " stream" : "", "\n}\n}\n"));
+  kernel::Kernel kernel =
+      kernel::parse(text("kernel.thread @copy(in %x: ", c.dtype, "[", c.in_size, "], inout %y: ", c.dtype, "[",
+                         c.out_size, "], in %i: i32[64])", symbol_list, " {\nphase grid(", c.grid, ") {\n", c.prologue,
+                         "%v = load %x[", c.load_at, "]", guard(c.load_if), " : ", type, "\nstore %y[", c.store_at,
+                         "], %v", guard(c.store_if), c.stream ? " stream" : "", "\n}\n}\n"));
   for (const Target& target : targets()) {
     Memory x(c.dtype, c.in_size), y(c.dtype, c.out_size), indices(kI32, 64);
     fill(x, 11), fill(y, 12);
@@ -32,13 +33,12 @@ const DType kSizes[] = {kBool, kI8, kF16, kF32, kF64};
 TEST(Memory, contiguous) {
   for (DType dtype : kSizes)
     for (int lanes : {0, 1, 3, 16, 64})
-      check({dtype, lanes, 4 * std::max(lanes, 1), 4 * std::max(lanes, 1), text("i * ", std::max(lanes, 1), lanes ? " + d0" : ""), "",
+      check({dtype, lanes, 4 * std::max(lanes, 1), 4 * std::max(lanes, 1),
+             text("i * ", std::max(lanes, 1), lanes ? " + d0" : ""), "",
              text("(3 - i) * ", std::max(lanes, 1), lanes ? " + d0" : ""), "", "i < 4", "", false});
 }
 
-TEST(Memory, one_element_for_all_lanes) {
-  check({kF32, 16, 8, 128, "i", "", "i * 16 + d0", "", "i < 8", "", false});
-}
+TEST(Memory, one_element_for_all_lanes) { check({kF32, 16, 8, 128, "i", "", "i * 16 + d0", "", "i < 8", "", false}); }
 
 TEST(Memory, constant_strides_forward_and_backward) {
   for (DType dtype : kSizes) {
@@ -64,16 +64,18 @@ TEST(Memory, tails_under_a_guard_of_lanes) {
       check({dtype, 16, size, size, "i * 16 + d0", inside, "i * 16 + d0", inside, "i < 4", "", false});
       // The last first, forwards and backwards.
       std::string above = text("i * 16 + d0 >= ", 64 - size);
-      check({dtype, 16, size, size, text("63 - i * 16 - d0"), above, text("i * 16 + d0 - ", 64 - size), above, "i < 4", "", false});
+      check({dtype, 16, size, size, text("63 - i * 16 - d0"), above, text("i * 16 + d0 - ", 64 - size), above, "i < 4",
+             "", false});
     }
 }
 
 TEST(Memory, guards_of_strided_and_gathered_accesses) {
   for (DType dtype : kSizes) {
-    check({dtype, 16, 10, 10, "(i * 16 + d0) // 3", "i * 16 + d0 < 30", "i * 16 + d0", "i * 16 + d0 < 10", "i < 4", "", false});
+    check({dtype, 16, 10, 10, "(i * 16 + d0) // 3", "i * 16 + d0 < 30", "i * 16 + d0", "i * 16 + d0 < 10", "i < 4", "",
+           false});
     check({dtype, 16, 33, 33, "i + d0 * 3", "i + d0 * 3 < 33", "i + d0 * 3", "i + d0 * 3 < 33", "i < 3", "", false});
     check({dtype, 16, 64, 64, "i * 16 + d0", "d0 == i + 3", "i * 16 + d0", "d0 != i", "i < 4", "", false});
-    check({dtype, 16, 64, 64, "i * 16 + d0", "(d0 % 3) == 1", "i * 16 + d0", "d0 < 12 and 2 <= d0", "i < 4", "", false});
+    check({dtype, 16, 64, 64, "i * 16 + d0", "(d0 % 3) == 1", "i * 16 + d0", "d0 < 12 && 2 <= d0", "i < 4", "", false});
     check({dtype, 16, 4, 64, "i", "d0 * 2 < i * 9", "i * 16 + d0", "i * 5 - d0 * 3 < 2", "i < 4", "", false});
   }
 }
@@ -82,23 +84,24 @@ TEST(Memory, guards_without_lanes) {
   for (DType dtype : kSizes) {
     check({dtype, 16, 32, 32, "i * 16 + d0", "i < 2", "i * 16 + d0", "i < 2", "i < 4", "", false});
     check({dtype, 0, 2, 2, "i", "i < 2", "i", "i < 2", "i < 4", "", false});
-    check({dtype, 16, 32, 64, "i * 16 + d0", "i < 2 and d0 < 9", "i * 16 + d0", "1 <= i and d0 < 13", "i < 4", "", false});
+    check(
+        {dtype, 16, 32, 64, "i * 16 + d0", "i < 2 && d0 < 9", "i * 16 + d0", "1 <= i && d0 < 13", "i < 4", "", false});
     check({dtype, 16, 1, 64, "i * 3", "i < 1", "i * 16 + d0", "", "i < 4", "", false});
   }
 }
 
 TEST(Memory, run_time_sizes_bound_the_guards) {
   for (int64_t n : {0, 1, 16, 50}) {
-    check({kF32, 16, n, n, "i * 16 + d0", "i * 16 + d0 < n", "n - 1 - i * 16 - d0", "i * 16 + d0 < n", "i < (n + 15) // 16", "",
-           false},
+    check({kF32, 16, n, n, "i * 16 + d0", "i * 16 + d0 < n", "n - 1 - i * 16 - d0", "i * 16 + d0 < n",
+           "i < (n + 15) // 16", "", false},
           {n}, " symbols (n in [0, 1000000])");
   }
 }
 
 TEST(Memory, grids_of_several_dimensions_and_run_time_extents) {
   for (int64_t n : {1, 3})
-    check({kI32, 8, 3 * 5 * 8 * n, 3 * 5 * 8 * n, "((i * n + j) * 5 + k) * 8 + d0", "", "((j * 3 + i) * 5 + k) * 8 + d0", "",
-           "i < 3, j < n, k < 5", "", false},
+    check({kI32, 8, 3 * 5 * 8 * n, 3 * 5 * 8 * n, "((i * n + j) * 5 + k) * 8 + d0", "",
+           "((j * 3 + i) * 5 + k) * 8 + d0", "", "i < 3, j < n, k < 5", "", false},
           {n}, " symbols (n in [1, 100])");
 }
 
@@ -149,7 +152,7 @@ kernel.thread @numbers(out %a: i32[64], out %b: i64[64], out %c: bool[64], out %
     store %b[i * 16 + d0], %1
     %2 = index d0 < i * 5 : vec<16xbool>
     store %c[i * 16 + d0], %2
-    %3 = index min(i, d0) * max(i, 3) - (d0 == i ? 100 : d0 - 8) // 3 : vec<16xi64>
+    %3 = index min(i, d0) * max(i, 3) - select(d0 == i, 100, d0 - 8) // 3 : vec<16xi64>
     store %d[i * 16 + d0], %3
     %4 = index i * i - 3 : i32
     store %e[i], %4

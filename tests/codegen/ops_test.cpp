@@ -109,11 +109,11 @@ TEST(Casts, every_half_and_bfloat_through_f32_and_back) {
     for (DType small : {kF16, kBF16}) {
       Memory x(small, 65536), wide(kF32, 65536), back(small, 65536);
       for (int64_t k = 0; k < 65536; ++k) x.as<uint16_t>()[k] = static_cast<uint16_t>(k);
-      kernel::Kernel kernel = kernel::parse(text(
-          "kernel.thread @small(in %x: ", small, "[65536], out %y: f32[65536], out %z: ", small,
-          "[65536]) {\nphase grid(i < 4096) {\n%a = load %x[i * 16 + d0] : vec<16x", small,
-          ">\n%b = cast %a : vec<16xf32>\nstore %y[i * 16 + d0], %b\n%c = cast %b : vec<16x", small,
-          ">\nstore %z[i * 16 + d0], %c\n}\n}\n"));
+      kernel::Kernel kernel =
+          kernel::parse(text("kernel.thread @small(in %x: ", small, "[65536], out %y: f32[65536], out %z: ", small,
+                             "[65536]) {\nphase grid(i < 4096) {\n%a = load %x[i * 16 + d0] : vec<16x", small,
+                             ">\n%b = cast %a : vec<16xf32>\nstore %y[i * 16 + d0], %b\n%c = cast %b : vec<16x", small,
+                             ">\nstore %z[i * 16 + d0], %c\n}\n}\n"));
       CompiledKernel compiled = compile_host(kernel, target);
       run_compiled(kernel, compiled, {x.data(), wide.data(), back.data()}, {});
       int wrong = 0;

@@ -45,7 +45,7 @@ std::string check(const std::string& source) {
 
 TEST(Ptx, elementwise_on_many_threads) {
   std::string source = check(R"(
-kernel.thread @scale(in %x: f32[4096], out %y: f32[4096]) symbols (n in [1, 4096]) threads 128 thread t {
+kernel.thread @scale(in %x: f32[4096], out %y: f32[5000]) symbols (n in [1, 4096]) threads 128 thread t {
   phase grid(i < 8) {
     %a = load %x[(i * 128 + t) * 4 + d0] : vec<4xf32>
     %b = mul %a, %a
@@ -101,8 +101,8 @@ TEST(Ptx, every_native_op_and_cast_assembles) {
   const DType all[] = {kBool, kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kF16, kBF16, kF32, kF64};
   for (DType dtype : all) {
     std::string head = text("kernel.thread @all(in %x: ", dtype, "[64], in %w: bool[64]");
-    std::string body = text("%a = load %x[t] : ", dtype, "\n%b = load %x[t + 32] : ", dtype, "\n%c = load %x[31 - t] : ", dtype,
-                            "\n%p = load %w[t] : bool\n");
+    std::string body = text("%a = load %x[t] : ", dtype, "\n%b = load %x[t + 32] : ", dtype,
+                            "\n%c = load %x[31 - t] : ", dtype, "\n%p = load %w[t] : bool\n");
     auto emit = [&](int number, const std::string& what, DType result) {
       head += text(", out %o", number, ": ", result, "[32]");
       body += text("%r", number, " = ", what, "\nstore %o", number, "[t], %r", number, "\n");

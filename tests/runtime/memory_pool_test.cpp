@@ -24,7 +24,9 @@ TEST(MemoryPool, blocks_are_aligned_large_enough_and_disjoint) {
     blocks.push_back(pool.allocate(size));
     EXPECT_EQ(reinterpret_cast<uintptr_t>(blocks.back().address) % 64, 0u);
     EXPECT_GE(blocks.back().size, size);
-    if (size >= 512) { EXPECT_LE(blocks.back().size, size + size / 8 + 65536); }
+    if (size >= 512) {
+      EXPECT_LE(blocks.back().size, size + size / 8 + 65536);
+    }
     std::memset(blocks.back().address, static_cast<int>(blocks.size()), blocks.back().size);
   }
   for (size_t i = 0; i < blocks.size(); ++i) {

@@ -43,9 +43,7 @@ TEST(Realize, computes_and_finds_the_plan_again_for_other_data) {
 TEST(Realize, graphs_that_share_leaves_differently_have_different_plans) {
   clear_plan_cache();
   NodeRef a = tensor({1, 2, 3}), b = tensor({5, 6, 7}), c = tensor({100, 200, 300});
-  auto expression = [](const NodeRef& x, const NodeRef& y, const NodeRef& z) {
-    return realize_one(add(mul(x, y), z));
-  };
+  auto expression = [](const NodeRef& x, const NodeRef& y, const NodeRef& z) { return realize_one(add(mul(x, y), z)); };
   EXPECT_EQ(values(expression(a, b, c)), (std::vector<float>{105, 212, 321}));
   EXPECT_EQ(values(expression(a, a, c)), (std::vector<float>{101, 204, 309}));
   EXPECT_EQ(values(expression(a, b, a)), (std::vector<float>{6, 14, 24}));

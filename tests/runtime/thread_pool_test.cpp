@@ -40,16 +40,40 @@ TEST(ThreadPool, uses_several_threads) {
   EXPECT_EQ(arrived, 3);
 }
 
-TEST(ThreadPool, a_part_runs_on_the_same_thread_every_time) {
+TEST(ThreadPool, a_part_runs_on_its_own_thread_or_on_the_caller) {
+  ThreadPool pool(3);
+  ThreadPool::Turn turn(pool);
+  std::thread::id home[3] = {std::this_thread::get_id()};
+  std::atomic<int> arrived{0};
+  run(turn, 3, [&](int part) {  // waiting for each other keeps them apart
+    home[part] = std::this_thread::get_id();
+    ++arrived;
+    while (arrived < 3) std::this_thread::yield();
+  });
+  EXPECT_EQ(home[0], std::this_thread::get_id());
+  for (int round = 0; round < 500; ++round) {
+    std::thread::id seen[6];
+    run(turn, 6, [&](int part) { seen[part] = std::this_thread::get_id(); });
+    for (int part = 0; part < 6; ++part) EXPECT_TRUE(seen[part] == home[part % 3] || seen[part] == home[0]);
+  }
+}
+
+TEST(ThreadPool, the_caller_does_what_sleeping_workers_have_not_begun) {
   ThreadPool pool(2);
   ThreadPool::Turn turn(pool);
-  std::thread::id first[2], second[2];
-  run(turn, 2, [&](int part) { first[part] = std::this_thread::get_id(); });
-  run(turn, 2, [&](int part) { second[part] = std::this_thread::get_id(); });
-  EXPECT_EQ(first[0], std::this_thread::get_id());
-  EXPECT_EQ(first[0], second[0]);
-  EXPECT_EQ(first[1], second[1]);
-  EXPECT_NE(first[0], first[1]);
+  int total = 0, by_caller = 0;
+  for (int round = 0; round < 20; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::thread::id seen[2];
+    run(turn, 2, [&](int part) { seen[part] = std::this_thread::get_id(); });
+    for (auto id : seen) {
+      EXPECT_NE(id, std::thread::id());
+      by_caller += id == std::this_thread::get_id();
+      ++total;
+    }
+  }
+  EXPECT_EQ(total, 40);
+  EXPECT_GE(by_caller, 20);
 }
 
 TEST(ThreadPool, writes_of_one_job_are_seen_by_the_next) {
@@ -89,8 +113,13 @@ TEST(ThreadPool, the_caller_sleeps_through_long_parts_of_others) {
   ThreadPool pool(2);
   ThreadPool::Turn turn(pool);
   bool done = false;
+  std::atomic<bool> begun{false};
   run(turn, 2, [&](int part) {
-    if (part == 0) return;
+    if (part == 0) {
+      while (!begun) std::this_thread::yield();
+      return;
+    }
+    begun = true;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     done = true;
   });

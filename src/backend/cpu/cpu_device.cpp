@@ -17,7 +17,7 @@ namespace heddle {
 namespace {
 
 // Less than this is not worth handing to other threads: while they spin, and when they have to be woken first.
-constexpr double kWorthSharing = 2'000, kWorthWaking = 25'000;
+constexpr double kWorthSharing = 2'000, kWorthWaking = 15'000;
 // No thread gets less work than this.
 constexpr double kShare = 1'000;
 // Shareable launches that follow each other within this time keep the workers awake.
@@ -57,8 +57,8 @@ class CpuExecutable final : public Executable {
     for (size_t i = 0; i < kernel_.phases.size(); ++i) {
       Expr cells = 1;
       for (const Expr& cell : kernel_.phases[i].cells) cells = cells * cell.extent();
-      phases_.push_back({compiled_.phases[i], cells.is_const() ? cells.value() : -1,
-                         cell_nanoseconds(kernel_, kernel_.phases[i])});
+      phases_.push_back(
+          {compiled_.phases[i], cells.is_const() ? cells.value() : -1, cell_nanoseconds(kernel_, kernel_.phases[i])});
     }
   }
 
@@ -153,12 +153,9 @@ class CpuDevice final : public Device {
   std::shared_ptr<Executable> compile(const kernel::Kernel& kernel) override {
     return std::make_shared<CpuExecutable>(kernel, target_);
   }
-  void launch(const Executable& executable, std::span<void* const> buffers,
-              std::span<const int64_t> symbols) override;
+  void launch(const Executable& executable, std::span<void* const> buffers, std::span<const int64_t> symbols) override;
   void synchronize() override {}  // a launch returns when it is done
-  Memory memory() const override {
-    return {memory_.used(), memory_.cached(), memory_.peak(), memory_.limit()};
-  }
+  Memory memory() const override { return {memory_.used(), memory_.cached(), memory_.peak(), memory_.limit()}; }
   void free_cached() override { memory_.free_cached(); }
 
   void stop() { pool_.stop(); }
@@ -182,8 +179,7 @@ bool CpuDevice::worth_sharing(double nanoseconds) {
   return false;
 }
 
-void CpuDevice::launch(const Executable& executable, std::span<void* const> buffers,
-                       std::span<const int64_t> symbols) {
+void CpuDevice::launch(const Executable& executable, std::span<void* const> buffers, std::span<const int64_t> symbols) {
   const auto& code = static_cast<const CpuExecutable&>(executable);
   HD_ASSERT(buffers.size() == code.kernel().buffers.size() && symbols.size() == code.kernel().symbols.size(),
             "launch of ", code.kernel().name, " with ", buffers.size(), " buffers and ", symbols.size(), " symbols");

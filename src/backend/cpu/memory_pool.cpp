@@ -107,8 +107,7 @@ uint64_t MemoryPool::cached() const {
 void MemoryPool::count_used(uint64_t size) {
   uint64_t now = used_.fetch_add(size, std::memory_order_relaxed) + size;
   uint64_t peak = peak_.load(std::memory_order_relaxed);
-  while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
-  }
+  while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {}
 }
 
 void* MemoryPool::fresh(uint64_t size) {
@@ -189,8 +188,8 @@ MemoryPool::Block MemoryPool::allocate(uint64_t bytes) {
     }
   }
   if (!block.address)
-    throw OutOfMemory(text("out of memory: wanted ", amount(bytes), " with ", amount(used()), " in use of at most ",
-                           amount(limit_)));
+    throw OutOfMemory(
+        text("out of memory: wanted ", amount(bytes), " with ", amount(used()), " in use of at most ", amount(limit_)));
   count_used(block.size);
   return block;
 }
@@ -212,7 +211,7 @@ void MemoryPool::release(Block block) noexcept {
     auto* entry = static_cast<FreeBlock*>(block.address);
     std::lock_guard guard(list.lock);
     entry->next = list.first;
-    poison(block.address, block.size);
+    poison(entry + 1, block.size - sizeof *entry);  // the link itself stays visible to the leak checker
     list.first = entry;
   }
 }

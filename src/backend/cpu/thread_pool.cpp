@@ -9,16 +9,18 @@ namespace heddle {
 namespace {
 
 // What a worker is doing. Each worker has one word, which is both its mailbox and its answer: the owner of the turn
-// changes it to Go, the worker changes it back to Idle when done.
+// changes it to Go, the worker to Running when it begins and back to Idle when done. A worker that has not begun when
+// the owner is ready with its own parts (it sleeps, or its core is busy) loses the job again: the owner does it.
 enum State : uint32_t {
-  kIdle,     // spinning, waiting for Go
-  kAsleep,   // waiting in the kernel
-  kGo,       // running its parts
-  kAwaited,  // as Go, and the owner of the turn sleeps until it is done
+  kIdle,    // spinning, waiting for Go
+  kAsleep,  // waiting in the kernel
+  kGo,
+  kRunning,
+  kAwaited,  // as Running, and the owner of the turn sleeps until it is done
   kStop,
 };
 
-constexpr int64_t kSpin = 50'000;           // longer than the usual gap between two launches of a busy program
+constexpr int64_t kSpin = 50'000;            // longer than the usual gap between two launches of a busy program
 constexpr int64_t kSpinOvercommitted = 500;  // with more threads than cores a spinning thread only keeps others away
 
 void relax() {
@@ -89,9 +91,7 @@ void ThreadPool::stop() {
   helpers_ = 0;
 }
 
-bool ThreadPool::awake() const {
-  return threads_ == 1 || workers_[0].state.load(std::memory_order_relaxed) != kAsleep;
-}
+bool ThreadPool::awake() const { return threads_ == 1 || workers_[0].state.load(std::memory_order_relaxed) != kAsleep; }
 
 void ThreadPool::nudge() {
   for (int i = 0; i < threads_ - 1; ++i) {
@@ -116,6 +116,7 @@ void ThreadPool::work(int number) {
       continue;  // to Go, to Stop, or nudged back to Idle
     }
     if (now == kStop) return;
+    if (!me.state.compare_exchange_strong(now, kRunning, std::memory_order_acq_rel)) continue;  // taken back
     try {
       run_parts(number + 1);
     } catch (...) {
@@ -125,9 +126,14 @@ void ThreadPool::work(int number) {
   }
 }
 
+bool ThreadPool::take_back(Worker& worker) {
+  uint32_t expected = kGo;
+  return worker.state.compare_exchange_strong(expected, kIdle, std::memory_order_acq_rel);
+}
+
 void ThreadPool::join(Worker& worker) {
-  uint32_t now = spin_while(worker.state, kGo, spin_nanoseconds_);
-  if (now == kGo && worker.state.compare_exchange_strong(now, kAwaited, std::memory_order_acq_rel))
+  uint32_t now = spin_while(worker.state, kRunning, spin_nanoseconds_);
+  if (now == kRunning && worker.state.compare_exchange_strong(now, kAwaited, std::memory_order_acq_rel))
     worker.state.wait(kAwaited, std::memory_order_acquire);
 }
 
@@ -157,15 +163,21 @@ void ThreadPool::Turn::run(int parts, Task task, void* context) {
     if (pool_.workers_[i].state.exchange(kGo, std::memory_order_acq_rel) == kAsleep)
       pool_.workers_[i].state.notify_one();
   std::exception_ptr error;
-  try {
-    pool_.run_parts(0);
-  } catch (...) {
-    error = std::current_exception();
-  }
+  auto run_here = [&](int first) {
+    try {
+      pool_.run_parts(first);
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
+  };
+  run_here(0);
   for (int i = 0; i < helpers; ++i) {
     Worker& worker = pool_.workers_[i];
+    if (pool_.take_back(worker)) {
+      run_here(i + 1);
+      continue;
+    }
     pool_.join(worker);
-    if (!worker.error) continue;
     if (!error) error = worker.error;
     worker.error = nullptr;
   }

@@ -35,8 +35,9 @@ class ThreadPool {
     ~Turn();
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
-    // Calls task(context, part) for every part in [0, parts), part p always on thread p % threads. Returns when all
-    // are done, and throws the first exception that one of them threw.
+    // Calls task(context, part) for every part in [0, parts). Part p belongs to thread p % threads, 0 being the caller,
+    // which also does what others have not begun when it is done with its own. Returns when all parts are done, and
+    // throws the first exception that one of them threw.
     void run(int parts, Task task, void* context);
 
    private:
@@ -49,6 +50,7 @@ class ThreadPool {
 
   void work(int number);
   void run_parts(int first);
+  static bool take_back(Worker& worker);
   void join(Worker& worker);
 
   const int threads_;

@@ -1,0 +1,75 @@
+# Every target sets up what it needs: missing packages, configuration, build. Presets are in CMakePresets.json.
+
+JOBS ?= $(shell nproc)
+SECONDS = 60
+LONG_FUZZ_SECONDS = 900
+
+# Test programs that use several threads: what the thread sanitizer looks at.
+THREADED = test_base test_expr test_graph test_codegen test_runtime test_tensor
+THREADED_TESTS = Thread|Concurren|Pool|Intern|Log|Registry|Leak|Realize|Donation|Parallel|Several
+# The old thread sanitizer of g++ 12 needs memory where it expects it; containers may forbid asking for that.
+FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
+SOURCES = $(shell find include src tests tools bench examples -name '*.h' -o -name '*.cpp' 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-dev test-asan test-tsan test-all bench fuzz lint format clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install missing packages (Debian 12)
+	@scripts/setup
+
+build/%/build.ninja: CMakePresets.json | setup
+	cmake --preset $*
+	@touch $@
+
+demo: build/dev/build.ninja ## a tour: one expression through every stage of the compiler
+	cmake --build build/dev -j $(JOBS) --target heddle_tour
+	build/dev/tools/heddle_tour
+
+test: ## everything with g++, then again under the address and undefined-behaviour sanitizers
+	@$(MAKE) --no-print-directory test-dev
+	@$(MAKE) --no-print-directory test-asan
+
+test-dev: build/dev/build.ninja
+	cmake --build build/dev -j $(JOBS)
+	$(CTEST) --test-dir build/dev
+
+test-asan: build/asan/build.ninja
+	cmake --build build/asan -j $(JOBS) --target tests/all
+	$(CTEST) --test-dir build/asan -LE 'slow|performance'
+
+test-tsan: build/tsan/build.ninja
+	cmake --build build/tsan -j $(JOBS) --target $(THREADED)
+	$(FIXED_ADDRESSES) $(CTEST) --test-dir build/tsan -R '$(THREADED_TESTS)' -E 'NOT_BUILT' -LE 'slow|performance'
+
+test-all: ## test, a build with clang, the thread sanitizer, and long fuzzing
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory build/clang/build.ninja
+	cmake --build build/clang -j $(JOBS)
+	@$(MAKE) --no-print-directory test-tsan
+	@$(MAKE) --no-print-directory fuzz SECONDS=$(LONG_FUZZ_SECONDS)
+
+bench: build/dev/build.ninja ## every benchmark suite; figures with their references
+	cmake --build build/dev -j $(JOBS) --target tools/all
+	build/dev/tools/heddle bench all
+
+fuzz: build/dev/build.ninja ## random graphs against the reference evaluator: make fuzz SECONDS=900
+	cmake --build build/dev -j $(JOBS) --target fuzz_graphs
+	build/dev/tests/fuzz_graphs --seconds $(SECONDS)
+
+lint: setup ## format, order of includes, length of files, white space
+	@clang-format-19 --dry-run -Werror $(SOURCES)
+	@python3 scripts/check_structure.py --self-test
+	@python3 scripts/check_structure.py
+	@python3 scripts/check_text.py
+	@echo "lint: clean"
+
+format: setup ## rewrite all sources in the project's format
+	@clang-format-19 -i $(SOURCES)
+
+clean: ## remove all build folders
+	rm -rf build

@@ -1,0 +1,182 @@
+// The pieces a plan is made of, one at a time: the key, the traffic count, the aliasing check.
+#include <gtest/gtest.h>
+
+#include "helpers.h"
+#include "kernel/builder.h"
+#include "runtime/alias.h"
+#include "runtime/graph_key.h"
+#include "runtime/traffic.h"
+
+namespace heddle {
+namespace {
+
+using namespace heddle::testing;
+using kernel::Builder;
+using kernel::Kernel;
+using kernel::Space;
+using kernel::Value;
+
+Builder::Access at(const Expr& address, const Expr& guard = 1) {
+  Builder::Access access;
+  access.address = address;
+  access.guard = guard;
+  return access;
+}
+
+GraphKey key_of(const NodeRef& root, std::span<const Storage* const> donatable = {}) {
+  GraphKey key;
+  NodeRef roots[] = {root};
+  key.read(roots, donatable);
+  return key;
+}
+
+TEST(GraphKey, depends_on_structure_and_not_on_data) {
+  NodeRef a = tensor({1, 2, 3}), b = tensor({4, 5, 6}), c = tensor({7, 8, 9, 10});
+  GraphKey first = key_of(add(a, b)), second = key_of(add(b, a));
+  EXPECT_EQ(first.words, second.words);
+  EXPECT_EQ(first.hash, second.hash);
+  EXPECT_NE(first.words, key_of(add(a, a)).words);
+  EXPECT_NE(first.words, key_of(mul(a, b)).words);
+  EXPECT_NE(first.words, key_of(add(c, c)).words);
+  const Storage* given[] = {a->storage.get()};
+  EXPECT_NE(first.words, key_of(add(a, b), given).words);
+  EXPECT_EQ(first.leaves, (std::vector<const Node*>{a.get(), b.get()}));
+  EXPECT_EQ(first.device, &device());
+}
+
+TEST(GraphKey, keeps_float_constants_apart_and_integers_inside) {
+  NodeRef a = tensor({1, 2, 3});
+  GraphKey half = key_of(mul(a, full_like(a, 0.5))), third = key_of(mul(a, full_like(a, 0.3)));
+  EXPECT_EQ(half.words, third.words);
+  EXPECT_NE(half.floats, third.floats);
+  NodeRef whole = make_const(heddle::Scalar::of(DType::i32, 7), Shape{Expr(3)});
+  NodeRef other = make_const(heddle::Scalar::of(DType::i32, 8), Shape{Expr(3)});
+  EXPECT_NE(key_of(whole).words, key_of(other).words);
+  EXPECT_TRUE(key_of(whole).floats.empty());
+}
+
+TEST(GraphKey, attributes_and_shapes_count) {
+  NodeRef a = tensor(counting(12), Shape{Expr(3), Expr(4)});
+  NodeRef b = tensor(counting(12), Shape{Expr(4), Expr(3)});
+  int zero[] = {0}, one[] = {1};
+  EXPECT_NE(key_of(make_flip(a, zero)).words, key_of(make_flip(a, one)).words);
+  EXPECT_NE(key_of(make_flip(a, zero)).words, key_of(make_flip(b, zero)).words);
+  EXPECT_NE(key_of(make_reduce(ReduceOp::Sum, a, zero)).words, key_of(make_reduce(ReduceOp::Max, a, zero)).words);
+}
+
+TEST(GraphKey, counts_references_from_inside) {
+  NodeRef a = tensor({1, 2, 3});
+  NodeRef squared = mul(a, a);
+  NodeRef root = add(squared, a);
+  NodeRef roots[] = {root, squared, root};
+  GraphKey key;
+  key.read(roots, {});
+  EXPECT_EQ(key.outputs, 2u);
+  EXPECT_EQ(key.references[key.number(root.get())], 2u);
+  EXPECT_EQ(key.references[key.number(squared.get())], 2u);
+  EXPECT_EQ(key.references[key.number(a.get())], 3u);
+}
+
+TEST(GraphKey, an_object_may_be_used_again_and_again) {
+  NodeRef a = tensor({1, 2, 3}), b = tensor({4, 5, 6});
+  NodeRef chain = a;
+  for (int i = 0; i < 1000; ++i) chain = add(chain, b);
+  GraphKey key;
+  for (int round = 0; round < 3; ++round) {
+    NodeRef large[] = {chain}, small[] = {add(a, b)};
+    key.read(large, {});
+    EXPECT_EQ(key.nodes.size(), 1002u);
+    key.read(small, {});
+    EXPECT_EQ(key.nodes.size(), 3u);
+    EXPECT_EQ(key.words, key_of(small[0]).words);
+    key.shrink();
+  }
+}
+
+// Two stages over rows: a sum, then x - sum; x is read twice and counts once.
+TEST(Traffic, counts_distinct_elements) {
+  Loops loops;
+  loops.name = "rows";
+  loops.buffers = {
+      {"x", DType::f32, Space::In, 4000}, {"y", DType::f32, Space::Out, 2000}, {"s", DType::f64, Space::In, 1}};
+  Expr r = Expr::index("r", 20), c = Expr::index("c", 100), d = Expr::index("d", 100);
+  loops.outer = {{r, 20}};
+  Stage sum, store;
+  sum.inner = {{c, 100}};
+  store.inner = {{d, 100}};
+  {
+    Builder b(loops.values, sum.body);
+    sum.body.results = {b.load(0, DType::f32, at(r * 100 + c))};
+    sum.reducer = kernel::simple_reducer(ScalarOp::add, DType::f32);
+  }
+  loops.values.push_back({DType::f32, {}});
+  sum.results = {static_cast<Value>(loops.values.size() - 1)};
+  {
+    Builder b(loops.values, store.body);
+    Value x = b.load(0, DType::f32, at(r * 100 + d));
+    b.load(2, DType::f64, at(0));
+    b.store(1, b.op(ScalarOp::sub, {x, sum.results[0]}), at(r * 100 + d));
+  }
+  loops.stages = {sum, store};
+  Traffic t = traffic(loops);
+  EXPECT_EQ(t.read, 2000u * 4 + 8);  // half of x, once
+  EXPECT_EQ(t.written, 2000u * 4);
+
+  // Shifted by one it is another set of elements, but never more than the buffer holds.
+  Builder b(loops.values, loops.stages[1].body);
+  b.load(0, DType::f32, at(r * 100 + d + 1));
+  EXPECT_EQ(traffic(loops).read, 4000u * 4 + 8);
+}
+
+Kernel elementwise(const std::function<void(Builder&, const Expr& cell)>& body) {
+  Kernel k;
+  k.name = "k";
+  k.level = kernel::Level::Thread;
+  k.buffers = {
+      {"x", DType::f32, Space::In, 100}, {"y", DType::f32, Space::Out, 100}, {"z", DType::f32, Space::Out, 100}};
+  Expr c = Expr::index("c", 100);
+  kernel::Phase phase{{c}, {}};
+  Builder b(k, phase);
+  body(b, c);
+  k.phases = {phase};
+  return k;
+}
+
+TEST(Alias, aligned_loads_before_the_store_may_share) {
+  Kernel k = elementwise([](Builder& b, const Expr& c) {
+    Value x = b.load(0, DType::f32, at(c));
+    b.store(1, b.op(ScalarOp::mul, {x, x}), at(c));
+  });
+  EXPECT_TRUE(may_share_memory(k, 0, 1));
+  EXPECT_FALSE(may_share_memory(k, 1, 0));
+}
+
+TEST(Alias, other_orders_and_places_may_not) {
+  Kernel shifted = elementwise([](Builder& b, const Expr& c) { b.store(1, b.load(0, DType::f32, at(99 - c)), at(c)); });
+  EXPECT_FALSE(may_share_memory(shifted, 0, 1));
+  Kernel late = elementwise([](Builder& b, const Expr& c) {
+    b.store(1, b.load(0, DType::f32, at(c)), at(c));
+    b.store(2, b.load(0, DType::f32, at(c)), at(c));
+  });
+  EXPECT_FALSE(may_share_memory(late, 0, 1));
+  EXPECT_FALSE(may_share_memory(late, 0, 2));  // the first load does not feed the second store
+  Kernel unrelated = elementwise([](Builder& b, const Expr& c) {
+    Value x = b.load(0, DType::f32, at(c));
+    b.store(1, b.constant(heddle::Scalar::of(DType::f32, 1)), at(c));
+    b.store(2, x, at(c));
+  });
+  EXPECT_FALSE(may_share_memory(unrelated, 0, 1));
+  EXPECT_TRUE(may_share_memory(unrelated, 0, 2));
+  Kernel nested = elementwise([](Builder& b, const Expr& c) {
+    Expr i = Expr::index("i", 4);
+    b.loop(i, {}, [&](std::span<const Value>) {
+      b.load(0, DType::f32, at(c));
+      return std::vector<Value>{};
+    });
+    b.store(1, b.load(0, DType::f32, at(c)), at(c));
+  });
+  EXPECT_FALSE(may_share_memory(nested, 0, 1));
+}
+
+}  // namespace
+}  // namespace heddle

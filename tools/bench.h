@@ -1,0 +1,41 @@
+// heddle bench: measures suites, each figure with a reference from the same run.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace heddle::tools {
+
+struct Figure {
+  std::string name, unit;
+  double ours = 0, median = 0, reference = 0;
+  std::string reference_name;
+  double ratio = 0;           // higher is better, whatever the unit
+  std::optional<double> bar;  // the least ratio that is good enough
+  std::string note;
+};
+using Report = std::function<void(const Figure&)>;
+
+// One suite in this process. `seconds`: about how long each figure is measured.
+void measure_memory(double seconds, const Report& report);
+void measure_matmul(double seconds, const Report& report);
+void measure_overhead(double seconds, const Report& report);
+// What "process start to first result" runs: computes something small and prints it.
+void first_result();
+
+struct BenchOptions {
+  std::string suite;
+  std::optional<int> threads;
+  std::string json;  // file; empty: none
+  double seconds = 3;
+};
+std::vector<std::string> suite_names();  // "all" last
+// Measures each suite in a process of its own, because the number of threads is fixed once per process. Prints a table.
+// Throws Error.
+void bench(const BenchOptions& options);
+// The other side of bench(): one suite, figures as lines of JSON on standard output.
+void measure_suite(const std::string& suite, double seconds);
+
+}  // namespace heddle::tools

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Tests of the heddle program: cli_test.py PROGRAM CASE."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = sys.argv[1]
+KEYS = {"name", "unit", "ours", "reference", "reference_name", "ratio"}
+OPTIONAL_KEYS = {"median", "bar"}
+
+
+def heddle(*arguments, **environment):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, env={**os.environ, **environment})
+
+
+def check(condition, message, result=None):
+    if condition:
+        return
+    if result is not None:
+        message += f"\nexit code {result.returncode}\n--- stdout\n{result.stdout}\n--- stderr\n{result.stderr}"
+    sys.exit(f"failed: {message}")
+
+
+def info():
+    result = heddle("info", HEDDLE_THREADS="3", HEDDLE_TREADS="4")
+    check(result.returncode == 0, "info runs", result)
+    for part in ["version", "commit", "LLVM", "target", "caches", "cores", "cpu", "3 threads", "compiled code"]:
+        check(part in result.stdout, f"info says something about '{part}'", result)
+    check("HEDDLE_TREADS        is set, but" in result.stdout, "info notices misspelt variables", result)
+    result = heddle("info", HEDDLE_THREADS="many")
+    check(result.returncode == 1 and "HEDDLE_THREADS" in result.stderr, "a malformed variable is named", result)
+
+
+def unknown_suite():
+    result = heddle("bench", "nonsense")
+    check(result.returncode == 2, "an unknown suite gives exit code 2", result)
+    for part in ["nonsense", "memory", "matmul", "overhead", "all"]:
+        check(part in result.stderr, f"the message names '{part}'", result)
+
+
+def bad_options():
+    cases = [
+        ([], "subcommand"),
+        (["bench"], "SUITE"),
+        (["bench", "overhead", "--threads", "0"], "--threads"),
+        (["bench", "overhead", "--threads", "two"], "--threads"),
+        (["bench", "overhead", "--seconds", "-1"], "--seconds"),
+        (["bench", "overhead", "--fast"], "--fast"),
+        (["weave"], "weave"),
+    ]
+    for arguments, named in cases:
+        result = heddle(*arguments)
+        check(result.returncode == 2, f"{arguments} gives exit code 2", result)
+        check(named in result.stderr, f"the message for {arguments} names {named}", result)
+    result = heddle("bench", "overhead", "--json", "/nonexistent/folder/file.json")
+    check(result.returncode == 1 and "/nonexistent/folder" in result.stderr, "a bad file is found at once", result)
+
+
+def help():  # noqa: A001, named as the option
+    result = heddle("bench", "--help")
+    check(result.returncode == 0 and "--threads" in result.stdout, "bench --help explains the options", result)
+    check("first-result" not in heddle("--help").stdout, "inner commands are hidden")
+
+
+def bench_json():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "figures.json")
+        result = heddle("bench", "overhead", "--seconds", "0.2", "--threads", "2", "--json", path)
+        check(result.returncode == 0, "bench runs", result)
+        with open(path, encoding="utf-8") as file:
+            figures = json.load(file)
+    check(isinstance(figures, list) and len(figures) >= 4, "the file holds a list of figures", result)
+    for figure in figures:
+        check(KEYS <= figure.keys() <= KEYS | OPTIONAL_KEYS, f"keys of {figure}", result)
+        check(all(isinstance(figure[key], str) for key in ["name", "unit", "reference_name"]), f"names of {figure}")
+        check(all(figure[key] > 0 for key in ["ours", "reference", "ratio"]), f"figures of {figure}")
+        check(figure["name"] in result.stdout, f"the table has a row for {figure['name']}", result)
+    check(len({figure["name"] for figure in figures}) == len(figures), "names are distinct", result)
+    check("overhead, 2 threads" in result.stdout, "the table says how many threads ran", result)
+    for part in ["commit", "target", "reference_name"]:
+        check(part in result.stdout, f"the table says {part}", result)
+
+
+{"info": info, "unknown_suite": unknown_suite, "bad_options": bad_options, "help": help, "bench_json": bench_json}[
+    sys.argv[2]
+]()

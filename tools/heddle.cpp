@@ -1,0 +1,82 @@
+// The command line: heddle info, heddle bench.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "tools/bench.h"
+#include "tools/info.h"
+#include "tools/machine.h"
+
+namespace {
+
+using namespace heddle;
+
+int main_or_throw(int argc, char** argv) {
+  CLI::App app{"Heddle: a compiler for tensor programs"};
+  app.name("heddle");
+  app.set_version_flag("--version", std::string("heddle ") + tools::version() + ", commit " + tools::commit());
+  app.require_subcommand(0, 1);
+
+  CLI::App* info = app.add_subcommand("info", "The build, the machine as the compiler sees it, devices and memory");
+
+  tools::BenchOptions options;
+  int threads = 0;
+  CLI::App* bench = app.add_subcommand("bench", "Measure a suite: every figure with a reference from the same run");
+  bench->footer(
+      "Suites:\n"
+      "  memory    softmax, layernorm, chains, mean and variance on 512 MiB, against a copy of the same bytes\n"
+      "  matmul    f32, 1024 and 2048, against the peak of multiply-adds\n"
+      "  overhead  recording, launching, compiling, starting\n"
+      "  all       all of them\n\n"
+      "Each suite runs in a process of its own, because the number of threads is fixed once per process.\n"
+      "Without --threads, memory and overhead run with HEDDLE_THREADS or one thread per core, matmul first\n"
+      "with one thread and then with as many. The exit code says whether measuring worked, not whether bars\n"
+      "were reached.");
+  bench->add_option("SUITE", options.suite, "What to measure")
+      ->required()
+      ->type_name("NAME")
+      ->check(CLI::IsMember(tools::suite_names()));
+  CLI::Option* threads_option = bench->add_option("--threads", threads, "Threads that run kernels and references")
+                                    ->type_name("N")
+                                    ->check(CLI::Range(1, 4096));
+  bench->add_option("--json", options.json, "Write the figures to this file, as a list")->type_name("FILE");
+  bench->add_option("--seconds", options.seconds, "About how long each figure is measured (default 3)")
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 3600.0));
+
+  // How bench calls this program again.
+  std::string suite;
+  double seconds = 0;
+  CLI::App* measure = app.add_subcommand("measure", "")->group("");
+  measure->add_option("suite", suite)->required();
+  measure->add_option("--seconds", seconds);
+  CLI::App* first_result = app.add_subcommand("first-result", "")->group("");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    int code = app.exit(error);
+    return code == 0 ? 0 : 2;
+  }
+  if (app.get_subcommands().empty()) {
+    std::fprintf(stderr, "%s\nheddle: which subcommand?\n", app.help().c_str());
+    return 2;
+  }
+  if (threads_option->count() > 0) options.threads = threads;
+  if (info->parsed()) tools::print_info();
+  if (bench->parsed()) tools::bench(options);
+  if (measure->parsed()) tools::measure_suite(suite, seconds);
+  if (first_result->parsed()) tools::first_result();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return main_or_throw(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "heddle: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,50 @@
+#include "tools/machine.h"
+
+#include <cstdio>
+#include <fstream>
+
+#include "heddle_commit.h"
+
+namespace heddle::tools {
+
+const char* version() { return HEDDLE_VERSION; }
+const char* commit() { return HEDDLE_COMMIT; }
+const char* llvm_version() { return HEDDLE_LLVM_VERSION; }
+
+std::string compiler() {
+#if defined(__clang__)
+  std::string name = "clang++ " __clang_version__;
+#else
+  std::string name = "g++ " __VERSION__;
+#endif
+  return name + ", " HEDDLE_BUILD_TYPE;
+}
+
+std::string cpu_model() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string family, model, name;
+  for (std::string line; std::getline(file, line) && !line.empty();) {
+    size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    std::string key = line.substr(0, line.find_last_not_of(" \t", colon - 1) + 1), value = line.substr(colon + 2);
+    if (key == "model name") name = value;
+    if (key == "cpu family") family = value;
+    if (key == "model") model = value;
+  }
+  if (name.empty()) return "unknown CPU";
+  // Virtual machines often hide the exact name; family and model still tell.
+  return name + " (family " + family + ", model " + model + ")";
+}
+
+std::string bytes_text(uint64_t bytes) {
+  const char* units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
+  char line[40];
+  bool whole = value == static_cast<double>(static_cast<int64_t>(value));
+  std::snprintf(line, sizeof line, whole ? "%.0f %s" : "%.1f %s", value, units[unit]);
+  return line;
+}
+
+}  // namespace heddle::tools

@@ -1,0 +1,34 @@
+#include "tools/measure.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace heddle::tools {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+double Samples::best() const { return *std::min_element(seconds.begin(), seconds.end()); }
+
+double Samples::median() const {
+  std::vector<double> sorted = seconds;
+  std::sort(sorted.begin(), sorted.end());
+  size_t n = sorted.size();
+  return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+std::vector<Samples> take_turns(double seconds, int least, std::initializer_list<std::function<void()>> actions) {
+  for (const auto& action : actions) action();
+  std::vector<Samples> result(actions.size());
+  double end = now() + seconds;
+  for (int round = 0; round < least || now() < end; ++round) {
+    auto samples = result.begin();
+    for (const auto& action : actions) {
+      double start = now();
+      action();
+      (samples++)->seconds.push_back(now() - start);
+    }
+  }
+  return result;
+}
+
+}  // namespace heddle::tools
