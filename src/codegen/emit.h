@@ -22,6 +22,7 @@ struct Traits {
   bool gather = false;  // gathers and scatters 4- and 8-byte elements under a mask
   bool half = false;    // converts between f16 and f32
   bool fma = false;
+  bool nan_minmax = false;    // has minimum and maximum that propagate NaN
   bool read_zeros = false;    // a load whose guard fails may read a block of zeros instead of being jumped over
   bool stream = false;        // has stores that bypass the caches
   bool shared_local = false;  // several threads of a cell work on Local memory at once

@@ -48,7 +48,7 @@ llvm::TargetMachine& target_machine(const Target& target) {
 
 void emit_nvptx(const kernel::Kernel& kernel, llvm::Module& module) {
   Traits traits;
-  traits.half = traits.fma = traits.shared_local = true;
+  traits.half = traits.fma = traits.nan_minmax = traits.shared_local = true;
   traits.shuffle_xor = shuffle_xor;
   traits.barrier = barrier;
   Emitter emitter(kernel, module, traits);

@@ -114,10 +114,30 @@ llvm::Value* float_mod(Emitter& emitter, llvm::Value* x, llvm::Value* y) {
   return b.CreateSelect(b.CreateFCmpOEQ(rest, zero), signed_zero, moved);
 }
 
+bool is_number(llvm::Value* v) {
+  auto* constant = llvm::dyn_cast<llvm::Constant>(v);
+  if (constant && v->getType()->isVectorTy()) constant = constant->getSplatValue();
+  auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
+  return number && !number->isNaN();
+}
+
+// minimum and maximum, a NaN operand giving NaN. `a > b ? a : b` is one instruction on x86, which gives b whenever
+// either is a NaN; so only a NaN in a needs care. Which zero comes out of two does not matter.
+llvm::Value* extreme(Emitter& emitter, ScalarOp op, Args x) {
+  auto& b = emitter.b;
+  bool largest = op == ScalarOp::maximum;
+  if (emitter.traits.nan_minmax)
+    return b.CreateBinaryIntrinsic(largest ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, x[0], x[1]);
+  bool swap = is_number(x[1]);
+  llvm::Value *first = swap ? x[1] : x[0], *second = swap ? x[0] : x[1];
+  llvm::Value* chosen =
+      b.CreateSelect(largest ? b.CreateFCmpOGT(first, second) : b.CreateFCmpOLT(first, second), first, second);
+  return is_number(first) ? chosen : b.CreateSelect(b.CreateFCmpUNO(first, first), first, chosen);
+}
+
 llvm::Value* float_op(Emitter& emitter, ScalarOp op, Args x) {
   auto& b = emitter.b;
   auto unary = [&](ID id) { return b.CreateUnaryIntrinsic(id, x[0]); };
-  auto binary = [&](ID id) { return b.CreateBinaryIntrinsic(id, x[0], x[1]); };
   switch (op) {
     case ScalarOp::neg: return b.CreateFNeg(x[0]);
     case ScalarOp::abs: return unary(llvm::Intrinsic::fabs);
@@ -132,8 +152,8 @@ llvm::Value* float_op(Emitter& emitter, ScalarOp op, Args x) {
     case ScalarOp::div: return b.CreateFDiv(x[0], x[1]);
     case ScalarOp::floordiv: return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, b.CreateFDiv(x[0], x[1]));
     case ScalarOp::mod: return float_mod(emitter, x[0], x[1]);
-    case ScalarOp::minimum: return binary(llvm::Intrinsic::minimum);
-    case ScalarOp::maximum: return binary(llvm::Intrinsic::maximum);
+    case ScalarOp::minimum:
+    case ScalarOp::maximum: return extreme(emitter, op, x);
     case ScalarOp::eq: return b.CreateFCmpOEQ(x[0], x[1]);
     case ScalarOp::ne: return b.CreateFCmpUNE(x[0], x[1]);
     case ScalarOp::lt: return b.CreateFCmpOLT(x[0], x[1]);

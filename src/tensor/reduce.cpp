@@ -118,7 +118,7 @@ Tensor softmax(const Tensor& x, int64_t axis) {
   int64_t at = normalize_axis("softmax", axis, f.rank());
   if (f.numel() == 0) return f;
   Tensor e = exp(sub(f, max(f, {at}, true)));
-  return div(e, sum(e, {at}, true));
+  return mul(e, reciprocal(sum(e, {at}, true)));  // one division per row
 }
 Tensor log_softmax(const Tensor& x, int64_t axis) {
   Tensor f = to_float(x);
