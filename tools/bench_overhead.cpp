@@ -84,8 +84,10 @@ Tensor small_graph(int number, const Tensor& x, const Tensor& y) {
   }
 }
 
+// Every graph is compiled again and again, with empty caches; the figure is the median of the graphs' best times.
 void measure_compiling(double seconds, const Report& report) {
-  Samples samples;
+  std::vector<Samples> of_graph(kGraphs);
+  Samples all;
   uint64_t launches = 0;
   double end = now() + seconds;
   for (int round = 0; round == 0 || now() < end; ++round) {
@@ -103,12 +105,15 @@ void measure_compiling(double seconds, const Report& report) {
       if (run_stats().plan_misses != 1 || kernel_cache_size() <= kernels)
         throw Error(text("bench: graph ", i, " was not new to the caches"));
       if (round == 0) launches += run_stats().launches;
-      samples.seconds.push_back(took);
+      of_graph[static_cast<size_t>(i)].seconds.push_back(took);
+      all.seconds.push_back(took);
     }
   }
-  double median = samples.median() * 1e3;
-  Figure figure = time_figure("new small kernel, graph to code", "ms", median, median, 10);
-  figure.note = text("median of ", kGraphs, " graphs, ", launches, " kernels");
+  Samples best;
+  for (const Samples& samples : of_graph) best.seconds.push_back(samples.best());
+  Figure figure = time_figure("new small kernel, graph to code", "ms", best.median() * 1e3, all.median() * 1e3, 10);
+  figure.note =
+      text("median over ", kGraphs, " graphs, ", launches, " kernels, each the best of ", of_graph[0].seconds.size());
   report(figure);
 }
 

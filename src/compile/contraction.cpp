@@ -59,6 +59,9 @@ std::optional<Contraction> find_contraction(const Loops& loops, const Stage& sta
   c.b = product->args[1];
   c.a_axes = axes(c.a);
   c.b_axes = axes(c.b);
+  // A dot has just the dimensions of its factors: an axis that neither follows would be lost.
+  for (size_t i = 0; i < c.a_axes.size(); ++i)
+    if (!c.a_axes[i] && !c.b_axes[i]) return {};
   for (size_t i = 0; i < loops.outer.size(); ++i) {
     if (c.a_axes[i] && !c.b_axes[i]) c.a_axis = static_cast<int>(i);
     if (c.b_axes[i] && !c.a_axes[i]) c.b_axis = static_cast<int>(i);

@@ -552,8 +552,11 @@ class Partitioner {
       if (!std::all_of(readers.begin(), readers.end(), [&](int r) { return unit(r).group == u.group; })) continue;
       std::erase(group(u.group).units, static_cast<int>(id));
       result_.storing.erase(u.node);
-      for (int r : readers)
-        std::erase_if(unit(r).reads, [&](const Unit::Read& read) { return read.memory && read.node == u.node; });
+      for (int r : readers) {
+        std::vector<Unit::Read>& reads = unit(r).reads;
+        std::erase_if(reads, [&](const Unit::Read& read) { return read.memory && read.node == u.node; });
+        reads.insert(reads.end(), u.reads.begin(), u.reads.end());
+      }
       u.reads.clear();
     }
   }

@@ -392,7 +392,16 @@ class Tiler {
       tuple.push_back(builder_->load(partial_buffers_[r], dtype, partial_access(p, coordinate(outer_, parts), used)));
     }
     tuple = builder_->reduce(tuple, static_cast<int>(outer_), stage(0).reducer);
-    for (size_t r = 0; r < tuple.size(); ++r) registers_[stage(0).results[r]] = tuple[r];
+    // Later stages that walk the cell in steps find their part of it in memory.
+    bool walked = false;
+    for (size_t s = 1; s < loops_.stages.size(); ++s)
+      for (const Level& level : schedule_.stages[s].loops) walked |= static_cast<size_t>(level.axis) < outer_;
+    for (size_t r = 0; r < tuple.size(); ++r) {
+      if (walked)
+        store_result(stage(0).results[r], tuple[r], cell_);
+      else
+        registers_[stage(0).results[r]] = tuple[r];
+    }
   }
 
   // ---- packed operands of a contraction ----

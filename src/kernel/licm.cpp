@@ -45,11 +45,13 @@ class Hoister {
     return !depends_on(inst.address, loop.var) && !depends_on(inst.guard, loop.var);
   }
 
-  // In front of a loop that may not run at all, a load must be in bounds by itself.
+  // In front of a loop that may not run at all, a load must be in bounds by itself; and of local memory only what was
+  // written may be read.
   bool load_may_move(const Inst& load, const Inst& loop, const Writes& writes) const {
     if (writes.buffers[static_cast<size_t>(load.buffer)]) return false;
     if (loop.extent.lo() >= 1) return true;
     if (!load.binds.empty()) return false;
+    if (kernel_.buffers[static_cast<size_t>(load.buffer)].space == Space::Local) return false;
     const Expr& size = kernel_.buffers[static_cast<size_t>(load.buffer)].size;
     Expr inside = logical_and(ge(load.address, 0), lt(load.address, size));
     return provably_true(simplify_given(inside, load.guard));

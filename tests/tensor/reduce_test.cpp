@@ -196,7 +196,7 @@ TEST(Composed, variance_far_from_zero_does_not_cancel) {
 
 TEST(Reduce, chains_of_reductions) {
   Tensor x = counting({8, 9});
-  EXPECT_EQ(x.sum({0}).max().item<float>(), 8 * 36 - 0 - 8 * 4 + 32 - 0);
+  EXPECT_EQ(x.sum({0}).max().item<float>(), 252 + 8 * 8);
   EXPECT_NEAR((x - x.mean({0}, true)).sum().item<float>(), 0, 1e-3);
 }
 
