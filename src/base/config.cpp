@@ -40,6 +40,7 @@ bool flag(const char* name) {
 Config read_environment() {
   Config c;
   c.threads = static_cast<int>(number("HEDDLE_THREADS", 1, 4096));
+  c.device = variable("HEDDLE_DEVICE");
   c.target = variable("HEDDLE_TARGET");
   c.log = variable("HEDDLE_LOG");
   c.dump_directory = variable("HEDDLE_DUMP");

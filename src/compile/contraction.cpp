@@ -50,15 +50,10 @@ std::optional<Contraction> find_contraction(const Loops& loops, const Stage& sta
     if (inst.op == kernel::Op::mul && inst.results[0] == stage.body.results[0]) product = &inst;
   if (!product) return {};
   Contraction c;
-  auto all = dependences(loops, stage);
-  auto axes = [&](kernel::Value v) {
-    auto it = all.find(v);
-    return it != all.end() ? it->second : std::vector<bool>(loops.outer.size() + stage.inner.size(), true);
-  };
   c.a = product->args[0];
   c.b = product->args[1];
-  c.a_axes = axes(c.a);
-  c.b_axes = axes(c.b);
+  c.a_axes = axes_of(loops, stage, c.a);
+  c.b_axes = axes_of(loops, stage, c.b);
   // A dot has just the dimensions of its factors: an axis that neither follows would be lost.
   for (size_t i = 0; i < c.a_axes.size(); ++i)
     if (!c.a_axes[i] && !c.b_axes[i]) return {};

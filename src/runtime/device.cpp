@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/config.h"
 #include "base/error.h"
 
 namespace heddle {
@@ -41,7 +42,8 @@ std::vector<std::string> device_kinds() {
   return kinds;
 }
 
-Device& device(const std::string& kind) {
+Device& device(const std::string& wanted) {
+  const std::string kind = !wanted.empty() ? wanted : config().device.empty() ? "cpu" : config().device;
   Entry* entry = nullptr;
   {
     std::lock_guard guard(registry().lock);

@@ -33,7 +33,7 @@ struct ForgetOutputs {
 };
 
 Device& default_device() {
-  static Device& instance = device("cpu");
+  static Device& instance = device();
   return instance;
 }
 

@@ -1,0 +1,166 @@
+// Two devices without hardware, for tests. Both compile for a SIMT machine and check every launch: the kernel must
+// verify, and each pointer must be live memory of this device, large enough.
+//
+//   simulated  the interpreter runs the kernels: blocks, warps, shuffles and barriers, with races detected
+//   null       nothing runs; results are whatever the memory held
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "base/error.h"
+#include "codegen/codegen.h"
+#include "kernel/interpreter.h"
+#include "runtime/device.h"
+
+namespace heddle {
+namespace {
+
+constexpr uint64_t kAlignment = 64;
+
+// Live blocks by address, so that a launch can tell which memory a pointer means.
+class Blocks {
+ public:
+  void* allocate(uint64_t bytes) {
+    uint64_t rounded = (bytes / kAlignment + 1) * kAlignment;
+    void* address = bytes < rounded ? std::aligned_alloc(kAlignment, rounded) : nullptr;
+    if (!address) throw OutOfMemory(text("simulated device: no memory for ", bytes, " bytes"));
+    std::memset(address, 0, rounded);
+    std::lock_guard guard(lock_);
+    live_[address] = bytes;
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+    return address;
+  }
+  void release(void* address) {
+    std::lock_guard guard(lock_);
+    auto it = live_.find(address);
+    used_ -= it->second;
+    live_.erase(it);
+    std::free(address);
+  }
+  // Bytes from `address` to the end of its block; -1 if it lies in none.
+  int64_t room(const void* address) const {
+    std::lock_guard guard(lock_);
+    auto it = live_.upper_bound(address);
+    if (it == live_.begin()) return -1;
+    --it;
+    auto offset = static_cast<uint64_t>(static_cast<const char*>(address) - static_cast<const char*>(it->first));
+    return offset <= it->second ? static_cast<int64_t>(it->second - offset) : -1;
+  }
+  Device::Memory memory() const {
+    std::lock_guard guard(lock_);
+    return {used_, 0, peak_, 0};
+  }
+
+ private:
+  mutable std::mutex lock_;
+  std::map<const void*, uint64_t> live_;
+  uint64_t used_ = 0, peak_ = 0;
+};
+
+class SimulatedBuffer final : public DeviceBuffer {
+ public:
+  SimulatedBuffer(Device& device, Blocks& blocks, uint64_t bytes)
+      : device_(device), blocks_(blocks), bytes_(bytes), address_(blocks.allocate(bytes)) {}
+  ~SimulatedBuffer() override { blocks_.release(address_); }
+  SimulatedBuffer(const SimulatedBuffer&) = delete;
+  SimulatedBuffer& operator=(const SimulatedBuffer&) = delete;
+
+  Device& device() const override { return device_; }
+  void* address() const override { return address_; }
+  const void* host_data() const override { return address_; }
+  uint64_t bytes() const override { return bytes_; }
+
+ private:
+  Device& device_;
+  Blocks& blocks_;
+  uint64_t bytes_;
+  void* address_;
+};
+
+class SimulatedExecutable final : public Executable {
+ public:
+  SimulatedExecutable(const Device* owner, const kernel::Kernel& kernel) : owner_(owner), kernel_(kernel) {}
+  const kernel::Kernel& kernel() const override { return kernel_; }
+  const Device* owner() const { return owner_; }
+
+ private:
+  const Device* owner_;
+  kernel::Kernel kernel_;
+};
+
+class SimulatedDevice final : public Device {
+ public:
+  SimulatedDevice(std::string name, bool runs) : name_(std::move(name)), runs_(runs), target_(nvidia_target()) {
+    target_.name = name_;
+  }
+
+  const std::string& name() const override { return name_; }
+  const Target& target() const override { return target_; }
+  int threads() const override { return 1; }
+  std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes) override {
+    return std::make_shared<SimulatedBuffer>(*this, blocks_, bytes);
+  }
+  void copy_from_host(DeviceBuffer& to, const void* from, uint64_t bytes) override {
+    check_room("copy", to.address(), bytes);
+    if (bytes) std::memcpy(to.address(), from, bytes);
+  }
+  void copy_to_host(void* to, const DeviceBuffer& from, uint64_t bytes) override {
+    check_room("copy", from.address(), bytes);
+    if (bytes) std::memcpy(to, from.address(), bytes);
+  }
+  std::shared_ptr<Executable> compile(const kernel::Kernel& kernel) override {
+    kernel::verify(kernel);
+    if (kernel.level != kernel::Level::Thread) throw CompileError(text("kernel ", kernel.name, " is not at thread level"));
+    return std::make_shared<SimulatedExecutable>(this, kernel);
+  }
+  void launch(const Executable& executable, std::span<void* const> buffers, std::span<const int64_t> symbols) override {
+    const auto& code = static_cast<const SimulatedExecutable&>(executable);
+    const kernel::Kernel& kernel = code.kernel();
+    if (code.owner() != this) throw DeviceError(text(name_, ": kernel ", kernel.name, " was compiled for another device"));
+    if (buffers.size() != kernel.buffers.size() || symbols.size() != kernel.symbols.size())
+      throw DeviceError(text(name_, ": kernel ", kernel.name, " got ", buffers.size(), " buffers and ", symbols.size(),
+                             " symbols instead of ", kernel.buffers.size(), " and ", kernel.symbols.size()));
+    std::vector<int64_t> sizes;
+    for (size_t b = 0; b < buffers.size(); ++b) {
+      const kernel::Buffer& buffer = kernel.buffers[b];
+      sizes.push_back(evaluate(buffer.size, [&](const Expr& variable) {
+        for (size_t i = 0; i < symbols.size(); ++i)
+          if (kernel.symbols[i] == variable) return symbols[i];
+        throw DeviceError(text(name_, ": kernel ", kernel.name, " has no symbol ", variable));
+      }));
+      if (buffer.space == kernel::Space::Local) continue;
+      uint64_t bytes = static_cast<uint64_t>(sizes.back()) * static_cast<uint64_t>(size_of(buffer.dtype));
+      check_room(text("kernel ", kernel.name, ", buffer ", buffer.name), buffers[b], bytes);
+    }
+    if (runs_) kernel::interpret(kernel, buffers, sizes, symbols);
+  }
+  void synchronize() override {}
+  Memory memory() const override { return blocks_.memory(); }
+  void free_cached() override {}
+
+ private:
+  void check_room(const std::string& what, const void* address, uint64_t bytes) const {
+    int64_t room = blocks_.room(address);
+    if (room < 0) throw DeviceError(text(name_, ": ", what, ": the address is not memory of this device"));
+    if (static_cast<uint64_t>(room) < bytes)
+      throw DeviceError(text(name_, ": ", what, ": needs ", bytes, " bytes, but only ", room, " are there"));
+  }
+
+  std::string name_;
+  bool runs_;
+  Target target_;
+  Blocks blocks_;
+};
+
+struct Registrar {
+  Registrar() {
+    register_device("simulated", [] { return std::unique_ptr<Device>(new SimulatedDevice("simulated", true)); });
+    register_device("null", [] { return std::unique_ptr<Device>(new SimulatedDevice("null", false)); });
+  }
+} registrar;
+
+}  // namespace
+}  // namespace heddle

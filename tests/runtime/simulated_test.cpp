@@ -1,0 +1,66 @@
+// The devices without hardware: the whole path to a SIMT machine, and the checks on launches.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "runtime/device.h"
+#include "runtime/plan.h"
+
+namespace heddle {
+namespace {
+
+NodeRef on(Device& device, const std::vector<float>& values, const Shape& shape) {
+  auto buffer = device.allocate(values.size() * 4);
+  device.copy_from_host(*buffer, values.data(), values.size() * 4);
+  return make_buffer(buffer, kF32, shape);
+}
+std::vector<float> read(const NodeRef& node) {
+  auto* data = static_cast<const float*>(node->storage->host_data());
+  return {data, data + node->shape.static_numel()};
+}
+
+TEST(Simulated, a_graph_runs_where_its_leaves_live) {
+  Device& device = heddle::device("simulated");
+  NodeRef x = on(device, {1, 2, 3, 4, 5, 6}, {2, 3});
+  NodeRef twice = make_scalar(ScalarOp::add, std::vector<NodeRef>{x, x});
+  std::vector<NodeRef> roots{make_reduce(ReduceOp::Sum, twice, std::vector<int>{1}), make_permute(x, std::vector<int>{1, 0})};
+  std::vector<NodeRef> done = realize(roots);
+  EXPECT_EQ(read(done[0]), (std::vector<float>{12, 30}));
+  EXPECT_EQ(read(done[1]), (std::vector<float>{1, 4, 2, 5, 3, 6}));
+}
+
+TEST(Simulated, the_null_device_checks_but_computes_nothing) {
+  Device& device = heddle::device("null");
+  NodeRef x = on(device, {1, 2, 3, 4}, {4});
+  std::vector<NodeRef> roots{make_scalar(ScalarOp::mul, std::vector<NodeRef>{x, x})};
+  EXPECT_EQ(read(realize(roots)[0]), (std::vector<float>{0, 0, 0, 0}));
+}
+
+TEST(Simulated, launches_with_wrong_memory_are_refused) {
+  Device& device = heddle::device("null");
+  kernel::Kernel kernel = kernel::parse(
+      "kernel.thread @copy(in %x: f32[8], out %y: f32[8]) threads 32 thread t {\n"
+      "  phase grid() {\n    %0 = load %x[t] if t < 8 : f32\n    store %y[t], %0 if t < 8\n  }\n}\n");
+  auto code = device.compile(kernel);
+  auto x = device.allocate(32), y = device.allocate(32), small = device.allocate(16);
+  std::vector<void*> good{x->address(), y->address()}, short_one{x->address(), small->address()};
+  float host[8];
+  std::vector<void*> foreign{host, y->address()};
+  EXPECT_NO_THROW(device.launch(*code, good, {}));
+  EXPECT_THROW(device.launch(*code, short_one, {}), DeviceError);
+  EXPECT_THROW(device.launch(*code, foreign, {}), DeviceError);
+  EXPECT_THROW(device.launch(*code, std::span(good).first(1), {}), DeviceError);
+  EXPECT_THROW(heddle::device("simulated").launch(*code, good, {}), DeviceError);
+}
+
+TEST(Simulated, memory_is_given_back) {
+  Device& device = heddle::device("simulated");
+  uint64_t before = device.memory().used;
+  {
+    auto block = device.allocate(1000);
+    EXPECT_EQ(device.memory().used, before + 1000);
+  }
+  EXPECT_EQ(device.memory().used, before);
+}
+
+}  // namespace
+}  // namespace heddle
