@@ -15,13 +15,16 @@ class Operand {
   template <class T>
     requires std::is_arithmetic_v<T>
   Operand(T number)
-      : kind_(std::is_same_v<T, bool> ? Kind::Bool : std::is_integral_v<T> ? Kind::Integer : Kind::Float),
-        integer_(static_cast<int64_t>(number)), real_(static_cast<double>(number)) {}
+      : kind_(std::is_same_v<T, bool> ? Kind::Bool
+              : std::is_integral_v<T> ? Kind::Integer
+                                      : Kind::Float),
+        integer_(std::is_integral_v<T> ? static_cast<int64_t>(number) : 0),
+        real_(static_cast<double>(number)) {}
 
   enum class Kind { Tensor, Bool, Integer, Float };
   Kind kind() const { return kind_; }
   const Tensor& tensor() const { return *tensor_; }
-  int64_t integer() const { return integer_; }
+  int64_t integer() const { return integer_; }  // of Bool and Integer; numbers from 2^63 on wrap around
   double real() const { return real_; }
 
  private:
@@ -32,8 +35,10 @@ class Operand {
 };
 
 // ---- creation ----
-template <class T> Tensor from_vector(const std::vector<T>& values, const Dims& shape);
-template <class T> Tensor from_data(const T* values, const Dims& shape);  // copies
+template <class T>
+Tensor from_vector(const std::vector<T>& values, const Dims& shape);
+template <class T>
+Tensor from_data(const T* values, const Dims& shape);                     // copies
 Tensor tensor(std::initializer_list<double> values, DType dtype = kF32);  // one axis
 Tensor scalar(double value, DType dtype = kF32);
 Tensor full(const Dims& shape, double value, DType dtype = kF32);
@@ -91,7 +96,7 @@ Tensor mul(const Operand& a, const Operand& b);
 Tensor div(const Operand& a, const Operand& b);       // true division: integers become f32
 Tensor floordiv(const Operand& a, const Operand& b);  // rounds down; an integer divided by zero gives zero
 Tensor mod(const Operand& a, const Operand& b);       // sign of the divisor
-Tensor pow(const Operand& a, const Operand& b);
+Tensor pow(const Operand& a, const Operand& b);       // integers to a whole number stay integers; all else gives floats
 Tensor minimum(const Operand& a, const Operand& b);
 Tensor maximum(const Operand& a, const Operand& b);
 Tensor eq(const Operand& a, const Operand& b);
@@ -136,7 +141,8 @@ Tensor expand(const Tensor& x, const Dims& shape);
 Tensor pad(const Tensor& x, const std::vector<std::pair<int64_t, int64_t>>& before_after, const Operand& value = 0);
 Tensor shrink(const Tensor& x, const std::vector<std::pair<int64_t, int64_t>>& begin_end);
 // Python's x[begin:end:step] along one axis: negative positions count from the end, out-of-range ones are clipped.
-Tensor slice(const Tensor& x, int64_t axis, std::optional<int64_t> begin, std::optional<int64_t> end = {}, int64_t step = 1);
+Tensor slice(const Tensor& x, int64_t axis, std::optional<int64_t> begin, std::optional<int64_t> end = {},
+             int64_t step = 1);
 Tensor select(const Tensor& x, int64_t axis, int64_t index);  // one position, without the axis
 Tensor flip(const Tensor& x, const std::vector<int64_t>& axes);
 Tensor squeeze(const Tensor& x, std::optional<int64_t> axis = {});
@@ -165,10 +171,12 @@ inline Tensor operator!(const Tensor& x) { return logical_not(x); }
 template <class A, class B>
 concept OperandPair = std::convertible_to<const A&, Operand> && std::convertible_to<const B&, Operand> &&
                       (std::same_as<A, Tensor> || std::same_as<B, Tensor>);
-#define HD_OPERATOR(symbol, function) \
-  template <class A, class B>         \
-    requires OperandPair<A, B>        \
-  Tensor operator symbol(const A& a, const B& b) { return function(a, b); }
+#define HD_OPERATOR(symbol, function)              \
+  template <class A, class B>                      \
+    requires OperandPair<A, B>                     \
+  Tensor operator symbol(const A& a, const B& b) { \
+    return function(a, b);                         \
+  }
 HD_OPERATOR(+, add)
 HD_OPERATOR(-, sub)
 HD_OPERATOR(*, mul)

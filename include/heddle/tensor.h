@@ -29,7 +29,7 @@ using Axes = std::vector<int64_t>;
 // shares memory with what it was made from.
 class Tensor {
  public:
-  Tensor();                         // a scalar f32 zero
+  Tensor();  // a scalar f32 zero
   explicit Tensor(const NodeRef& node);
 
   // Shape and type are known without computing anything.
@@ -44,11 +44,14 @@ class Tensor {
   bool is_realized() const;
 
   // The only element, converted to T. ShapeError if there is not exactly one.
-  template <class T> T item() const;
+  template <class T>
+  T item() const;
   // All elements in row-major order, converted to T.
-  template <class T> std::vector<T> to_vector() const;
+  template <class T>
+  std::vector<T> to_vector() const;
   // The elements themselves, in memory; the dtype must be T's. Valid while the slot keeps this value.
-  template <class T> std::span<const T> data() const;
+  template <class T>
+  std::span<const T> data() const;
 
   // Gives the slot another value of the same shape and dtype. The old memory is reused when nobody else needs it.
   void assign(const Tensor& value);

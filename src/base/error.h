@@ -21,8 +21,8 @@ std::string text(const Parts&... parts) {
 }  // namespace heddle
 
 // Checks an invariant of Heddle itself. Stays on in release builds: a clear exception beats a wrong answer.
-#define HD_ASSERT(condition, ...)                                                                   \
-  do {                                                                                              \
-    if (!(condition)) [[unlikely]]                                                                  \
+#define HD_ASSERT(condition, ...)                                                                                \
+  do {                                                                                                           \
+    if (!(condition)) [[unlikely]]                                                                               \
       ::heddle::internal_error(__FILE__, __LINE__, ::heddle::text(#condition __VA_OPT__(, ": ", ) __VA_ARGS__)); \
   } while (false)

@@ -11,8 +11,8 @@
 namespace heddle {
 namespace {
 
-constexpr std::array<std::string_view, static_cast<size_t>(Log::kCount)> kNames = {
-    "graph", "fuse", "schedule", "tile", "thread", "llvm", "asm", "run"};
+constexpr std::array<std::string_view, static_cast<size_t>(Log::kCount)> kNames = {"graph",  "fuse", "schedule", "tile",
+                                                                                   "thread", "llvm", "asm",      "run"};
 
 struct Topics {
   std::array<std::atomic<bool>, kNames.size()> on{};

@@ -23,8 +23,13 @@ class SmallVector {
   SmallVector(std::initializer_list<T> items) { append(items.begin(), items.end()); }
   explicit SmallVector(std::span<const T> items) { append(items.begin(), items.end()); }
   template <class It>
-    requires requires(It it) { *it; ++it; }
-  SmallVector(It first, It last) { append(first, last); }
+    requires requires(It it) {
+      *it;
+      ++it;
+    }
+  SmallVector(It first, It last) {
+    append(first, last);
+  }
   SmallVector(const SmallVector& other) { append(other.begin(), other.end()); }
   SmallVector(SmallVector&& other) noexcept { take(std::move(other)); }
   ~SmallVector() { destroy(); }

@@ -24,7 +24,7 @@ struct Traits {
   bool fma = false;
   bool nan_minmax = false;    // has minimum and maximum that propagate NaN
   bool read_zeros = false;    // a load whose guard fails may read a block of zeros instead of being jumped over
-  bool stream = false;        // has stores that bypass the caches
+  bool stream = false;        // has stores that bypass the caches, and fetches lines into them on request
   bool shared_local = false;  // several threads of a cell work on Local memory at once
   llvm::Value* (*shuffle_xor)(Emitter& emitter, llvm::Value* word, int mask) = nullptr;  // of 32-bit integers
   void (*barrier)(Emitter& emitter) = nullptr;

@@ -151,6 +151,11 @@ llvm::Value* Emitter::load(const kernel::Inst& inst, const Values& block_values)
   Place at = place(inst, lanes, block_values);
   if (at.never) return from_memory(llvm::Constant::getNullValue(type), dtype);
   llvm::Value* v = nullptr;
+  // Into the second level: the first is full of what the cell works on.
+  if (inst.hint == kernel::Hint::Ahead && traits.stream && at.pattern == Place::Pattern::Forward) {
+    llvm::Value* next = b.CreateGEP(scalar, at.pointer, b.getInt64(static_cast<uint64_t>(int64_t{inst.immediate})));
+    b.CreateIntrinsic(llvm::Intrinsic::prefetch, {b.getPtrTy()}, {next, b.getInt32(0), b.getInt32(2), b.getInt32(1)});
+  }
   switch (at.pattern) {
     case Place::Pattern::Uniform: {
       llvm::Value* flag = at.mask ? both(b, at.condition, b.CreateOrReduce(at.mask)) : at.condition;

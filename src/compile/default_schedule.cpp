@@ -45,7 +45,8 @@ std::vector<double> unit_strides(const Loops& loops, const Stage& stage) {
   std::vector<double> score(loops.outer.size() + stage.inner.size(), 0);
   for (const kernel::Inst& inst : stage.body.insts) {
     if (inst.op != kernel::Op::load && inst.op != kernel::Op::store) continue;
-    double weight = (inst.op == kernel::Op::store ? 1.5 : 1) * size_of(loops.buffers[static_cast<size_t>(inst.buffer)].dtype);
+    double weight =
+        (inst.op == kernel::Op::store ? 1.5 : 1) * size_of(loops.buffers[static_cast<size_t>(inst.buffer)].dtype);
     for (size_t i = 0; i < score.size(); ++i) {
       const Axis& axis = i < loops.outer.size() ? loops.outer[i] : stage.inner[i - loops.outer.size()];
       auto linear = linear_in(inst.address, axis.var);
@@ -154,7 +155,8 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Shape2& shape, 
     double cells = shape.rows / static_cast<double>(schedule.cell[rank - 1]);
     double least = simd ? 4.0 * target.cores : 1.0 * target.multiprocessors;
     if (cells < least && shape.points > 1 << 15)
-      schedule.cell[rank - 1] = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(schedule.cell[rank - 1]) * cells / least));
+      schedule.cell[rank - 1] =
+          std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(schedule.cell[rank - 1]) * cells / least));
   }
   for (size_t s = 0; s < loops.stages.size(); ++s) loop_inner(schedule.stages[s], shape.inner[s], rank, limit, piece);
   split_reduction(schedule, loops, shape, target);
@@ -224,14 +226,17 @@ Schedule default_schedule(const Loops& loops, const Target& target) {
   schedule.cell.assign(loops.outer.size(), 1);
   schedule.stages.resize(loops.stages.size());
   schedule.threads = target.machine == Machine::Simt ? 256 : 1;
-  bool reduces = std::any_of(loops.stages.begin(), loops.stages.end(), [](const Stage& s) { return s.reducer || !s.inner.empty(); });
+  bool reduces = std::any_of(loops.stages.begin(), loops.stages.end(),
+                             [](const Stage& s) { return s.reducer || !s.inner.empty(); });
   auto contraction = find_contraction(loops, loops.stages[0]);
   if (!reduces) {
     schedule_elementwise(schedule, loops, shape, target.machine == Machine::Simd ? kChunk : 1024,
                          target.machine == Machine::Simd ? 64 : 32);
   } else if (worth_blocking(loops, shape, contraction)) {
-    if (target.machine == Machine::Simd) schedule_matmul_simd(schedule, *contraction, shape, target);
-    else schedule_matmul_simt(schedule, *contraction, shape);
+    if (target.machine == Machine::Simd)
+      schedule_matmul_simd(schedule, *contraction, shape, target);
+    else
+      schedule_matmul_simt(schedule, *contraction, shape);
   } else {
     schedule_rows(schedule, loops, shape, target);
   }
@@ -283,9 +288,11 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
       }
       for (size_t i = 0; i < shape.inner[s].size(); ++i) {
         int64_t extent = shape.inner[s][i];
-        if (extent > 64 || draw(2) == 0) plan.loops.push_back({outer + static_cast<int>(i), 1 + draw(std::min<int64_t>(extent, 100))});
+        if (extent > 64 || draw(2) == 0)
+          plan.loops.push_back({outer + static_cast<int>(i), 1 + draw(std::min<int64_t>(extent, 100))});
       }
-      if (plan.loops.size() > 1 && draw(3) == 0) std::swap(plan.loops[0], plan.loops[static_cast<size_t>(draw(static_cast<int64_t>(plan.loops.size())))]);
+      if (plan.loops.size() > 1 && draw(3) == 0)
+        std::swap(plan.loops[0], plan.loops[static_cast<size_t>(draw(static_cast<int64_t>(plan.loops.size())))]);
       if (s == 0 && loops.stages[0].reducer && draw(3) == 0) plan.split = 1 + draw(5);
       if (plan.dot && s == 0)
         for (int operand = 0; operand < 2; ++operand) {

@@ -152,7 +152,8 @@ class LoopsWriter {
     auto& bucket = memo_[key];
     for (const Emitted& e : bucket)
       if (e.node == node && e.index == index && e.guard == guard) return e.value;
-    bool from_memory = parts_.storing.count(node) && !inlined_.count(node);
+    // A constant is never read back: nobody waits for the kernel that writes it.
+    bool from_memory = node->op != NodeOp::Const && parts_.storing.count(node) && !inlined_.count(node);
     Value value = from_memory ? load(node, index, guard) : emit_node(node, index, guard);
     memo_[key].push_back({node, index, guard, value});
     return value;
@@ -206,6 +207,9 @@ class LoopsWriter {
     size_t rank = node.inputs[1]->shape.size();
     const Expr* from = index.begin() + axis;
     Value chosen = emit(node.inputs[1].get(), Index(from, from + rank), guard);
+    // The largest unsigned numbers must not become negative positions.
+    if (node.inputs[1]->dtype == DType::u64)
+      chosen = builder_->op(ScalarOp::minimum, {chosen, builder_->constant(heddle::Scalar::of(DType::u64, INT64_MAX))});
     // Out of range is clamped, so that no index can lead outside.
     const Expr& n = node.inputs[0]->shape[axis];
     Expr var = Expr::symbol(text("v", bound_.size()), -(int64_t{1} << 62), int64_t{1} << 62);
@@ -228,7 +232,9 @@ class LoopsWriter {
       end = end + input->shape[axis];
       Expr inside = logical_and(ge(index[axis], begin), lt(index[axis], end));
       Value x = emit(input.get(), source, logical_and(guard, inside));
-      result = result == kernel::kNoValue ? x : builder_->op(ScalarOp::where, {condition(ge(index[axis], begin)), x, result});
+      result = result == kernel::kNoValue
+                   ? x
+                   : builder_->op(ScalarOp::where, {condition(ge(index[axis], begin)), x, result});
     }
     return result;
   }
@@ -295,7 +301,8 @@ class LoopsWriter {
     std::string what;
     const Node* out = program_.tensors[static_cast<size_t>(step_.tensors.back())].node;
     for (size_t i = 0; i < step_.tensors.size(); ++i)
-      if (step_.loops.buffers[i].space == kernel::Space::Out) out = program_.tensors[static_cast<size_t>(step_.tensors[i])].node;
+      if (step_.loops.buffers[i].space == kernel::Space::Out)
+        out = program_.tensors[static_cast<size_t>(step_.tensors[i])].node;
     for (const auto& [node, values] : reduced_)
       what += text(what.empty() ? "" : "_", node->op == NodeOp::Reduce ? name(node->reduce_op) : name(node->op));
     if (out->op == NodeOp::Scalar) what += text(what.empty() ? "" : "_", info(out->scalar_op).name);
@@ -320,10 +327,10 @@ class LoopsWriter {
   Program::Step step_;
   std::optional<Builder> builder_;
   std::unordered_map<uint64_t, std::vector<Emitted>> memo_;
-  std::unordered_set<const Node*> inlined_;                 // stored by this kernel itself
-  std::unordered_map<const Node*, std::vector<Value>> reduced_;   // results of earlier stages
-  std::unordered_map<int, int> buffer_of_;                        // tensor -> buffer of the kernel
-  std::vector<std::pair<Expr, Value>> bound_;                     // gathered indices
+  std::unordered_set<const Node*> inlined_;                      // stored by this kernel itself
+  std::unordered_map<const Node*, std::vector<Value>> reduced_;  // results of earlier stages
+  std::unordered_map<int, int> buffer_of_;                       // tensor -> buffer of the kernel
+  std::vector<std::pair<Expr, Value>> bound_;                    // gathered indices
 };
 
 }  // namespace

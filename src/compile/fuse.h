@@ -9,8 +9,8 @@ namespace heddle {
 
 struct Program {
   struct Tensor {
-    const Node* node;     // kept alive by the roots
-    bool leaf = false;    // realised already (Buffer), or a Const/Input the caller provides
+    const Node* node;   // kept alive by the roots
+    bool leaf = false;  // realised already (Buffer), or a Const/Input the caller provides
     bool output = false;
   };
   struct Step {
@@ -18,8 +18,8 @@ struct Program {
     std::vector<int> tensors;  // for each of loops.buffers, an index into Program::tensors
   };
   std::vector<Tensor> tensors;
-  std::vector<Step> steps;     // in an order in which they may run
-  std::vector<int> outputs;    // for each root, its tensor
+  std::vector<Step> steps;   // in an order in which they may run
+  std::vector<int> outputs;  // for each root, its tensor
 };
 
 // Every root becomes a tensor in memory. Const leaves are folded into kernels, except those in `arguments`, which

@@ -36,7 +36,8 @@ void substitute_in(Stage& stage, const Substitution& to) {
 bool try_merge(std::vector<Axis>& axes, size_t i, std::vector<Stage>& stages, size_t first, size_t last) {
   Expr extent = axes[i].extent * axes[i + 1].extent;
   Expr whole = Expr::index(axes[i].var.name(), extent);
-  Substitution to = {{axes[i].var, floordiv(whole, axes[i + 1].extent)}, {axes[i + 1].var, mod(whole, axes[i + 1].extent)}};
+  Substitution to = {{axes[i].var, floordiv(whole, axes[i + 1].extent)},
+                     {axes[i + 1].var, mod(whole, axes[i + 1].extent)}};
   std::vector<Stage> trial(stages.begin() + static_cast<long>(first), stages.begin() + static_cast<long>(last));
   int before = divisions(trial);
   for (Stage& stage : trial) substitute_in(stage, to);
@@ -65,38 +66,61 @@ void merge_axes(Loops& loops) {
   }
 }
 
+namespace {
+
+// All stages as one block, for the kernel printer: it names values by their order. A reduction is written as a simple
+// one, so that every instruction is one line.
+std::vector<std::string> instruction_lines(const Loops& loops) {
+  kernel::Kernel k;
+  k.name = "body";
+  k.buffers = loops.buffers;
+  k.values = loops.values;
+  k.symbols = loops.symbols;
+  k.phases.emplace_back();
+  for (const Axis& axis : loops.outer) k.phases[0].cells.push_back(axis.var);
+  for (const Stage& stage : loops.stages) {
+    for (const Axis& axis : stage.inner) k.phases[0].cells.push_back(axis.var);
+    std::vector<kernel::Inst>& all = k.phases[0].body.insts;
+    all.insert(all.end(), stage.body.insts.begin(), stage.body.insts.end());
+    if (!stage.reducer) continue;
+    kernel::Inst& reduction = all.emplace_back();
+    reduction.op = kernel::Op::reduce;
+    reduction.results.append(stage.results.begin(), stage.results.end());
+    reduction.args.append(stage.body.results.begin(), stage.body.results.end());
+    reduction.reducer = kernel::simple_reducer(ScalarOp::add, DType::f32);
+  }
+  std::istringstream text(kernel::print(k));
+  std::vector<std::string> lines;
+  bool inside = false;
+  for (std::string line; std::getline(text, line);) {
+    if (inside) lines.push_back(line);
+    inside = inside || line.find("phase grid") != std::string::npos;
+  }
+  return lines;
+}
+
+}  // namespace
+
 std::string print(const Loops& loops) {
   std::ostringstream out;
   out << "loops @" << loops.name << " outer(" << axis_list(loops.outer) << ")\n";
   for (const kernel::Buffer& b : loops.buffers)
-    out << "  " << (b.space == kernel::Space::In ? "in" : b.space == kernel::Space::Out ? "out" : "inout") << " %" << b.name
-        << ": " << b.dtype << "[" << b.size << "]\n";
+    out << "  "
+        << (b.space == kernel::Space::In    ? "in"
+            : b.space == kernel::Space::Out ? "out"
+                                            : "inout")
+        << " %" << b.name << ": " << b.dtype << "[" << b.size << "]\n";
+  std::vector<std::string> lines = instruction_lines(loops);
+  size_t next = 0;
   for (const Stage& stage : loops.stages) {
     out << "  stage inner(" << axis_list(stage.inner) << ")\n";
-    // The kernel printer writes the body.
-    kernel::Kernel k;
-    k.name = "body";
-    k.buffers = loops.buffers;
-    k.values = loops.values;
-    k.symbols = loops.symbols;
-    k.phases.emplace_back();
-    for (const Axis& axis : loops.outer) k.phases[0].cells.push_back(axis.var);
-    for (const Axis& axis : stage.inner) k.phases[0].cells.push_back(axis.var);
-    k.phases[0].body = stage.body;
-    std::istringstream body(kernel::print(k));
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(body, line);) lines.push_back(line);
-    bool inside = false;
-    for (size_t i = 0; i + 2 < lines.size(); ++i) {
-      if (inside) out << lines[i] << "\n";
-      inside = inside || lines[i].find("phase") != std::string::npos;
-    }
+    for (size_t i = 0; i < stage.body.insts.size(); ++i) out << lines.at(next++) << "\n";
     if (!stage.reducer) continue;
-    for (size_t r = 0; r < stage.results.size(); ++r)
-      out << (r ? ", %" : "    %") << stage.results[r];
-    out << " = reduce " << print(*stage.reducer);
-    for (size_t r = 0; r < stage.body.results.size(); ++r) out << (r ? ", %" : " %") << stage.body.results[r];
-    out << "\n";
+    std::string line = lines.at(next++);
+    size_t begin = line.find("reduce add") + 7, end = line.rfind(" axis");
+    auto simple = kernel::simple_op(*stage.reducer);
+    out << line.substr(0, begin) << (simple ? info(*simple).name : kernel::print(*stage.reducer))
+        << line.substr(begin + 3, end - begin - 3) << "\n";
   }
   return out.str();
 }
@@ -115,7 +139,8 @@ void verify(const Loops& loops) {
   };
   for (const Stage& stage : loops.stages) {
     for (const kernel::Inst& inst : stage.body.insts) {
-      for (kernel::Value v : inst.args) HD_ASSERT(known.at(static_cast<size_t>(v)), "value %", v, " used before it is computed");
+      for (kernel::Value v : inst.args)
+        HD_ASSERT(known.at(static_cast<size_t>(v)), "value %", v, " used before it is computed");
       for (kernel::Value v : inst.results) known.at(static_cast<size_t>(v)) = true;
       HD_ASSERT(inst.coords.empty(), "loops hold scalars only");
       check_axes(inst.address, stage, inst);

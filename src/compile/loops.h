@@ -4,8 +4,8 @@
 // reduces over all of them (its results are then one tuple per outer point) or stores. A later stage uses an earlier
 // stage's results by naming them: always at the same outer point.
 //
-//   softmax over rows:  outer (r)   stage 0: inner (c) reduce max   stage 1: inner (c) reduce add   stage 2: inner (c) store
-//   matmul:             outer (m,n) stage 0: inner (k) reduce add   stage 1: store
+//   softmax over rows:  outer (r)   stage 0: inner (c) reduce max   stage 1: inner (c) reduce add   stage 2: inner (c)
+//   store matmul:             outer (m,n) stage 0: inner (k) reduce add   stage 1: store
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@
 namespace heddle {
 
 struct Axis {
-  Expr var;     // Expr::index
+  Expr var;  // Expr::index
   Expr extent;
 };
 

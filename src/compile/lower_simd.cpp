@@ -61,6 +61,7 @@ Kernel Lowering::run() {
     kernel::Phase lowered;
     lowered.cells = phase.cells;
     frames_ = {&lowered.body};
+    rounds_ = phase.cells;
     lower_block(phase.body);
     frames_.clear();
     out_.phases.push_back(std::move(lowered));
@@ -354,8 +355,10 @@ void Lowering::lower_loop(const Inst& inst) {
   size_t before = undo_.size(), at = 0;
   for (size_t i = 0; i < body.params.size(); ++i) at = give(inner.params, at, body.params[i], reps[i]);
   frames_.push_back(&inner);
+  rounds_.push_back(inst.var);
   lower_block(body);
   inner.results = next_carried(body, reps);
+  rounds_.pop_back();
   close_frame();
   restore(before);
   std::vector<Value> results;

@@ -104,6 +104,7 @@ struct Nest {
   std::vector<Expr> bounds;   // those of `known` that limit the walks or make up `condition`
   std::vector<Expr> full;     // conditions that hold everywhere if `full_guard` does
   Expr full_guard = 0;
+  std::unordered_map<const Inst*, int32_t> ahead;  // loads that fetch what the next round wants, and how far that is
 
   bool has_dot() const;
 };
@@ -174,6 +175,7 @@ class Lowering {
   Expr canonical(const Expr& e, std::span<const Expr> coords);  // over coordinate(d, extent)
   Expr coordinate(int dim, int64_t size);
   void spill(Value v);
+  void plan_ahead(Nest& nest);
 
   // lower_simd_nest.cpp
   void run_nest(Nest& nest);
@@ -211,9 +213,11 @@ class Lowering {
   Kernel out_;
   std::vector<const Inst*> defs_;  // of each tile value; null for parameters
   std::vector<Rep> reps_;
-  std::vector<std::pair<Value, Rep>> undo_;  // what set_rep() replaced, newest last
-  std::vector<Block*> frames_;               // open thread-level blocks, outermost first
-  int base_level_ = 0;                       // the block in which the current nest starts
+  std::vector<std::pair<Value, Rep>> undo_;     // what set_rep() replaced, newest last
+  std::vector<Expr> rounds_;                    // variables of the grid and of open loops of tiles, outermost first
+  std::unordered_map<const Inst*, bool> read_;  // loads that some nest has emitted; whether one of them fetched ahead
+  std::vector<Block*> frames_;                  // open thread-level blocks, outermost first
+  int base_level_ = 0;                          // the block in which the current nest starts
   // Values emitted in the current nest, with the depth of their block.
   std::unordered_map<ValueKey, std::pair<Value, int>, ValueKeyHash> memo_;
   std::unordered_map<Value, heddle::Scalar> constants_;  // thread-level values that are literals

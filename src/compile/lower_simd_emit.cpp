@@ -180,6 +180,10 @@ Value Lowering::emit_access(const Nest& nest, const Inst& inst, const Position& 
       if (inst.op == Op::load) out.guard = logical_and(out.guard, at.active);
     }
   }
+  if (auto ahead = nest.ahead.find(&inst); ahead != nest.ahead.end() && vector && out.hint == kernel::Hint::None) {
+    out.hint = kernel::Hint::Ahead;
+    out.immediate = ahead->second;
+  }
   Value result = fresh({dtype, shape});
   out.results = {result};
   frames_[level]->insts.push_back(std::move(out));

@@ -63,6 +63,7 @@ std::vector<Value> Lowering::walk(
 
 void Lowering::run_nest(Nest& nest) {
   base_level_ = depth();
+  plan_ahead(nest);
   // Everything that the nest leaves in registers, in order.
   std::vector<Value> out;
   auto version = [&] {

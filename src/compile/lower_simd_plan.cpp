@@ -11,6 +11,11 @@ namespace {
 // Vectors of code that a nest without loops may take, and vectors of a tile worth keeping in registers.
 constexpr int64_t kSmall = 8;
 
+// Rows at least this large are fetched ahead, smaller ones overlap with their neighbours anyway; and by nests that
+// compute at least this much per vector.
+constexpr int64_t kAheadBytes = 2048;
+constexpr int64_t kAheadCost = 16;
+
 bool free_of(const Expr& e, std::span<const Expr> vars) {
   return std::none_of(vars.begin(), vars.end(), [&](const Expr& v) { return depends_on(e, v); });
 }
@@ -350,6 +355,28 @@ void Lowering::plan_versions(Nest& nest, std::span<const Inst* const> leaves) {
     return;
   }
   nest.full_guard = all;
+}
+
+// A row that several nests read comes from memory in the first of them and from the cache in the others. While one of
+// those computes, memory would idle: it fetches the next row meanwhile. Light nests would only wait for the fetches.
+void Lowering::plan_ahead(Nest& nest) {
+  if (rounds_.empty() || nest.has_dot()) return;
+  std::vector<const Inst*> inner = leaves(nest);
+  int64_t cost = 0;
+  for (const Inst* inst : inner) cost += op_cost(inst->op);
+  for (const Inst* inst : inner) {
+    if (inst->op != Op::load || in_.buffers[inst->buffer].space == kernel::Space::Local) continue;
+    auto [read, first] = read_.try_emplace(inst, false);
+    bool& fetched = read->second;
+    if (first || fetched || cost < kAheadCost || !inst->binds.empty()) continue;
+    const Type& type = in_.values[inst->results[0]];
+    const int64_t bytes = type.numel() * size_of(type.dtype);
+    if (bytes < kAheadBytes || bytes > target_.l2_bytes / 4) continue;
+    std::optional<Linear> next = linear_in(inst->address, rounds_.back());
+    if (!next || next->coefficient == 0 || std::abs(next->coefficient) > INT32_MAX) continue;
+    nest.ahead.emplace(inst, static_cast<int32_t>(next->coefficient));
+    fetched = true;
+  }
 }
 
 void Lowering::spill(Value v) {

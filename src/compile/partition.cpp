@@ -36,7 +36,9 @@ bool is_compute(const Node& node) {
 
 double upper(const Expr& e) { return static_cast<double>(e.hi()); }
 
-bool contains(std::span<const Expr> list, const Expr& e) { return std::find(list.begin(), list.end(), e) != list.end(); }
+bool contains(std::span<const Expr> list, const Expr& e) {
+  return std::find(list.begin(), list.end(), e) != list.end();
+}
 
 class Partitioner {
  public:
@@ -194,8 +196,8 @@ class Partitioner {
   };
   static Source key(const Unit::Read& read) { return {read.memory ? read.node : reduction_of(read.node), read.memory}; }
 
-  // Finds what the nest of `u` reads. With `decide`, also chooses what goes to memory on the way. `id` is the unit's, if
-  // it has one.
+  // Finds what the nest of `u` reads. With `decide`, also chooses what goes to memory on the way. `id` is the unit's,
+  // if it has one.
   void explore(Unit& u, bool decide, int id = -1) {
     struct Visit {
       int number;
@@ -347,7 +349,8 @@ class Partitioner {
         for (size_t i = 0; i < u.at.size(); ++i) {
           if (u.at[i].is_const(0)) continue;
           const Expr& e = read.index[i];
-          bool known = contains(reader.kept, e) || contains(reader.reduced, e);
+          // Behind a pad, a cut or a part of a join an axis has the same variable but another extent.
+          bool known = (contains(reader.kept, e) || contains(reader.reduced, e)) && e.extent() == u.at[i].extent();
           for (auto& [seen, mine] : follows) known = known && !(seen == e);
           if (!known) return false;
           follows.emplace_back(e, u.at[i]);
@@ -418,7 +421,8 @@ class Partitioner {
   const Node* find_tail(const Node* end) {
     const Node* tail = end;
     const Node* reduction = reduction_of(end);
-    for (int steps = 0, at = next_[number(end)]; at >= 0 && steps < kMaxTail; at = next_[static_cast<size_t>(at)], ++steps) {
+    for (int steps = 0, at = next_[number(end)]; at >= 0 && steps < kMaxTail;
+         at = next_[static_cast<size_t>(at)], ++steps) {
       const Node* candidate = order_[static_cast<size_t>(at)];
       if (!(candidate->shape.numel() == end->shape.numel()) || stored_.count(candidate)) break;
       if (candidate->op != NodeOp::Scalar && candidate->op != NodeOp::Cast && candidate->op != NodeOp::Reshape) break;
@@ -455,7 +459,7 @@ class Partitioner {
         std::vector<std::pair<Expr, Expr>> follows;
         for (size_t i = 0; i < u.at.size(); ++i) {
           if (u.at[i].is_const(0)) continue;
-          if (read.index[i].is_const()) return false;
+          if (read.index[i].is_const() || !(read.index[i].extent() == u.at[i].extent())) return false;
           follows.emplace_back(read.index[i], u.at[i]);
         }
         if (group(groups[g]).fixed && follows.size() != reader.outer.size()) return false;
@@ -504,8 +508,8 @@ class Partitioner {
   void settle(int g, int witness, const std::vector<Expr>& axes) {
     std::vector<size_t> positions;
     for (const Expr& axis : axes)
-      positions.push_back(static_cast<size_t>(
-          std::find(unit(witness).outer.begin(), unit(witness).outer.end(), axis) - unit(witness).outer.begin()));
+      positions.push_back(static_cast<size_t>(std::find(unit(witness).outer.begin(), unit(witness).outer.end(), axis) -
+                                              unit(witness).outer.begin()));
     for (int member : group(g).units) {
       std::vector<Expr> outer;
       for (size_t p : positions) outer.push_back(unit(member).outer[p]);
@@ -519,8 +523,8 @@ class Partitioner {
     for (int member : group(from).units) {
       std::vector<Expr> outer;
       for (const Expr& axis : to_order)
-        outer.push_back(unit(member).outer[static_cast<size_t>(
-            std::find(from_order.begin(), from_order.end(), axis) - from_order.begin())]);
+        outer.push_back(unit(member).outer[static_cast<size_t>(std::find(from_order.begin(), from_order.end(), axis) -
+                                                               from_order.begin())]);
       unit(member).outer = std::move(outer);
       unit(member).group = to;
       group(to).units.push_back(member);
@@ -556,6 +560,7 @@ class Partitioner {
         std::vector<Unit::Read>& reads = unit(r).reads;
         std::erase_if(reads, [&](const Unit::Read& read) { return read.memory && read.node == u.node; });
         reads.insert(reads.end(), u.reads.begin(), u.reads.end());
+        for (const Unit::Read& read : u.reads) readers_[key(read)].push_back(r);
       }
       u.reads.clear();
     }
@@ -613,44 +618,6 @@ class Partitioner {
 };
 
 }  // namespace
-
-double Unit::points() const {
-  double total = 1;
-  for (const Expr& axis : kept) total *= upper(axis.extent());
-  for (const Expr& axis : reduced) total *= upper(axis.extent());
-  return total;
-}
-
-const Node* reduction_of(const Node* node) {
-  if (node->op == NodeOp::Get) node = node->inputs[0].get();
-  bool is_one = node->op == NodeOp::Reduce || node->op == NodeOp::ArgReduce || node->op == NodeOp::Unwindow;
-  return is_one ? node : nullptr;
-}
-
-Index reduction_source(const Node& node, const Index& at, std::span<const Expr> reduced, Expr& guard) {
-  Index source;
-  if (node.op == NodeOp::Unwindow) {
-    // Element n of the axis gathers window element w at position (n - w * dilation) / stride, where that is whole.
-    size_t axis = static_cast<size_t>(node.attrs[0].value());
-    const Expr &stride = node.attrs[2], &dilation = node.attrs[3];
-    Expr offset = at[axis] - reduced[0] * dilation;
-    Expr position = floordiv(offset, stride);
-    guard = logical_and(guard, ge(offset, 0));
-    guard = logical_and(guard, eq(mod(offset, stride), 0));
-    guard = logical_and(guard, lt(position, node.inputs[0]->shape[axis]));
-    source = at;
-    source[axis] = position;
-    source.push_back(reduced[0]);
-    return source;
-  }
-  size_t kept = 0, gone = 0;
-  for (size_t i = 0; i < node.inputs[0]->shape.size(); ++i) {
-    bool is_reduced = std::any_of(node.attrs.begin(), node.attrs.end(),
-                                  [&](const Expr& axis) { return axis.is_const(static_cast<int64_t>(i)); });
-    source.push_back(is_reduced ? reduced[gone++] : at[kept++]);
-  }
-  return source;
-}
 
 Partition partition(std::span<const NodeRef> roots, std::span<const Node* const> arguments) {
   std::vector<const Node*> forced;

@@ -42,7 +42,7 @@ struct Group {
 
 struct Partition {
   std::vector<Unit> units;
-  std::vector<Group> groups;  // in an order in which they can run
+  std::vector<Group> groups;                      // in an order in which they can run
   std::unordered_map<const Node*, int> storing;   // nodes written to memory, and the unit that does
   std::unordered_map<const Node*, int> reducing;  // reductions, and the unit that computes them
 };

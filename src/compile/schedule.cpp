@@ -20,7 +20,8 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
   }
   bool inner_seen = false;
   for (const Level& level : plan.loops) {
-    if (level.axis < 0 || static_cast<size_t>(level.axis) >= count) return text("stage ", s, " has no axis ", level.axis);
+    if (level.axis < 0 || static_cast<size_t>(level.axis) >= count)
+      return text("stage ", s, " has no axis ", level.axis);
     size_t axis = static_cast<size_t>(level.axis);
     if (level.step < 1 || level.step > std::max<int64_t>(size[axis], 1))
       return text("stage ", s, ": a step of ", level.step, " in ", size[axis], " elements");
@@ -49,7 +50,8 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
     if (schedule.stages[0].split > 1 && first == 0) theirs = mine = {};
     bool prefix = mine.size() >= theirs.size() && std::equal(theirs.begin(), theirs.end(), mine.begin());
     if (!prefix) return text("stage ", s, " is joined but its outer loops differ");
-    if (stage.reducer && mine.size() != theirs.size()) return text("stage ", s, ": a joined reduction cannot add outer loops");
+    if (stage.reducer && mine.size() != theirs.size())
+      return text("stage ", s, ": a joined reduction cannot add outer loops");
   }
   std::optional<Contraction> contraction;
   if (plan.dot) {
@@ -64,17 +66,21 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
     if (axis < 0) return text("stage ", s, ": operand ", staged.operand, " has no axis of its own");
     size_t a = static_cast<size_t>(axis);
     if (staged.panel > 1 && (size[a] != staged.panel || schedule.cell[a] % staged.panel != 0))
-      return text("stage ", s, ": panels of ", staged.panel, " but tiles of ", size[a], " in cells of ", schedule.cell[a]);
-    if (staged.scope == Staged::Scope::Cell && (staged.depth < 0 || static_cast<size_t>(staged.depth) > plan.loops.size()))
+      return text("stage ", s, ": panels of ", staged.panel, " but tiles of ", size[a], " in cells of ",
+                  schedule.cell[a]);
+    if (staged.scope == Staged::Scope::Cell &&
+        (staged.depth < 0 || static_cast<size_t>(staged.depth) > plan.loops.size()))
       return text("stage ", s, " has no loop number ", staged.depth);
-    if (staged.scope == Staged::Scope::Phase && s != 0) return text("stage ", s, ": only the first stage can pack in a phase");
+    if (staged.scope == Staged::Scope::Phase && s != 0)
+      return text("stage ", s, ": only the first stage can pack in a phase");
     if (staged.scope == Staged::Scope::Phase)
       for (size_t i = 0; i < count; ++i)
         if (!(i < outer ? loops.outer[i].extent : stage.inner[i - outer].extent).is_const())
           return text("stage ", s, ": packing in a phase needs constant sizes");
   }
   for (size_t i = outer; i < count; ++i)
-    if (!stage.inner[i - outer].extent.is_const() && size[i] == stage.inner[i - outer].extent.hi() && size[i] > (1 << 16))
+    if (!stage.inner[i - outer].extent.is_const() && size[i] == stage.inner[i - outer].extent.hi() &&
+        size[i] > (1 << 16))
       return text("stage ", s, ": an axis of unknown size needs a loop");
   return "";
 }
@@ -82,8 +88,10 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
 }  // namespace
 
 std::string check(const Schedule& schedule, const Loops& loops, const Target& target) {
-  if (schedule.cell.size() != loops.outer.size()) return text(schedule.cell.size(), " cell sizes for ", loops.outer.size(), " axes");
-  if (schedule.stages.size() != loops.stages.size()) return text(schedule.stages.size(), " stages instead of ", loops.stages.size());
+  if (schedule.cell.size() != loops.outer.size())
+    return text(schedule.cell.size(), " cell sizes for ", loops.outer.size(), " axes");
+  if (schedule.stages.size() != loops.stages.size())
+    return text(schedule.stages.size(), " stages instead of ", loops.stages.size());
   for (int64_t size : schedule.cell)
     if (size < 1) return text("a cell of ", size, " elements");
   if (schedule.threads < 1 || schedule.threads > target.max_threads) return text(schedule.threads, " threads");
@@ -92,7 +100,8 @@ std::string check(const Schedule& schedule, const Loops& loops, const Target& ta
     const StageSchedule& plan = schedule.stages[s];
     if (plan.split < 1) return text("stage ", s, " split into ", plan.split);
     if (plan.split > 1) {
-      if (s != 0 || !loops.stages[0].reducer || loops.stages[0].inner.empty()) return text("stage ", s, " cannot be split");
+      if (s != 0 || !loops.stages[0].reducer || loops.stages[0].inner.empty())
+        return text("stage ", s, " cannot be split");
       for (size_t later = 1; later < loops.stages.size(); ++later)
         if (loops.stages[later].reducer) return "a split needs the only reduction of the kernel";
       for (const Level& level : plan.loops)
@@ -116,8 +125,10 @@ std::string print(const Schedule& schedule) {
     if (plan.dot) out << " dot";
     for (const Staged& staged : plan.staged) {
       out << " staged " << staged.operand;
-      if (staged.scope == Staged::Scope::Phase) out << " phase";
-      else out << " cell " << staged.depth;
+      if (staged.scope == Staged::Scope::Phase)
+        out << " phase";
+      else
+        out << " cell " << staged.depth;
       out << " panel " << staged.panel;
     }
     if (plan.stream) out << " stream";
@@ -133,7 +144,8 @@ Schedule parse_schedule(std::string_view source) {
   for (std::string word; in >> word;) words.push_back(word);
   size_t at = 0;
   auto fail = [&](const std::string& expected) {
-    throw ParseError(text("schedule: expected ", expected, at < words.size() ? text(", found '", words[at], "'") : ", found the end"));
+    throw ParseError(text("schedule: expected ", expected,
+                          at < words.size() ? text(", found '", words[at], "'") : ", found the end"));
   };
   auto accept = [&](std::string_view word) { return at < words.size() && words[at] == word && ++at; };
   auto number = [&] {

@@ -19,8 +19,11 @@ struct Level {
 // Copies what a load of a contraction reads into a denser place before it is used.
 struct Staged {
   int operand = 0;  // 0: the factor without the second outer axis (A of a matmul), 1: the other (B)
-  enum class Scope { Phase, Cell } scope = Scope::Phase;  // Phase: the whole operand into Temp by a phase of its own;
-                                                          // Cell: one block at a time into Local, at `depth`
+  enum class Scope {
+    Phase,
+    Cell
+  } scope = Scope::Phase;  // Phase: the whole operand into Temp by a phase of its own;
+                           // Cell: one block at a time into Local, at `depth`
   int depth = 0;           // Cell: inside how many of the stage's loops
   int64_t panel = 0;       // width of a panel: elements that are consecutive in memory across the tile's row (0: none)
 };
@@ -32,8 +35,8 @@ struct StageSchedule {
   // Continue inside the outer-axis loops of the stage before: its results stay in registers. Otherwise they pass
   // through Local memory.
   bool joined = true;
-  int64_t split = 1;   // parts a reduction is divided into over the grid, combined in a second phase
-  bool dot = false;    // compute as a contraction
+  int64_t split = 1;  // parts a reduction is divided into over the grid, combined in a second phase
+  bool dot = false;   // compute as a contraction
   std::vector<Staged> staged;
   bool stream = false;  // stores bypass the caches
 };
@@ -41,7 +44,7 @@ struct StageSchedule {
 struct Schedule {
   std::vector<int64_t> cell;  // elements of each outer axis per cell of the grid
   std::vector<StageSchedule> stages;
-  int threads = 1;            // SIMT: threads per cell
+  int threads = 1;  // SIMT: threads per cell
 };
 
 Schedule default_schedule(const Loops& loops, const Target& target);

@@ -9,9 +9,9 @@ namespace heddle {
 enum class Machine : uint8_t { Simd, Simt };
 
 struct Target {
-  std::string name;            // "avx512", "sm_90a"
+  std::string name;  // "avx512", "sm_90a"
   Machine machine = Machine::Simd;
-  std::string llvm_triple;     // empty: the host
+  std::string llvm_triple;  // empty: the host
   std::string llvm_cpu, llvm_features;
   // SIMD
   int vector_bytes = 64;

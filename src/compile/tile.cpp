@@ -75,8 +75,7 @@ class Tiler {
   // The tile with `used` dimensions spanned, the others of size 1.
   SmallVector<Expr, 4> coords(const Place& p, const std::vector<bool>& used) {
     SmallVector<Expr, 4> result;
-    for (size_t i = 0; i < rank_; ++i)
-      result.push_back(coordinate(i, i < used.size() && used[i] ? p.size[i] : 1));
+    for (size_t i = 0; i < rank_; ++i) result.push_back(coordinate(i, i < used.size() && used[i] ? p.size[i] : 1));
     return result;
   }
   Dims dims(const Place& p, const std::vector<bool>& used) {
@@ -145,7 +144,8 @@ class Tiler {
     while (shared < loops.size() && static_cast<size_t>(loops[shared].axis) < outer_) ++shared;
     bool alone = end == first + 1;
     for (size_t i = shared; i < loops.size(); ++i)
-      if (static_cast<size_t>(loops[i].axis) < outer_) HD_ASSERT(alone, "outer loops inside inner ones cannot be shared");
+      if (static_cast<size_t>(loops[i].axis) < outer_)
+        HD_ASSERT(alone, "outer loops inside inner ones cannot be shared");
     open_shared(first, end, cell_, 0, shared);
   }
 
@@ -323,8 +323,8 @@ class Tiler {
     if (fresh) {
       int64_t size = 1;
       for (int64_t s : schedule_.cell) size *= s;
-      kernel_.buffers.push_back({text("acc", result_buffers_.size() - 1), loops_.values[static_cast<size_t>(result)].dtype,
-                                 kernel::Space::Local, size});
+      kernel_.buffers.push_back({text("acc", result_buffers_.size() - 1),
+                                 loops_.values[static_cast<size_t>(result)].dtype, kernel::Space::Local, size});
     }
     return it->second;
   }
@@ -341,7 +341,9 @@ class Tiler {
     access.guard = logical_and(guard, bounds(p, outer_only(outer_)));  // nothing is written beyond
     return builder_->load(result_buffer(result), loops_.values[static_cast<size_t>(result)].dtype, access);
   }
-  void store_result(Value result, Value v, const Place& p) { builder_->store(result_buffer(result), v, result_access(p)); }
+  void store_result(Value result, Value v, const Place& p) {
+    builder_->store(result_buffer(result), v, result_access(p));
+  }
 
   // ---- reductions split over the grid ----
 
@@ -411,10 +413,10 @@ class Tiler {
     int buffer = -1;
     size_t panel_axis = 0;
     int64_t panel = 1;
-    std::vector<size_t> axes;        // that the factor follows, in storage order, the panel axis included
-    Place block;                     // what has been copied
-    bool whole = false;              // the block is the whole operand
-    std::vector<int64_t> extents;    // of the block along `axes`; the panel axis rounded up to whole panels
+    std::vector<size_t> axes;      // that the factor follows, in storage order, the panel axis included
+    Place block;                   // what has been copied
+    bool whole = false;            // the block is the whole operand
+    std::vector<int64_t> extents;  // of the block along `axes`; the panel axis rounded up to whole panels
   };
 
   Packed layout(size_t s, const Staged& staged, const Contraction& c, const Place& block) {
@@ -473,7 +475,9 @@ class Tiler {
     constexpr int64_t kStretch = 256;
     for (size_t i = 0; i < axis_count(s); ++i) {
       bool follows = std::find(packed.axes.begin(), packed.axes.end(), i) != packed.axes.end();
-      int64_t size = i == packed.panel_axis ? packed.panel : i + 1 == axis_count(s) ? std::min(kStretch, block.size[i]) : 1;
+      int64_t size = i == packed.panel_axis   ? packed.panel
+                     : i + 1 == axis_count(s) ? std::min(kStretch, block.size[i])
+                                              : 1;
       p.size[i] = size;
       p.base[i] = follows ? cell_variable(text("p", i), ceildiv(axis(s, i).extent, size)) * size : Expr(0);
     }
@@ -556,8 +560,9 @@ class Tiler {
     for (size_t i : packed.axes) {
       used[i] = true;
       index[i] = index_at(instance.place, i) - packed.block.base[i];
-      // A block has room for every row and column of a tile; a whole operand only for whole panels.
-      bool can_end = i >= outer_ || (packed.whole && packed.panel == 1);
+      // Panels are written whole; a whole operand of no panels has no room beyond its end. Along other axes nothing is
+      // written beyond.
+      bool can_end = i != packed.panel_axis || (packed.whole && packed.panel == 1);
       if (can_end) access.guard = logical_and(access.guard, lt(index_at(instance.place, i), instance.place.end[i]));
     }
     access.address = packed_address(packed, index);
@@ -576,7 +581,8 @@ class Tiler {
     Builder::Access access;
     std::vector<bool> used(axis_count(in.stage), all_axes);
     for (size_t i = 0; i < used.size(); ++i)
-      used[i] = used[i] || depends_on(inst.address, axis(in.stage, i).var) || depends_on(inst.guard, axis(in.stage, i).var);
+      used[i] =
+          used[i] || depends_on(inst.address, axis(in.stage, i).var) || depends_on(inst.guard, axis(in.stage, i).var);
     access.address = substitute(inst.address, in.axes);
     access.guard = logical_and(substitute(inst.guard, in.axes), bounds(in.place, used));
     size_t first_bound = inst.args.size() - inst.binds.size();
@@ -595,8 +601,10 @@ class Tiler {
     Builder::Access access = access_of(inst, in, true);
     access.hint = schedule_.stages[in.stage].stream ? kernel::Hint::Stream : kernel::Hint::None;
     Value v = spread(value(inst.args[0], in), extents(access.coords));
-    if (inst.op == Op::store) builder_->store(inst.buffer, v, access);
-    else builder_->combine(inst.buffer, v, inst.reducer, access);
+    if (inst.op == Op::store)
+      builder_->store(inst.buffer, v, access);
+    else
+      builder_->combine(inst.buffer, v, inst.reducer, access);
   }
 
   Value value(Value v, Instance& in) {
@@ -616,12 +624,14 @@ class Tiler {
   Value compute(const Inst& inst, Instance& in) {
     switch (inst.op) {
       case Op::constant: return builder_->constant(inst.literal);
-      case Op::cast: return builder_->cast(value(inst.args[0], in), loops_.values[static_cast<size_t>(inst.results[0])].dtype);
+      case Op::cast:
+        return builder_->cast(value(inst.args[0], in), loops_.values[static_cast<size_t>(inst.results[0])].dtype);
       case Op::bitcast:
         return builder_->bitcast(value(inst.args[0], in), loops_.values[static_cast<size_t>(inst.results[0])].dtype);
       case Op::index: {
         Builder::Access access = access_of(inst, in, false);
-        return builder_->index(loops_.values[static_cast<size_t>(inst.results[0])].dtype, access.address, access.coords);
+        return builder_->index(loops_.values[static_cast<size_t>(inst.results[0])].dtype, access.address,
+                               access.coords);
       }
       case Op::load:
         return builder_->load(inst.buffer, loops_.values[static_cast<size_t>(inst.results[0])].dtype,
@@ -644,8 +654,8 @@ class Tiler {
   Place cell_;
   std::map<std::pair<size_t, int64_t>, Expr> coordinates_;
   std::unordered_map<Value, std::pair<size_t, const Inst*>> definition_;
-  std::unordered_map<Value, Value> registers_;       // results of stages in the current nest
-  std::unordered_map<Value, int> result_buffers_;    // results that pass through Local memory
+  std::unordered_map<Value, Value> registers_;     // results of stages in the current nest
+  std::unordered_map<Value, int> result_buffers_;  // results that pass through Local memory
   std::vector<int> partial_buffers_;
   std::map<std::pair<size_t, int>, Packed> packed_;  // by stage and operand
   std::optional<size_t> packed_at_;                  // this level's blocks are already copied

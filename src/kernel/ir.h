@@ -44,22 +44,22 @@ using Value = int32_t;
 inline constexpr Value kNoValue = -1;
 
 enum class Op : uint8_t {
-  // Every ScalarOp has the same number here: elementwise, with implicit broadcasting.
+// Every ScalarOp has the same number here: elementwise, with implicit broadcasting.
 #define HD_OP(name, arity, rule, native) name,
 #include "core/ops.def"
 #undef HD_OP
   constant,  // `literal`, in every element of the result
   cast,      // elementwise, to the result's dtype
   bitcast,
-  index,     // the integer `address` at each coordinate, as a value of dtype i32 or i64 (or bool for a condition)
-  load,      // buffer[address] where guard holds, else 0
-  store,     // buffer[address] = args[0] where guard holds
-  combine,   // buffer[address] = reducer(buffer[address], args[0]) where guard holds; simple reducers only
-  reduce,    // args: k tiles of one shape; results: the same with dimension `axis` reduced to 1. Elements whose
-             // guard is false count as the identity. On a vector (thread level, rank 1): gives scalars.
-  dot,       // args a, b, acc: acc + sum over `axis` of a * b (operands broadcast). Same guard rule.
-  loop,      // for var in [0, extent): carried values; args are the initial ones, results the final ones
-  branch,    // if `guard` (free of coordinates): blocks[0], else blocks[1] (may be empty when there are no results)
+  index,    // the integer `address` at each coordinate, as a value of dtype i32 or i64 (or bool for a condition)
+  load,     // buffer[address] where guard holds, else 0
+  store,    // buffer[address] = args[0] where guard holds
+  combine,  // buffer[address] = reducer(buffer[address], args[0]) where guard holds; simple reducers only
+  reduce,   // args: k tiles of one shape; results: the same with dimension `axis` reduced to 1. Elements whose
+            // guard is false count as the identity. On a vector (thread level, rank 1): gives scalars.
+  dot,      // args a, b, acc: acc + sum over `axis` of a * b (operands broadcast). Same guard rule.
+  loop,     // for var in [0, extent): carried values; args are the initial ones, results the final ones
+  branch,   // if `guard` (free of coordinates): blocks[0], else blocks[1] (may be empty when there are no results)
   // thread level only
   barrier,      // all threads of the block; makes local memory written before visible after
   shuffle_xor,  // args[0] of the lane whose number in the warp is mine ^ immediate (warps are 32 threads)
@@ -94,14 +94,18 @@ std::shared_ptr<const Reducer> arg_reducer(bool largest, DType dtype);
 // The op of a reducer that simple_reducer() could have made.
 std::optional<ScalarOp> simple_op(const Reducer& reducer);
 
-enum class Hint : uint8_t { None, Stream };  // Stream: will not be used again soon, keep it out of the caches
+enum class Hint : uint8_t {
+  None,
+  Stream,  // will not be used again soon, keep it out of the caches
+  Ahead,   // load: the element `immediate` further on will be wanted soon, fetch it into the caches
+};
 
 struct Inst {
   Op op = Op::constant;
   Hint hint = Hint::None;
-  int16_t axis = 0;      // reduce, dot
-  int32_t buffer = -1;   // load, store, combine: index into Kernel::buffers
-  int32_t immediate = 0; // shuffle_xor: lane mask. loop: unroll factor wanted (0: none)
+  int16_t axis = 0;       // reduce, dot
+  int32_t buffer = -1;    // load, store, combine: index into Kernel::buffers
+  int32_t immediate = 0;  // shuffle_xor: lane mask. loop: unroll factor wanted (0: none). Hint::Ahead: distance
   SmallVector<Value, 2> results;
   SmallVector<Value, 3> args;  // store, combine: the value first. Then one argument for each of `binds`.
   Scalar literal;              // constant
@@ -111,16 +115,18 @@ struct Inst {
   // or vector loaded, stored, indexed or reduced (for dot: of the broadcast shape of a and b). Extents equal the
   // dimensions.
   SmallVector<Expr, 4> coords;
-  SmallVector<Expr, 1> binds;  // variables in address or guard that stand for elements of the trailing args
-  Expr var, extent;            // loop
+  SmallVector<Expr, 1> binds;              // variables in address or guard that stand for elements of the trailing args
+  Expr var, extent;                        // loop
   std::shared_ptr<const Reducer> reducer;  // reduce, combine
   std::vector<Block> blocks;               // loop, branch
 };
 
 enum class Space : uint8_t {
-  In, Out, InOut,  // arguments of the kernel, in global memory, 64-byte aligned
-  Temp,            // global memory for the whole launch, provided by the plan: what one phase hands to the next
-  Local,           // per cell: scratch of the worker on a CPU, shared memory on a GPU
+  In,
+  Out,
+  InOut,  // arguments of the kernel, in global memory, 64-byte aligned
+  Temp,   // global memory for the whole launch, provided by the plan: what one phase hands to the next
+  Local,  // per cell: scratch of the worker on a CPU, shared memory on a GPU
 };
 
 struct Buffer {
@@ -145,7 +151,7 @@ struct Kernel {
   Expr thread;                // index variable of the thread within the cell, used when threads > 1
   std::vector<Expr> symbols;  // run-time sizes, passed as int64
   std::vector<Buffer> buffers;
-  std::vector<Type> values;   // type of every Value
+  std::vector<Type> values;  // type of every Value
   std::vector<Phase> phases;
 };
 

@@ -13,8 +13,7 @@ struct Reduced {
 };
 
 // x = n ln 2 + r. The first part of ln 2 is short, so that n times it is exact.
-Reduced reduce(const Num& x) {
-  double shift = rounding_shift(x.dtype());
+Reduced reduce(const Num& x, double shift) {
   Num shifted = fma(x, kLog2E, shift);
   Num n = shifted - shift;
   bool wide = x.is_double();
@@ -22,12 +21,27 @@ Reduced reduce(const Num& x) {
   return {shifted, n, fma(n, wide ? -0x1.9ef35793c7673p-41 : -0x1.7f7d1cp-20, r)};
 }
 
+Reduced reduce(const Num& x) { return reduce(x, rounding_shift(x.dtype())); }
+
 // (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2.
 Num tail(const Num& r) {
   return polynomial_for(r, {0.5, 0x1.55548ep-3, 0x1.5554d8p-5, 0x1.123bdep-7, 0x1.6d5f2ep-10},
                         {0x1.000000000000cp-1, 0x1.555555555555dp-3, 0x1.555555554fdffp-5, 0x1.111111110e4d2p-7,
                          0x1.6c16c18609c0ap-10, 0x1.a01a01b643587p-13, 0x1.a01995b0b7d04p-16, 0x1.71dde99bce127p-19,
                          0x1.28b102191b14ep-22, 0x1.af769bae10b71p-26});
+}
+
+// In place of rounding_shift: the low bits hold n and twice the bias of exponents, as scale_by_halves wants it.
+double scaling_shift(DType dtype) { return rounding_shift(dtype) + (dtype == kF64 ? 2 * 1023 : 2 * 127); }
+
+// value * 2^n, the low bits of the integer `biased` being n and twice the bias. Two steps, half of n each, for 2^n
+// alone may be out of range: the halves of `biased` are the exponent fields of the two factors. Shifting left drops the
+// rest.
+Num scale_by_halves(const Num& value, const Num& biased) {
+  int mantissa = value.is_double() ? 52 : 23;
+  Num whole = biased << mantissa;
+  Num half = (biased >> 1) << mantissa;
+  return value * half.bits_as(value.dtype()) * (whole - half).bits_as(value.dtype());
 }
 
 }  // namespace
@@ -44,16 +58,7 @@ Num power_of_two(const Num& shifted, int offset) {
 
 Num scale_by_power(const Num& value, const Num& shifted) {
   bool wide = value.is_double();
-  DType integer = wide ? kI64 : kI32;
-  int mantissa = wide ? 52 : 23;
-  // Two steps, half of n each: 2^n alone may be out of range. Shifting left drops all but the bits of n.
-  Num n = shifted.bits_as(integer);
-  Num whole = n << mantissa;
-  Num half = (n >> 1) << mantissa;
-  int64_t one = wide ? int64_t{1023} << 52 : int64_t{127} << 23;
-  Num first = (half + one).bits_as(value.dtype());
-  Num second = ((whole - half) + one).bits_as(value.dtype());
-  return value * first * second;
+  return scale_by_halves(value, shifted.bits_as(wide ? kI64 : kI32) + (wide ? 2 * 1023 : 2 * 127));
 }
 
 Num small_exp2(const Num& r) {
@@ -69,18 +74,20 @@ Num expand_exp(const Num& x) {
   bool wide = x.is_double();
   // Beyond these the result is 0 or infinity, and n would leave the range of scale_by_power.
   Num bounded = smaller(larger(x, wide ? -746.0 : -104.0), wide ? 710.0 : 89.0);
-  auto [shifted, n, r] = reduce(bounded);
-  Num p = fma(fma(tail(r), r, 1.0), r, 1.0);
-  return scale_by_power(p, shifted);
+  auto [shifted, n, r] = reduce(bounded, scaling_shift(x.dtype()));
+  // In f32 a shorter polynomial than tail(): (e^r - 1) / r, its error weighed by the ulp of e^r.
+  Num slope = wide ? fma(tail(r), r, 1.0)
+                   : polynomial(r, {0x1.ffffeep-1, 0x1.fffdc0p-2, 0x1.555d52p-3, 0x1.573c1cp-5, 0x1.0eb33ep-7});
+  return scale_by_halves(fma(slope, r, 1.0), shifted.bits_as(wide ? kI64 : kI32));
 }
 
 Num expand_exp2(const Num& x) {
   bool wide = x.is_double();
   Num bounded = smaller(larger(x, wide ? -1076.0 : -151.0), wide ? 1025.0 : 129.0);
-  double shift = rounding_shift(x.dtype());
+  double shift = scaling_shift(x.dtype());
   Num shifted = bounded + shift;
   Num r = bounded - (shifted - shift);
-  return scale_by_power(small_exp2(r), shifted);
+  return scale_by_halves(small_exp2(r), shifted.bits_as(wide ? kI64 : kI32));
 }
 
 Num expand_expm1(const Num& x) {
@@ -96,10 +103,12 @@ Num expand_expm1(const Num& x) {
   return choose(less(magnitude(x), wide ? 0x1p-54 : 0x1p-25), x, half + half);
 }
 
-Num expand_tanh(const Num& x) {
-  bool wide = x.is_double();
+namespace {
+
+// f64.
+Num wide_tanh(const Num& x) {
   Num a = magnitude(x);
-  Num bounded = smaller(a, wide ? 20.0 : 10.0);
+  Num bounded = smaller(a, 20.0);
   Num twice = bounded + bounded;
   auto [shifted, n, r] = reduce(twice);
   // tanh a = t / (t + 2) with t = e^2a - 1.
@@ -111,5 +120,27 @@ Num expand_tanh(const Num& x) {
   Num result = choose(less(a, 0.25), fma(-half, quotient, half), quotient);
   return with_sign(result, x);
 }
+
+// f32: a = m ln 2 + s, and tanh of a sum. With u = tanh s and h = 4^m / 2
+//   tanh a = u                                           for m = 0
+//   tanh a = 1 + (u - 1) / (h + 1/2 + u (h - 1/2))       otherwise
+// m is 0 up to tanh a = 1/2: beyond, the quotient's rounding does not weigh more than the result's.
+Num narrow_tanh(const Num& x) {
+  Num a = smaller(magnitude(x), 10.0);
+  double shift = rounding_shift(kF32) + 63;  // 2 (m + 63) is the exponent field of h
+  Num shifted = fma(a - 0.203, kLog2E, shift);
+  Num m = shifted - shift;
+  Num s = fma(m, -0x1.62e43p-1, a);
+  Num square = s * s;
+  // (tanh s - s) / s^3 for |s| <= 0.55
+  Num u = fma(polynomial(square, {-0x1.555452p-2, 0x1.10cefcp-3, -0x1.af7d36p-5, 0x1.0d5176p-6}), s * square, s);
+  Num one = smaller(m, 1.0);  // 0 for m = 0
+  Num h = (shifted.bits_as(kI32) << 24).bits_as(kF32);
+  return with_sign(one + (u - one) / fma(u, h - 0.5, h + 0.5), x);
+}
+
+}  // namespace
+
+Num expand_tanh(const Num& x) { return x.is_double() ? wide_tanh(x) : narrow_tanh(x); }
 
 }  // namespace heddle::kernel

@@ -76,6 +76,7 @@ class Parser : TextCursor {
     std::vector<Bind> binds;
     std::optional<Span> guard;
     Hint hint = Hint::None;
+    int32_t ahead = 0;
   };
 
   // Expressions.
@@ -593,11 +594,16 @@ Parser::Tail Parser::parse_tail() {
     } while (accept(','));
   if (accept_word("if")) tail.guard = span();
   if (accept_word("stream")) tail.hint = Hint::Stream;
+  if (accept_word("ahead")) {
+    tail.hint = Hint::Ahead;
+    tail.ahead = integer<int32_t>(INT32_MIN, INT32_MAX);
+  }
   return tail;
 }
 
 void Parser::finish_access(Inst& inst, const Dims& dims, const std::optional<Span>& address, const Tail& tail) {
   inst.hint = tail.hint;
+  if (tail.hint == Hint::Ahead) inst.immediate = tail.ahead;
   size_t variables = variables_.mark();
   if (address || tail.guard)
     for (size_t i = 0; i < dims.size(); ++i) {

@@ -271,6 +271,7 @@ void Printer::inst(const Inst& inst) {
     std::string t = binds(inst, declared);
     if (!inst.guard.is_const(1)) t += " if " + expr(inst.guard);
     if (inst.hint == Hint::Stream) t += " stream";
+    if (inst.hint == Hint::Ahead) t += " ahead " + std::to_string(inst.immediate);
     return t;
   };
   switch (inst.op) {

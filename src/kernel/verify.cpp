@@ -226,6 +226,7 @@ void Verifier::inst(const Inst& i) {
   bool accesses = i.op == Op::index || i.op == Op::load || i.op == Op::store || i.op == Op::combine ||
                   i.op == Op::reduce || i.op == Op::dot;
   check(accesses || (i.binds.empty() && i.coords.empty()), "has coordinates or bound variables");
+  check(i.hint != Hint::Ahead || i.op == Op::load, "fetches ahead without loading");
   check(i.blocks.empty() || i.op == Op::loop || i.op == Op::branch, "has blocks");
   bool many_threads = kernel_.level == Level::Thread && kernel_.threads > 1;
   for (Value v : i.results) define(v);

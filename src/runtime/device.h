@@ -54,8 +54,8 @@ class Device {
 using DeviceFactory = std::unique_ptr<Device> (*)();
 void register_device(const std::string& kind, DeviceFactory factory);
 std::vector<std::string> device_kinds();
-// The device of that kind, made on first use; of config().device when none is named. Throws ValueError listing the known
-// ones.
+// The device of that kind, made on first use; of config().device when none is named. Throws ValueError listing the
+// known ones.
 Device& device(const std::string& kind = "");
 
 }  // namespace heddle

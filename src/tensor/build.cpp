@@ -42,7 +42,7 @@ NodeRef broadcast_to(const NodeRef& x, const Shape& shape) {
 namespace {
 
 ScalarClass class_of(Operand::Kind kind) {
-  return kind == Operand::Kind::Bool ? ScalarClass::Bool
+  return kind == Operand::Kind::Bool      ? ScalarClass::Bool
          : kind == Operand::Kind::Integer ? ScalarClass::Integer
                                           : ScalarClass::Float;
 }
@@ -50,7 +50,8 @@ ScalarClass class_of(Operand::Kind kind) {
 }  // namespace
 
 NodeRef number_node(const Operand& number, DType dtype, const Shape& shape) {
-  Scalar value = number.kind() == Operand::Kind::Float ? Scalar::of(dtype, number.real()) : Scalar::of(dtype, number.integer());
+  bool real = number.kind() == Operand::Kind::Float || is_float(dtype);
+  Scalar value = real ? Scalar::of(dtype, number.real()) : Scalar::of(dtype, number.integer());
   return make_const(value, shape);
 }
 
@@ -65,6 +66,7 @@ Pair promote_pair(const char* op, const Operand& a, const Operand& b) {
     }
     if (!(x->shape == y->shape)) {
       Shape shape = broadcast_shapes(op, x->shape, y->shape);
+      check_shape(op, shape, x->dtype);
       x = broadcast_to(x, shape);
       y = broadcast_to(y, shape);
     }

@@ -23,7 +23,8 @@ Tensor arange(int64_t end, DType dtype) {
 
 Tensor arange(double begin, double end, double step, DType dtype) {
   double count = std::ceil((end - begin) / step);
-  if (!(std::abs(count) < 9e15)) throw ValueError(text("arange: from ", begin, " to ", end, " by ", step, " has no count"));
+  if (!(std::abs(count) < 9e15))
+    throw ValueError(text("arange: from ", begin, " to ", end, " by ", step, " has no count"));
   Tensor positions = arange(static_cast<int64_t>(std::max(count, 0.0)));
   // In double, so that every element is the correctly rounded begin + i * step.
   return cast(add(mul(cast(positions, kF64), step), begin), dtype);

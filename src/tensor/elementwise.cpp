@@ -81,19 +81,21 @@ Tensor isfinite(const Tensor& x) {
   if (!is_float(x.dtype())) return full(x.shape(), 1, kBool);
   return lt(abs(x), std::numeric_limits<double>::infinity());
 }
-Tensor logical_not(const Tensor& x) {
-  return Tensor(scalar_node(ScalarOp::bit_not, {make_cast(x.node(), kBool)}));
-}
+Tensor logical_not(const Tensor& x) { return Tensor(scalar_node(ScalarOp::bit_not, {make_cast(x.node(), kBool)})); }
 Tensor bitwise_not(const Tensor& x) {
   if (is_float(x.dtype())) throw DTypeError(text("bitwise_not: needs integers or bool, not ", x.dtype()));
   return Tensor(scalar_node(ScalarOp::bit_not, {x.node()}));
 }
 Tensor relu(const Tensor& x) { return maximum(x, 0); }
-Tensor sigmoid(const Tensor& x) { return div(1, add(1, exp(neg(x)))); }
+Tensor sigmoid(const Tensor& x) { return div(1, add(1, exp(neg(Tensor(as_float(x)))))); }
 Tensor silu(const Tensor& x) { return mul(x, sigmoid(x)); }
 Tensor gelu(const Tensor& x) { return mul(mul(x, 0.5), add(1, erf(mul(x, 0.70710678118654752440)))); }
 Tensor clamp(const Tensor& x, const Operand& low, const Operand& high) { return minimum(maximum(x, low), high); }
-Tensor cast(const Tensor& x, DType dtype) { return Tensor(make_cast(x.node(), dtype)); }
+Tensor cast(const Tensor& x, DType dtype) {
+  NodeRef n = x.node();
+  check_shape("cast", n->shape, dtype);
+  return Tensor(make_cast(n, dtype));
+}
 Tensor bitcast(const Tensor& x, DType dtype) { return Tensor(make_bitcast(x.node(), dtype)); }
 
 Tensor add(const Operand& a, const Operand& b) { return binary(ScalarOp::add, arithmetic("add", a, b)); }
@@ -103,15 +105,25 @@ Tensor div(const Operand& a, const Operand& b) { return binary(ScalarOp::div, fl
 Tensor floordiv(const Operand& a, const Operand& b) { return binary(ScalarOp::floordiv, arithmetic("floordiv", a, b)); }
 Tensor mod(const Operand& a, const Operand& b) { return binary(ScalarOp::mod, arithmetic("mod", a, b)); }
 Tensor pow(const Operand& a, const Operand& b) {
-  // Small whole powers are products.
-  if (a.kind() == Operand::Kind::Tensor && b.kind() != Operand::Kind::Tensor) {
-    const Tensor& x = a.tensor();
-    if (b.real() == 2 && x.dtype() != kBool) return square(x);
-    if (b.real() == 1) return x;
-    if (b.real() == 3 && x.dtype() != kBool) return mul(square(x), x);
-    if (b.real() == 0.5) return sqrt(x);
+  if (a.kind() != Operand::Kind::Tensor || b.kind() == Operand::Kind::Tensor)
+    return binary(ScalarOp::pow, floats("pow", a, b));
+  const Tensor& x = a.tensor();
+  if (is_integer(x.dtype()) && b.kind() == Operand::Kind::Integer) {
+    if (b.integer() < 0)
+      throw ValueError(text("pow: integers to the power ", b.integer(), " are no integers; cast first"));
+    Tensor result = full(x.shape(), 1, x.dtype()), square_of = x;
+    for (int64_t rest = b.integer(); rest > 0; rest /= 2) {
+      if (rest % 2) result = mul(result, square_of);
+      if (rest > 1) square_of = square(square_of);
+    }
+    return result;
   }
-  return binary(ScalarOp::pow, floats("pow", a, b));
+  // Small powers are products.
+  Tensor base(as_float(x));
+  if (b.real() == 1) return base;
+  if (b.real() == 2) return square(base);
+  if (b.real() == 3) return mul(square(base), base);
+  return binary(ScalarOp::pow, floats("pow", base, b));
 }
 Tensor minimum(const Operand& a, const Operand& b) { return binary(ScalarOp::minimum, promote_pair("minimum", a, b)); }
 Tensor maximum(const Operand& a, const Operand& b) { return binary(ScalarOp::maximum, promote_pair("maximum", a, b)); }
@@ -159,7 +171,8 @@ Tensor where(const Tensor& condition, const Operand& if_true, const Operand& if_
     p = promote_pair("where", if_true, if_false);
   }
   Shape shape = broadcast_shapes("where", c->shape, p.a->shape);
-  return Tensor(scalar_node(ScalarOp::where, {broadcast_to(c, shape), broadcast_to(p.a, shape), broadcast_to(p.b, shape)}));
+  return Tensor(
+      scalar_node(ScalarOp::where, {broadcast_to(c, shape), broadcast_to(p.a, shape), broadcast_to(p.b, shape)}));
 }
 
 Tensor fma(const Tensor& a, const Tensor& b, const Tensor& c) {

@@ -18,7 +18,8 @@ std::vector<int> permutation(const char* op, const std::vector<int64_t>& axes, i
   std::vector<bool> seen(static_cast<size_t>(rank), false);
   for (int64_t axis : axes) {
     result.push_back(normalize_axis(op, axis, rank));
-    if (seen[static_cast<size_t>(result.back())]) throw ValueError(text(op, ": ", list_text(axes), " names axis ", axis, " twice"));
+    if (seen[static_cast<size_t>(result.back())])
+      throw ValueError(text(op, ": ", list_text(axes), " names axis ", axis, " twice"));
     seen[static_cast<size_t>(result.back())] = true;
   }
   if (static_cast<int>(axes.size()) != rank)
@@ -98,7 +99,8 @@ Tensor pad(const Tensor& x, const std::vector<std::pair<int64_t, int64_t>>& befo
     grown.push_back(size);
   }
   to_shape("pad", grown, n->dtype);
-  Scalar fill = value.kind() == Operand::Kind::Float ? Scalar::of(n->dtype, value.real()) : Scalar::of(n->dtype, value.integer());
+  Scalar fill =
+      value.kind() == Operand::Kind::Float ? Scalar::of(n->dtype, value.real()) : Scalar::of(n->dtype, value.integer());
   return Tensor(make_pad(n, before, after, fill));
 }
 
@@ -234,7 +236,11 @@ Tensor gather(const Tensor& x, const Tensor& index, int64_t axis) {
   int64_t size = n->shape[static_cast<size_t>(at)].value();
   if (size == 0 && index.numel() > 0)
     throw IndexError(text("gather: axis ", at, " of ", n->shape, " has no elements to choose from"));
-  Tensor positions = is_signed(i->dtype) ? where(lt(index, 0), add(index, size), index) : index;
+  Tensor positions = index;
+  if (is_signed(i->dtype)) {
+    positions = cast(index, kI64);  // a narrow index could not hold its position counted from the front
+    positions = where(lt(positions, 0), add(positions, size), positions);
+  }
   return Tensor(make_gather(n, positions.node(), at));
 }
 
@@ -248,7 +254,14 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   Tensor left = cast(row ? unsqueeze(a, 0) : a, dtype), right = cast(column ? unsqueeze(b, 1) : b, dtype);
   Shape l = left.node()->shape, r = right.node()->shape;
   if (!(l.back() == r[r.size() - 2]))
-    throw ShapeError(text("matmul: ", x->shape, " and ", y->shape, ": inner dimensions ", l.back(), " and ", r[r.size() - 2], " differ"));
+    throw ShapeError(text("matmul: ", x->shape, " and ", y->shape, ": inner dimensions ", l.back(), " and ",
+                          r[r.size() - 2], " differ"));
+  for (size_t back = 3; back <= std::min(l.size(), r.size()); ++back) {
+    const Expr &p = l[l.size() - back], &q = r[r.size() - back];
+    if (!(p == q) && !p.is_const(1) && !q.is_const(1))
+      throw ShapeError(
+          text("matmul: ", x->shape, " and ", y->shape, ": the batches ", p, " and ", q, " do not broadcast"));
+  }
   // [..., m, 1, k] * [..., 1, n, k], summed over k.
   Tensor products = mul(unsqueeze(left, -2), unsqueeze(transpose(right), -3));
   Tensor result(make_reduce(ReduceOp::Sum, products.node(), std::vector<int>{products.rank() - 1}));

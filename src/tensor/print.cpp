@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <limits>
 #include <ostream>
 
 #include "graph/node.h"
@@ -11,14 +13,63 @@ namespace heddle {
 namespace {
 
 constexpr int64_t kThreshold = 1000, kEdge = 3, kWidth = 75;
+constexpr int kPrecision = 8;  // digits behind the point, at most
+
+std::string formatted(const char* format, int digits, double v) {
+  char buffer[400];
+  std::snprintf(buffer, sizeof buffer, format, digits, v);
+  return buffer;
+}
+
+// The fewest significant digits that read back as the same value of the dtype.
+int significant_digits(const Scalar& s) {
+  for (int n = 1; n < 17; ++n)
+    if (Scalar::of(s.dtype, std::strtod(formatted("%.*e", n - 1, s.f).c_str(), nullptr)) == s) return n;
+  return 17;
+}
+
+int decimal_exponent(double v) {
+  return v == 0 ? 0 : std::atoi(formatted("%.*e", 17, v).substr(formatted("%.*e", 17, v).find('e') + 1).c_str());
+}
+
+// A number cut at the point and at the exponent.
+struct Parts {
+  std::string whole, fraction, exponent;
+};
+
+Parts split(const std::string& digits) {
+  size_t e = std::min(digits.find('e'), digits.size()), point = std::min(digits.find('.'), e);
+  Parts parts{digits.substr(0, point), digits.substr(point, e - point), digits.substr(e)};
+  if (!parts.fraction.empty()) parts.fraction.erase(0, 1);
+  return parts;
+}
+
+Parts number_parts(const Scalar& s, bool scientific) {
+  int digits = significant_digits(s);
+  if (scientific) return split(formatted("%.*e", std::min(digits - 1, kPrecision), s.f));
+  int behind = std::clamp(digits - 1 - decimal_exponent(s.f), 0, kPrecision);
+  Parts parts = split(formatted("%.*f", behind, s.f));
+  while (!parts.fraction.empty() && parts.fraction.back() == '0') parts.fraction.pop_back();
+  return parts;
+}
+
+std::string special_text(double v) { return std::isnan(v) ? "nan" : v < 0 ? "-inf" : "inf"; }
+
+// A single float, as Python prints it.
+std::string float_text(const Scalar& s) {
+  if (!std::isfinite(s.f)) return special_text(s.f);
+  int digits = significant_digits(s), exponent = decimal_exponent(s.f);
+  if (s.f != 0 && (exponent < -4 || exponent >= 16)) return formatted("%.*e", digits - 1, s.f);
+  return formatted("%.*f", std::max(digits - 1 - exponent, 1), s.f);
+}
 
 struct Printer {
   NodeRef node;
   Dims shape;
   const void* data;
   bool elide;
-  int precision = 0;       // digits after the point
   bool scientific = false;
+  size_t before = 0, behind = 0;  // characters on both sides of the point
   size_t width = 0;
 
   // Calls f(i) for the positions of an axis that are shown, f(-1) for the gap.
@@ -49,55 +100,32 @@ struct Printer {
   std::string format(const Scalar& s) const {
     if (s.dtype == kBool) return s.as_bool() ? "True" : "False";
     if (!is_float(s.dtype)) return to_string(s);
-    double v = s.as_double();
-    if (std::isnan(v)) return "nan";
-    if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
-    char buffer[64];
-    std::snprintf(buffer, sizeof buffer, scientific ? "%.*e" : "%.*f", precision, v);
-    std::string out = buffer;
-    if (precision == 0 && !scientific) out += ".";
-    return out;
+    if (!std::isfinite(s.f)) return special_text(s.f);
+    Parts parts = number_parts(s, scientific);
+    // Fixed numbers line up at the point; scientific ones all have the same digits.
+    parts.fraction.resize(behind, scientific ? '0' : ' ');
+    return parts.whole + "." + parts.fraction + parts.exponent;
   }
 
   void choose_format() {
-    double largest = 0, smallest = INFINITY;
-    bool any = false;
+    double largest = 0, smallest = std::numeric_limits<double>::infinity();
     visit(0, 0, [&](const Scalar& s) {
-      double v = std::fabs(s.as_double());
-      if (!is_float(s.dtype) || !std::isfinite(v)) return;
-      any = true;
-      largest = std::max(largest, v);
-      if (v > 0) smallest = std::min(smallest, v);
+      if (!is_float(s.dtype) || !std::isfinite(s.f) || s.f == 0) return;
+      largest = std::max(largest, std::fabs(s.f));
+      smallest = std::min(smallest, std::fabs(s.f));
     });
-    if (any) {
-      scientific = largest >= 1e8 || (std::isfinite(smallest) && (smallest < 1e-4 || largest / smallest > 1e3)) ;
-      if (largest < 1e8 && std::isfinite(smallest) && smallest >= 1e-4 && largest / smallest <= 1e6) scientific = false;
-      // As few digits as show the elements; at most the eight that NumPy shows, four for small floats.
-      int limit = node->dtype == kF16 || node->dtype == kBF16 ? 4 : 8;
-      visit(0, 0, [&](const Scalar& s) {
-        double v = s.as_double();
-        if (!is_float(s.dtype) || !std::isfinite(v)) return;
-        precision = std::max(precision, digits(v, limit));
-      });
-    }
+    scientific = largest > 0 && (largest >= 1e8 || smallest < 1e-4 || largest / smallest > 1000);
+    visit(0, 0, [&](const Scalar& s) {
+      if (is_float(s.dtype) && std::isfinite(s.f))
+        behind = std::max(behind, number_parts(s, scientific).fraction.size());
+    });
     visit(0, 0, [&](const Scalar& s) { width = std::max(width, format(s).size()); });
-  }
-
-  int digits(double v, int limit) const {
-    char buffer[64];
-    for (int p = 0; p < limit; ++p) {
-      std::snprintf(buffer, sizeof buffer, scientific ? "%.*e" : "%.*f", p, v);
-      double back = std::strtod(buffer, nullptr);
-      bool same = node->dtype == kF64 ? back == v : static_cast<float>(back) == static_cast<float>(v);
-      if (same) return p;
-    }
-    return limit;
   }
 
   std::string write(size_t axis, int64_t offset, size_t indent) const {
     if (axis == shape.size()) {
       std::string cell = format(load_scalar(data, offset, node->dtype));
-      return std::string(width > cell.size() ? width - cell.size() : 0, ' ') + cell;
+      return std::string(width - cell.size(), ' ') + cell;
     }
     std::string out = "[";
     bool last = axis + 1 == shape.size();
@@ -137,6 +165,10 @@ std::string to_string(const Tensor& tensor) {
       out += "]";
     }
     return out;
+  }
+  if (p.shape.empty()) {
+    Scalar s = load_scalar(p.data, 0, node->dtype);
+    return is_float(s.dtype) ? float_text(s) : p.format(s);
   }
   p.choose_format();
   return p.write(0, 0, 0);

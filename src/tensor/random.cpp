@@ -32,7 +32,8 @@ Words philox(Words c, const Tensor& key0, const Tensor& key1) {
     auto [high0, low0] = multiply(c.w[0], 0xD2511F53u);
     auto [high1, low1] = multiply(c.w[2], 0xCD9E8D57u);
     // The key moves on by a constant each round.
-    Tensor k0 = add(key0, u32(uint32_t(0x9E3779B9u * uint32_t(round)))), k1 = add(key1, u32(uint32_t(0xBB67AE85u * uint32_t(round))));
+    Tensor k0 = add(key0, u32(uint32_t(0x9E3779B9u * uint32_t(round)))),
+           k1 = add(key1, u32(uint32_t(0xBB67AE85u * uint32_t(round))));
     c = {{bitwise_xor(bitwise_xor(high1, c.w[1]), k0), low1, bitwise_xor(bitwise_xor(high0, c.w[3]), k1), low0}};
   }
   return c;
@@ -41,7 +42,8 @@ Words philox(Words c, const Tensor& key0, const Tensor& key1) {
 // 32 random bits per element. `stream` tells apart numbers drawn under one key.
 Tensor random_bits(const Tensor& key, int64_t count, uint32_t stream) {
   int64_t quarter = (count + 3) / 4;
-  if (quarter > int64_t{0xffffffff}) throw ValueError(text("random: ", count, " elements are more than a key can number"));
+  if (quarter > int64_t{0xffffffff})
+    throw ValueError(text("random: ", count, " elements are more than a key can number"));
   Tensor element = arange(count);
   Tensor block = cast(mod(element, std::max<int64_t>(quarter, 1)), kU32);
   Tensor word = floordiv(element, std::max<int64_t>(quarter, 1));
@@ -60,6 +62,13 @@ Tensor next_key() {
 // Multiples of 2^-24 in [0, 1).
 Tensor unit(const Tensor& bits) { return mul(cast(shift_right(bits, u32(8)), kF32), 0x1p-24); }
 
+// The largest value of the dtype below a finite one.
+Scalar next_below(const Scalar& s) {
+  uint64_t sign = uint64_t{1} << (8 * size_of(s.dtype) - 1);
+  if (s.f == 0) return Scalar::from_bits(s.dtype, sign | 1);
+  return Scalar::from_bits(s.dtype, s.f > 0 ? s.bits() - 1 : s.bits() + 1);
+}
+
 void check_float(const char* op, DType dtype) {
   if (!is_float(dtype)) throw DTypeError(text(op, ": gives floats, not ", dtype));
 }
@@ -73,13 +82,14 @@ void manual_seed(uint64_t seed) {
 
 Tensor uniform(const Dims& dims, double low, double high, DType dtype) {
   check_float("uniform", dtype);
+  if (!(low < high) || !std::isfinite(high - low))
+    throw ValueError(text("uniform: [", low, ", ", high, ") is not an interval"));
   Shape shape = to_shape("uniform", dims, dtype);
   Tensor u = unit(random_bits(next_key(), shape.static_numel(), 0));
-  if (!(low == 0 && high == 1)) {
-    // Rounding may reach the upper bound, which is not part of the interval.
-    u = minimum(add(mul(u, high - low), low), std::nextafterf(static_cast<float>(high), static_cast<float>(low)));
-  }
-  return reshape(cast(u, dtype), dims);
+  if (!(low == 0 && high == 1)) u = add(mul(u, high - low), low);
+  // Rounding may reach the upper bound, which is not part of the interval.
+  u = minimum(cast(u, dtype), Tensor(make_const(next_below(Scalar::of(dtype, high)))));
+  return reshape(u, dims);
 }
 
 Tensor randn(const Dims& dims, DType dtype) {

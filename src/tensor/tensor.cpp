@@ -99,7 +99,9 @@ void realize(std::span<const Tensor> tensors) {
   std::vector<NodeRef> done = heddle::realize(taken.roots, taken.donatable);
   taken.finish(done);
 }
-void realize(std::initializer_list<Tensor> tensors) { realize(std::span<const Tensor>(tensors.begin(), tensors.size())); }
+void realize(std::initializer_list<Tensor> tensors) {
+  realize(std::span<const Tensor>(tensors.begin(), tensors.size()));
+}
 
 void Tensor::assign(const Tensor& value) {
   NodeRef now = value.node(), before = node();
@@ -113,20 +115,21 @@ void Tensor::assign(const Tensor& value) {
   slot_->node = now;
 }
 
-#define HD_COMPOUND(symbol, function)                                                  \
-  Tensor& Tensor::operator symbol(const Tensor& other) {                               \
-    assign(function(*this, other));                                                    \
-    return *this;                                                                      \
-  }                                                                                    \
-  Tensor& Tensor::operator symbol(double other) {                                      \
+#define HD_COMPOUND(symbol, function)                                                            \
+  Tensor& Tensor::operator symbol(const Tensor & other) {                                        \
+    assign(function(*this, other));                                                              \
+    return *this;                                                                                \
+  }                                                                                              \
+  Tensor& Tensor::operator symbol(double other) {                                                \
     assign(is_float(dtype()) ? function(*this, other) : function(*this, whole(#symbol, other))); \
-    return *this;                                                                      \
+    return *this;                                                                                \
   }
 namespace {
 // A number added to an integer tensor in place must be an integer: the slot keeps its dtype.
 int64_t whole(const char* op, double number) {
-  int64_t integer = static_cast<int64_t>(number);
-  if (static_cast<double>(integer) != number)
+  bool fits = number >= -0x1p63 && number < 0x1p63;
+  int64_t integer = fits ? static_cast<int64_t>(number) : 0;
+  if (!fits || static_cast<double>(integer) != number)
     throw DTypeError(text("operator", op, ": ", number, " cannot be put into an integer tensor; cast it first"));
   return integer;
 }
@@ -153,9 +156,12 @@ HostView host_view(const Tensor& t) {
 
 template <class T>
 T convert(const Scalar& s) {
-  if constexpr (std::is_same_v<T, bool>) return s.as_bool();
-  else if constexpr (std::is_floating_point_v<T>) return static_cast<T>(s.as_double());
-  else return static_cast<T>(cast(s, dtype_of<T>()).bits());
+  if constexpr (std::is_same_v<T, bool>)
+    return s.as_bool();
+  else if constexpr (std::is_floating_point_v<T>)
+    return static_cast<T>(s.as_double());
+  else
+    return static_cast<T>(cast(s, dtype_of<T>()).bits());
 }
 
 }  // namespace
@@ -180,8 +186,7 @@ std::vector<T> Tensor::to_vector() const {
 
 template <class T>
 std::span<const T> Tensor::data() const {
-  if (dtype() != dtype_of<T>())
-    throw DTypeError(text("data: the tensor holds ", dtype(), ", not ", dtype_of<T>()));
+  if (dtype() != dtype_of<T>()) throw DTypeError(text("data: the tensor holds ", dtype(), ", not ", dtype_of<T>()));
   HostView view = host_view(*this);
   return {static_cast<const T*>(view.data), static_cast<size_t>(numel())};
 }
@@ -210,11 +215,11 @@ Tensor from_vector(const std::vector<T>& values, const Dims& dims) {
   }
 }
 
-#define HD_INSTANTIATE(T)                                        \
-  template T Tensor::item<T>() const;                            \
-  template std::vector<T> Tensor::to_vector<T>() const;          \
-  template std::span<const T> Tensor::data<T>() const;           \
-  template Tensor from_data<T>(const T* values, const Dims&);    \
+#define HD_INSTANTIATE(T)                                     \
+  template T Tensor::item<T>() const;                         \
+  template std::vector<T> Tensor::to_vector<T>() const;       \
+  template std::span<const T> Tensor::data<T>() const;        \
+  template Tensor from_data<T>(const T* values, const Dims&); \
   template Tensor from_vector<T>(const std::vector<T>&, const Dims&);
 HD_INSTANTIATE(bool)
 HD_INSTANTIATE(int8_t)

@@ -85,7 +85,8 @@ std::vector<std::vector<std::byte>> outputs(const Loops& loops, Device& device, 
 }
 
 // Equal, but for the rounding that another order of summation brings.
-bool agree(const Loops& loops, const std::vector<std::vector<std::byte>>& a, const std::vector<std::vector<std::byte>>& b) {
+bool agree(const Loops& loops, const std::vector<std::vector<std::byte>>& a,
+           const std::vector<std::vector<std::byte>>& b) {
   size_t next = 0;
   for (const kernel::Buffer& buffer : loops.buffers) {
     if (buffer.space == kernel::Space::In) continue;

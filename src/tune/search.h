@@ -11,8 +11,8 @@ struct SearchResult {
   double best_seconds = 0;     // best of several runs
   double default_seconds = 0;  // the same for default_schedule()
   int tried = 0;
-  int failed = 0;              // did not compile (search meets such schedules all the time)
-  int wrong = 0;               // computed something else: a bug in the compiler, reported as a warning
+  int failed = 0;  // did not compile (search meets such schedules all the time)
+  int wrong = 0;   // computed something else: a bug in the compiler, reported as a warning
 };
 
 // Runs `trials` random legal schedules on random data. A candidate's output is compared with that of the default

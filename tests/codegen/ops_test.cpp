@@ -21,6 +21,7 @@ void check_ops(DType dtype, int lanes, const Target& target) {
   std::string body = text("%a = load %x[", at, "] : ", type, "\n%b = load %y[", at, "] : ", type, "\n%c = load %z[", at,
                           "] : ", type, "\n%p = load %w[", at, "] : ", flag, "\n");
   int same_results = 0, flag_results = 0;
+  std::vector<ZeroSigns> any_zero;
   for (int k = 0; k < kScalarOpCount; ++k) {
     ScalarOp op = static_cast<ScalarOp>(k);
     const OpInfo& row = info(op);
@@ -35,6 +36,8 @@ void check_ops(DType dtype, int lanes, const Target& target) {
     int& slot = to_flag ? flag_results : same_results;
     body += text("%r", k, " = ", row.name, " ", list, "\nstore %", to_flag ? "f" : "o", "[", slot * count, " + ", at,
                  "], %r", k, "\n");
+    if (is_float(dtype) && (op == ScalarOp::minimum || op == ScalarOp::maximum))
+      any_zero.push_back({4, slot * count, (slot + 1) * count});
     ++slot;
   }
   kernel::Kernel kernel = kernel::parse(
@@ -45,7 +48,7 @@ void check_ops(DType dtype, int lanes, const Target& target) {
       flags(kBool, std::max(flag_results, 1) * count);
   fill(x, 1), fill(y, 2), fill(z, 3), fill(w, 4);
   for (int64_t k = 0; k < count; k += 7) y.set(k, x.at(k));  // equal operands
-  expect_like_interpreter(kernel, {&x, &y, &z, &w, &out, &flags}, target);
+  expect_like_interpreter(kernel, {&x, &y, &z, &w, &out, &flags}, target, {}, any_zero);
 }
 
 TEST(Ops, every_native_op_of_every_dtype_on_scalars) {
@@ -178,6 +181,27 @@ kernel.thread @e(in %x: f32[1], out %y: f32[1]) {
   } catch (const CompileError& error) {
     EXPECT_NE(std::string(error.what()).find("exp on f32"), std::string::npos) << error.what();
   }
+}
+
+TEST(Hints, a_load_that_fetches_ahead_gives_the_same_and_asks_for_the_line) {
+  const char* source =
+      "kernel.thread @ahead(in %x: f32[256], out %y: f32[256]) {\n  phase grid(i < 16) {\n"
+      "    %0 = load %x[i * 16 + d0] ahead 64 : vec<16xf32>\n    store %y[i * 16 + d0], %0\n  }\n}\n";
+  kernel::Kernel kernel = kernel::parse(source);
+  EXPECT_EQ(print(kernel), source);
+  Memory x(kF32, 256), y(kF32, 256);
+  fill(x, 9);
+  for (const Target& target : targets()) {
+    expect_like_interpreter(kernel, {&x, &y}, target);
+    EXPECT_NE(host_assembly(kernel, target).find("prefetch"), std::string::npos) << target.name;
+  }
+}
+
+TEST(Hints, only_loads_fetch_ahead) {
+  kernel::Kernel kernel = kernel::parse(
+      "kernel.thread @ahead(out %y: f32[16]) {\nphase grid() {\n%0 = constant 1 : vec<16xf32>\n"
+      "store %y[d0], %0 ahead 64\n}\n}\n");
+  EXPECT_THROW(kernel::verify(kernel), InternalError);
 }
 
 }  // namespace

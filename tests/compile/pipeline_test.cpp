@@ -16,7 +16,9 @@ NodeRef leaf(const Shape& shape, uint64_t seed, DType dtype = kF32) {
   for (double& v : values) v = is_float(dtype) ? normal(random) : std::floor(5 * normal(random));
   return testing::buffer_of(dtype, shape, values);
 }
-NodeRef op(ScalarOp o, std::initializer_list<NodeRef> args) { return make_scalar(o, std::span(args.begin(), args.size())); }
+NodeRef op(ScalarOp o, std::initializer_list<NodeRef> args) {
+  return make_scalar(o, std::span(args.begin(), args.size()));
+}
 NodeRef reduce(ReduceOp o, const NodeRef& x, std::vector<int> axes) { return make_reduce(o, x, axes); }
 NodeRef spread(const NodeRef& x, const Shape& shape, size_t axis) {
   Shape kept = shape;
@@ -31,7 +33,8 @@ NodeRef softmax(const NodeRef& x, int axis) {
 NodeRef matmul(const NodeRef& a, const NodeRef& b) {
   Shape all{a->shape[0], b->shape[1], a->shape[1]};
   NodeRef x = make_expand(make_reshape(a, Shape{a->shape[0], 1, a->shape[1]}), all);
-  NodeRef y = make_expand(make_reshape(make_permute(b, std::vector<int>{1, 0}), Shape{1, b->shape[1], b->shape[0]}), all);
+  NodeRef y =
+      make_expand(make_reshape(make_permute(b, std::vector<int>{1, 0}), Shape{1, b->shape[1], b->shape[0]}), all);
   return reduce(ReduceOp::Sum, op(ScalarOp::mul, {x, y}), {2});
 }
 
@@ -59,16 +62,21 @@ std::vector<Case> cases() {
   list.push_back({"matmul", {matmul(leaf({37, 29}, 8), leaf({29, 70}, 9))}, 1});
   NodeRef product = matmul(leaf({37, 29}, 8), leaf({29, 50}, 9));
   list.push_back({"matmul_bias_relu",
-                  {op(ScalarOp::maximum, {op(ScalarOp::add, {product, spread(w, x->shape, 0)}), make_const(Scalar::of(kF32, 0.0), x->shape)})},
+                  {op(ScalarOp::maximum, {op(ScalarOp::add, {product, spread(w, x->shape, 0)}),
+                                          make_const(Scalar::of(kF32, 0.0), x->shape)})},
                   1});
-  list.push_back({"argmax", {make_get(make_arg_reduce(ReduceOp::Max, x, 1), 1), make_get(make_arg_reduce(ReduceOp::Max, x, 1), 0)}, 1});
+  list.push_back(
+      {"argmax",
+       {make_get(make_arg_reduce(ReduceOp::Max, x, 1), 1), make_get(make_arg_reduce(ReduceOp::Max, x, 1), 0)},
+       1});
   list.push_back({"pad", {make_pad(x, std::vector<Expr>{1, 2}, std::vector<Expr>{3, 4}, Scalar::of(kF32, 7.0))}, 1});
   list.push_back({"flip", {make_flip(x, std::vector<int>{1})}, 1});
   list.push_back({"window", {reduce(ReduceOp::Max, make_window(x, 1, 5, 2, 1), {2})}, 1});
   list.push_back({"unwindow", {make_unwindow(make_window(x, 1, 5, 2, 1), 1, 5, 2, 1, 50)}, 1});
   list.push_back({"cat", {make_cat(std::vector<NodeRef>{x, y}, 1)}, 1});
   list.push_back({"gather", {make_gather(x, leaf({4, 6}, 10, kI32), 0)}, 1});
-  list.push_back({"bf16", {make_cast(op(ScalarOp::mul, {leaf({33, 20}, 11, kBF16), leaf({33, 20}, 12, kBF16)}), kF32)}, 1});
+  list.push_back(
+      {"bf16", {make_cast(op(ScalarOp::mul, {leaf({33, 20}, 11, kBF16), leaf({33, 20}, 12, kBF16)}), kF32)}, 1});
   NodeRef n = make_const(Scalar::of(kF32, 1.0 / 50), Shape{100});
   NodeRef z = leaf({100, 50}, 13);
   NodeRef mean = op(ScalarOp::mul, {reduce(ReduceOp::Sum, z, {1}), n});
@@ -94,7 +102,9 @@ TEST_P(Pipeline, agrees_with_the_evaluator_under_default_and_random_schedules) {
       int launches = 0;
       auto got = testing::run_program(
           c.roots, how,
-          [&](const Loops& l, const Target& t) { return seed == 0 ? default_schedule(l, t) : random_schedule(l, t, static_cast<uint64_t>(seed)); },
+          [&](const Loops& l, const Target& t) {
+            return seed == 0 ? default_schedule(l, t) : random_schedule(l, t, static_cast<uint64_t>(seed));
+          },
           {}, &launches);
       EXPECT_EQ(launches, c.launches);
       for (size_t i = 0; i < want.size(); ++i) testing::expect_close(got[i], want[i], c.tolerance);

@@ -37,11 +37,14 @@ inline std::vector<HostArray> run_program(std::span<const NodeRef> roots, How ho
   Target target = test_target(how);
   Program program = fuse(roots);
   std::vector<std::vector<std::byte>> memory(program.tensors.size());
-  auto bytes_of = [](const Node* n) { return static_cast<size_t>(n->shape.static_numel()) * static_cast<size_t>(size_of(n->dtype)); };
+  auto bytes_of = [](const Node* n) {
+    return static_cast<size_t>(n->shape.static_numel()) * static_cast<size_t>(size_of(n->dtype));
+  };
   for (size_t i = 0; i < program.tensors.size(); ++i) {
     const Node* node = program.tensors[i].node;
     memory[i].resize(bytes_of(node) + 64);
-    if (node->op == NodeOp::Buffer && bytes_of(node)) std::memcpy(memory[i].data(), node->storage->host_data(), bytes_of(node));
+    if (node->op == NodeOp::Buffer && bytes_of(node))
+      std::memcpy(memory[i].data(), node->storage->host_data(), bytes_of(node));
   }
   for (const Program::Step& step : program.steps) {
     verify(step.loops);
@@ -67,8 +70,10 @@ inline std::vector<HostArray> run_program(std::span<const NodeRef> roots, How ho
         buffers.push_back(k.buffers[b].space == kernel::Space::Temp ? temps[b].data() : nullptr);
       }
     }
-    if (run_kernel) run_kernel(k, buffers, sizes);
-    else kernel::interpret(k, buffers, sizes);
+    if (run_kernel)
+      run_kernel(k, buffers, sizes);
+    else
+      kernel::interpret(k, buffers, sizes);
     if (launches) ++*launches;
   }
   std::vector<HostArray> results;
@@ -79,8 +84,10 @@ inline std::vector<HostArray> run_program(std::span<const NodeRef> roots, How ho
     for (const Expr& d : node->shape) array.shape.push_back(d.value());
     for (int64_t i = 0; i < node->shape.static_numel(); ++i) {
       Scalar s = load_scalar(memory[static_cast<size_t>(output)].data(), i, node->dtype);
-      if (is_float(node->dtype)) array.floats.push_back(s.f);
-      else array.integers.push_back(s.u);
+      if (is_float(node->dtype))
+        array.floats.push_back(s.f);
+      else
+        array.integers.push_back(s.u);
     }
     results.push_back(std::move(array));
   }
@@ -97,7 +104,8 @@ inline void expect_close(const HostArray& got, const HostArray& want, double tol
     double a = got.floats[i], b = want.floats[i];
     if (std::isnan(a) && std::isnan(b)) continue;
     if (a == b) continue;
-    ASSERT_LE(std::fabs(a - b), (tolerance + small) * (1 + std::fabs(b))) << "element " << i << ": " << a << " instead of " << b;
+    ASSERT_LE(std::fabs(a - b), (tolerance + small) * (1 + std::fabs(b)))
+        << "element " << i << ": " << a << " instead of " << b;
   }
 }
 

@@ -161,6 +161,83 @@ kernel @online_rows(in %x: f32[3000], out %y: f32[3000]) {
 }
 )",
        1e-4},
+      {"variance_by_dot", R"(
+kernel @variance_by_dot(in %x: f32[64], out %y: f32[64]) {
+  phase grid() {
+    %zero = constant 0 : tile<8x1xf32>
+    %sum = loop i < 2 carry(%s0 = %zero) {
+      %v = load %x[d0 * 8 + i * 7 + d1] if i * 7 + d1 < 8 : tile<8x7xf32>
+      %part = reduce add %v axis 1 if i * 7 + d1 < 8
+      %s1 = add %s0, %part
+      yield %s1
+    }
+    %n = constant 0.125 : f32
+    %squares = loop j < 2 carry(%q0 = %zero) {
+      %w = load %x[d0 * 8 + j * 4 + d1] : tile<8x4xf32>
+      %mu = mul %sum, %n
+      %d = sub %w, %mu
+      %q1 = dot %d, %d, %q0 axis 1
+      yield %q1
+    }
+    %u = load %x[d0 * 8 + d1] : tile<8x8xf32>
+    %mean = mul %sum, %n
+    %c = sub %u, %mean
+    %sd = sqrt %squares
+    %r = div %c, %sd
+    store %y[d0 * 8 + d1], %r
+  }
+}
+)",
+       1e-4},
+      {"sum_from_another_layout", R"(
+kernel @sum_from_another_layout(in %x: i32[72], out %y: i32[9], out %z: i32[9]) {
+  phase grid() {
+    %v = load %x[d0 * 8 + d1] if d1 < 7 : tile<9x7xi32>
+    %s = reduce add %v axis 1
+    %q = loop j < 2 carry(%q0 = %s) {
+      %w = load %x[d0 * 8 + j * 4 + d1] : tile<9x4xi32>
+      %q1 = dot %w, %w, %q0 axis 1
+      yield %q1
+    }
+    %m = loop k < 4 carry(%m0 = %s) {
+      %u = load %x[d0 * 8 + k * 2 + d1] : tile<9x2xi32>
+      %m1 = reduce maximum %u axis 1
+      yield %m1
+    }
+    store %y[d0], %q
+    store %z[d0], %m
+  }
+}
+)"},
+      {"swapped_between_layouts", R"(
+kernel @swapped_between_layouts(in %x: i32[72], out %y: i32[9], out %z: i32[9]) {
+  phase grid() {
+    %v = load %x[d0 * 8 + d1] if d1 < 7 : tile<9x7xi32>
+    %s = reduce add %v axis 1
+    %w = load %x[d0 * 8 + d1] : tile<9x3xi32>
+    %t = reduce maximum %w axis 1
+    %p, %q = loop j < 3 carry(%a = %s, %b = %t) {
+      yield %b, %t
+    }
+    store %y[d0], %p
+    store %z[d0], %q
+  }
+}
+)"},
+      {"large_sum_from_another_layout", R"(
+kernel @large_sum_from_another_layout(in %x: i32[36000], out %y: i32[9000]) {
+  phase grid() {
+    %v = load %x[d0 * 4 + d1] if d1 < 3 : tile<9000x3xi32>
+    %s = reduce add %v axis 1
+    %q = loop j < 2 carry(%q0 = %s) {
+      %w = load %x[d0 * 4 + j * 2 + d1] : tile<9000x2xi32>
+      %q1 = dot %w, %w, %q0 axis 1
+      yield %q1
+    }
+    store %y[d0], %q
+  }
+}
+)"},
       {"column_sums", R"(
 kernel @column_sums(in %x: f32[6000], out %y: f32[100]) {
   phase grid(c < 4) {

@@ -60,8 +60,10 @@ struct Where {
 std::string print(const std::vector<Where>& steps) {
   std::string out;
   for (const Where& step : steps)
-    for (const auto& [title, part] : {std::pair("loops", &step.loops), {"schedule", &step.schedule},
-                                      {"passes", &step.passes}, {"kernel", &step.kernel}})
+    for (const auto& [title, part] : {std::pair("loops", &step.loops),
+                                      {"schedule", &step.schedule},
+                                      {"passes", &step.passes},
+                                      {"kernel", &step.kernel}})
       if (!part->empty()) out += text("---- ", title, "\n", *part, "\n");
   return out;
 }
@@ -118,7 +120,10 @@ bool order_matters(const kernel::Kernel& k) {
 class ProgramRun {
  public:
   ProgramRun(const RandomGraph& graph, Way way, const Check& check, std::vector<Where>& steps)
-      : graph_(graph), way_(way), check_(check), steps_(steps),
+      : graph_(graph),
+        way_(way),
+        check_(check),
+        steps_(steps),
         random_(check.seed * std::size(kAllWays) + static_cast<uint64_t>(way)) {
     bool simt = way == Way::Simt;
     target_.name = simt ? "simulated" : "avx512";
@@ -196,7 +201,8 @@ class ProgramRun {
     verify(step.loops);
     Schedule schedule = random_schedule(step.loops, target_, random_.bits());
     steps_.back().schedule = heddle::print(schedule);
-    if (heddle::print(parse_schedule(steps_.back().schedule)) != steps_.back().schedule) throw Failure{"the schedule reads back another", ""};
+    if (heddle::print(parse_schedule(steps_.back().schedule)) != steps_.back().schedule)
+      throw Failure{"the schedule reads back another", ""};
     if (std::string why = heddle::check(schedule, step.loops, target_); !why.empty())
       throw Failure{"random_schedule() gave an illegal schedule: " + why, ""};
     kernel::Kernel k = tile(step.loops, schedule, target_);
@@ -287,10 +293,11 @@ class ProgramRun {
       if (!compiled[b].guards_intact()) throw Failure{"compiled code wrote outside buffer " + k.buffers[b].name, ""};
       for (int64_t i = 0; exact && i < interpreted[b]->count(); ++i)
         if (Scalar a = interpreted[b]->at(i), c = compiled[b].at(i); !same(a, c))
-          throw Failure{text(target_.name, ": ", k.buffers[b].name, "[", i, "] is ", c, " compiled and ", a, " interpreted"),
-                        ""};
+          throw Failure{
+              text(target_.name, ": ", k.buffers[b].name, "[", i, "] is ", c, " compiled and ", a, " interpreted"), ""};
       // Go on with what the machine computed.
-      if (k.buffers[b].space != kernel::Space::In && b < k.buffers.size()) interpreted[b]->copy_from(compiled[b].data());
+      if (k.buffers[b].space != kernel::Space::In && b < k.buffers.size())
+        interpreted[b]->copy_from(compiled[b].data());
     }
   }
 

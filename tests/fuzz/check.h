@@ -27,7 +27,7 @@ struct Failure {
 
 struct Check {
   uint64_t seed = 0;
-  int steps = -1;     // of the graph; negative: as the seed says
+  int steps = -1;  // of the graph; negative: as the seed says
   bool symbolic = false;
   std::string ptxas;  // assembler for Ptx; empty: only make the text
 };

@@ -255,9 +255,9 @@ TEST(ExpandMath, the_hot_functions_are_short) {
     visit(kernel.phases[0].body, [&](const Inst& inst) { count += is_scalar_op(inst.op) || inst.op == Op::cast; });
     return count;
   };
-  EXPECT_LE(length(S::exp), 20);
-  EXPECT_LE(length(S::exp2), 19);
-  EXPECT_LE(length(S::tanh), 28);
+  EXPECT_LE(length(S::exp), 17);
+  EXPECT_LE(length(S::exp2), 17);
+  EXPECT_LE(length(S::tanh), 22);
   EXPECT_LE(length(S::log), 30);
   EXPECT_LE(length(S::erf), 34);
 }

@@ -22,7 +22,8 @@ TEST(Simulated, a_graph_runs_where_its_leaves_live) {
   Device& device = heddle::device("simulated");
   NodeRef x = on(device, {1, 2, 3, 4, 5, 6}, {2, 3});
   NodeRef twice = make_scalar(ScalarOp::add, std::vector<NodeRef>{x, x});
-  std::vector<NodeRef> roots{make_reduce(ReduceOp::Sum, twice, std::vector<int>{1}), make_permute(x, std::vector<int>{1, 0})};
+  std::vector<NodeRef> roots{make_reduce(ReduceOp::Sum, twice, std::vector<int>{1}),
+                             make_permute(x, std::vector<int>{1, 0})};
   std::vector<NodeRef> done = realize(roots);
   EXPECT_EQ(read(done[0]), (std::vector<float>{12, 30}));
   EXPECT_EQ(read(done[1]), (std::vector<float>{1, 4, 2, 5, 3, 6}));

@@ -11,8 +11,8 @@ using namespace testing;
 const double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
 
 std::vector<double> arguments() {
-  std::vector<double> values{0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3, -3, 10, -10, 88, -88, 100, -100, 1e-8, -1e-8, 1e4,
-                             kInf, -kInf, kNan, 1e-30, 0.1, 0.9, 1.1, 7.75, -7.75};
+  std::vector<double> values{0.0, -0.0, 1,    -1,    0.5, -0.5, 1.5,   2.5,  -2.5,  3,   -3,  10,  -10,  88,   -88,
+                             100, -100, 1e-8, -1e-8, 1e4, kInf, -kInf, kNan, 1e-30, 0.1, 0.9, 1.1, 7.75, -7.75};
   for (int i = 0; i < 40; ++i) values.push_back(-4 + 0.21 * i);
   return values;
 }
@@ -133,7 +133,8 @@ TEST_P(BinaryOp, agrees_with_the_standard_library_on_all_pairs) {
       } else if (std::isinf(want)) {
         EXPECT_EQ(is, want) << op.name << "(" << values[i] << ", " << values[j] << ")";
       } else {
-        EXPECT_NEAR(is, want, 1e-14 * std::max(1.0, std::fabs(want))) << op.name << "(" << values[i] << ", " << values[j] << ")";
+        EXPECT_NEAR(is, want, 1e-14 * std::max(1.0, std::fabs(want)))
+            << op.name << "(" << values[i] << ", " << values[j] << ")";
       }
     }
 }

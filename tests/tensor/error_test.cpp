@@ -79,7 +79,8 @@ TEST(Errors, sizes_that_overflow) {
   expect_error<ShapeError>([&] { matmul(zeros({large, 1}), zeros({1, large})); }, {"1099511627776"});
   expect_error<ShapeError>([&] { reshape(zeros({4}), {INT64_MAX, INT64_MAX}); }, {"reshape", "[4]"});
   expect_error<ShapeError>([&] { cast(zeros({int64_t{1} << 62}, kU8), kF64); }, {"cast"});
-  expect_error<ShapeError>([&] { stack({zeros({int64_t{1} << 62}, kU8), zeros({int64_t{1} << 62}, kU8)}); }, {"4611686018427387904"});
+  expect_error<ShapeError>([&] { stack({zeros({int64_t{1} << 62}, kU8), zeros({int64_t{1} << 62}, kU8)}); },
+                           {"4611686018427387904"});
   EXPECT_THROW(arange(0, 1, 0), ValueError);
   EXPECT_THROW(arange(0, 1e30, 1), ValueError);
   EXPECT_THROW(arange(0, std::numeric_limits<double>::quiet_NaN(), 1), ValueError);

@@ -6,7 +6,8 @@ namespace {
 
 using namespace testing;
 
-std::vector<double> product(const std::vector<double>& a, const std::vector<double>& b, int64_t m, int64_t k, int64_t n) {
+std::vector<double> product(const std::vector<double>& a, const std::vector<double>& b, int64_t m, int64_t k,
+                            int64_t n) {
   std::vector<double> c(static_cast<size_t>(m * n));
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) {
@@ -18,8 +19,18 @@ std::vector<double> product(const std::vector<double>& a, const std::vector<doub
 }
 
 TEST(Matmul, of_odd_sizes) {
-  for (auto [m, k, n] : {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {2, 3, 4}, {7, 13, 5}, {16, 16, 16}, {17, 33, 31},
-                         {64, 64, 64}, {65, 127, 63}, {1, 200, 1}, {100, 1, 100}, {3, 300, 130}, {128, 70, 1}, {1, 70, 128}}) {
+  for (auto [m, k, n] : {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1},
+                         {2, 3, 4},
+                         {7, 13, 5},
+                         {16, 16, 16},
+                         {17, 33, 31},
+                         {64, 64, 64},
+                         {65, 127, 63},
+                         {1, 200, 1},
+                         {100, 1, 100},
+                         {3, 300, 130},
+                         {128, 70, 1},
+                         {1, 70, 128}}) {
     Tensor a = noise_tensor({m, k}, 1), b = noise_tensor({k, n}, 2);
     SCOPED_TRACE(std::to_string(m) + " " + std::to_string(k) + " " + std::to_string(n));
     Tensor c = matmul(a, b);
@@ -71,7 +82,8 @@ TEST(Matmul, of_batches_that_broadcast) {
 TEST(Matmul, of_views) {
   Tensor a = noise_tensor({6, 4}, 1), b = noise_tensor({6, 8}, 2);
   expect_close(matmul(a.transpose(), b), product(doubles(a.transpose()), doubles(b), 4, 6, 8), 2e-5);
-  expect_close(matmul(a.transpose() + 1, flip(b, {0})), product(doubles(a.transpose() + 1), doubles(flip(b, {0})), 4, 6, 8), 2e-5);
+  expect_close(matmul(a.transpose() + 1, flip(b, {0})),
+               product(doubles(a.transpose() + 1), doubles(flip(b, {0})), 4, 6, 8), 2e-5);
 }
 
 TEST(Matmul, with_empty_sizes) {

@@ -51,7 +51,8 @@ TEST(Movement, chains_of_views_around_arithmetic) {
   Tensor y = flip(pad(x.transpose(), {{1, 1}, {0, 2}}, 1), {1}) * 2;
   std::vector<double> got = doubles(y), want;
   for (int64_t r = 0; r < 7; ++r)
-    for (int64_t c = 5; c >= 0; --c) want.push_back(r >= 1 && r <= 5 && c < 4 ? 2.0 * static_cast<double>(c * 5 + r - 1) : 2);
+    for (int64_t c = 5; c >= 0; --c)
+      want.push_back(r >= 1 && r <= 5 && c < 4 ? 2.0 * static_cast<double>(c * 5 + r - 1) : 2);
   EXPECT_EQ(got, want);
 }
 
@@ -77,7 +78,8 @@ TEST(Slice, every_case_as_python_does_it) {
           std::optional<int64_t> e = end == -n - 2 ? std::nullopt : std::optional(end);
           Tensor part = slice(x, 0, b, e, step);
           wanted.push_back(sliced(n, b, e, step));
-          ASSERT_EQ(part.numel(), static_cast<int64_t>(wanted.back().size())) << n << " " << begin << ":" << end << ":" << step;
+          ASSERT_EQ(part.numel(), static_cast<int64_t>(wanted.back().size()))
+              << n << " " << begin << ":" << end << ":" << step;
           results.push_back(part);
         }
     // All in one go, so that this takes no second.

@@ -118,7 +118,9 @@ TEST(Slot, memory_of_a_long_loop_stays_flat) {
   for (int i = 0; i < 50; ++i) {
     x = (x * 0.5 + w).realize();
     if (i == 5) most = device().memory().used;
-    if (i > 5) { EXPECT_LE(device().memory().used, most); }
+    if (i > 5) {
+      EXPECT_LE(device().memory().used, most);
+    }
   }
 }
 

@@ -33,8 +33,8 @@ TEST(Search, no_trials_give_the_default_schedule) {
 
 TEST(Search, candidates_of_a_matrix_product_are_right) {
   NodeRef a = testing::counting(kF32, {20, 1, 30}), b = testing::counting(kF32, {1, 40, 30});
-  NodeRef product = testing::scalar_node(
-      ScalarOp::mul, {make_expand(a, Shape{20, 40, 30}), make_expand(b, Shape{20, 40, 30})});
+  NodeRef product =
+      testing::scalar_node(ScalarOp::mul, {make_expand(a, Shape{20, 40, 30}), make_expand(b, Shape{20, 40, 30})});
   SearchResult result = search(loops_of(testing::reduced(ReduceOp::Sum, product, {2})), device("cpu"), 20, 7);
   EXPECT_EQ(result.wrong, 0);
   EXPECT_EQ(result.failed, 0);

@@ -113,13 +113,15 @@ class SimulatedDevice final : public Device {
   }
   std::shared_ptr<Executable> compile(const kernel::Kernel& kernel) override {
     kernel::verify(kernel);
-    if (kernel.level != kernel::Level::Thread) throw CompileError(text("kernel ", kernel.name, " is not at thread level"));
+    if (kernel.level != kernel::Level::Thread)
+      throw CompileError(text("kernel ", kernel.name, " is not at thread level"));
     return std::make_shared<SimulatedExecutable>(this, kernel);
   }
   void launch(const Executable& executable, std::span<void* const> buffers, std::span<const int64_t> symbols) override {
     const auto& code = static_cast<const SimulatedExecutable&>(executable);
     const kernel::Kernel& kernel = code.kernel();
-    if (code.owner() != this) throw DeviceError(text(name_, ": kernel ", kernel.name, " was compiled for another device"));
+    if (code.owner() != this)
+      throw DeviceError(text(name_, ": kernel ", kernel.name, " was compiled for another device"));
     if (buffers.size() != kernel.buffers.size() || symbols.size() != kernel.symbols.size())
       throw DeviceError(text(name_, ": kernel ", kernel.name, " got ", buffers.size(), " buffers and ", symbols.size(),
                              " symbols instead of ", kernel.buffers.size(), " and ", kernel.symbols.size()));

@@ -1,0 +1,46 @@
+// What a unit of work is, apart from how units are grouped.
+#include <algorithm>
+
+#include "compile/partition.h"
+
+namespace heddle {
+
+double Unit::points() const {
+  double total = 1;
+  for (const Expr& axis : kept) total *= static_cast<double>(axis.extent().hi());
+  for (const Expr& axis : reduced) total *= static_cast<double>(axis.extent().hi());
+  return total;
+}
+
+const Node* reduction_of(const Node* node) {
+  if (node->op == NodeOp::Get) node = node->inputs[0].get();
+  bool is_one = node->op == NodeOp::Reduce || node->op == NodeOp::ArgReduce || node->op == NodeOp::Unwindow;
+  return is_one ? node : nullptr;
+}
+
+Index reduction_source(const Node& node, const Index& at, std::span<const Expr> reduced, Expr& guard) {
+  Index source;
+  if (node.op == NodeOp::Unwindow) {
+    // Element n of the axis gathers window element w at position (n - w * dilation) / stride, where that is whole.
+    size_t axis = static_cast<size_t>(node.attrs[0].value());
+    const Expr &stride = node.attrs[2], &dilation = node.attrs[3];
+    Expr offset = at[axis] - reduced[0] * dilation;
+    Expr position = floordiv(offset, stride);
+    guard = logical_and(guard, ge(offset, 0));
+    guard = logical_and(guard, eq(mod(offset, stride), 0));
+    guard = logical_and(guard, lt(position, node.inputs[0]->shape[axis]));
+    source = at;
+    source[axis] = position;
+    source.push_back(reduced[0]);
+    return source;
+  }
+  size_t kept = 0, gone = 0;
+  for (size_t i = 0; i < node.inputs[0]->shape.size(); ++i) {
+    bool is_reduced = std::any_of(node.attrs.begin(), node.attrs.end(),
+                                  [&](const Expr& axis) { return axis.is_const(static_cast<int64_t>(i)); });
+    source.push_back(is_reduced ? reduced[gone++] : at[kept++]);
+  }
+  return source;
+}
+
+}  // namespace heddle
