@@ -53,7 +53,7 @@ class LoopsWriter {
     for (size_t i = 0; i < u.outer.size(); ++i) to.emplace_back(u.outer[i], step_.loops.outer[i].var);
     auto add_inner = [&](const Expr& axis) {
       if (std::find(u.outer.begin(), u.outer.end(), axis) != u.outer.end()) return;
-      Expr var = Expr::index(text(u.reduces ? "r" : "j", stage.inner.size()), axis.extent());
+      Expr var = Expr::index(text(u.reduces ? "r" : "j", inner_count_++), axis.extent());
       stage.inner.push_back({var, axis.extent()});
       to.emplace_back(axis, var);
     };
@@ -320,6 +320,7 @@ class LoopsWriter {
     Expr guard;
     Value value;
   };
+  int inner_count_ = 0;  // names inner axes apart
   Program& program_;
   std::unordered_map<const Node*, int>& tensor_of_;
   const Partition& parts_;

@@ -90,6 +90,11 @@ class Planner {
     dot_axis_[a] = std::max(dot_axis_[a], dot_axis_[b]);
     parent_[b] = a;
   }
+  // Constants tie nothing together: what shares a zero need not share a layout.
+  void join_value(int n, Value v) {
+    const Inst* def = plan_.values[v].def;
+    if (!def || def->op != Op::constant) join(n, v);
+  }
   int node(const Inst& inst) { return static_cast<int>(kernel_.values.size()) + plan_.position.at(&inst); }
 
   void join_groups() {
@@ -106,16 +111,18 @@ class Planner {
       const Inst& inst = *place.inst;
       if (inst.op == Op::loop || inst.op == Op::branch) {
         for (const Block& block : inst.blocks) {
+          // A loop hands its parameters on to its results register by register, so these pairs must share a layout.
+          // They come first: nothing has claimed the parameters yet, so the join cannot fail.
+          for (size_t i = 0; i < block.params.size(); ++i) join(inst.results[i], block.params[i]);
           for (size_t i = 0; i < inst.results.size(); ++i) {
-            join(inst.results[i], block.results[i]);
-            if (inst.op == Op::loop) join(inst.results[i], block.params[i]);
-            if (inst.op == Op::loop) join(inst.results[i], inst.args[i]);
+            join_value(inst.results[i], block.results[i]);
+            if (inst.op == Op::loop) join_value(inst.results[i], inst.args[i]);
           }
         }
         continue;
       }
-      for (Value v : inst.results) join(node(inst), v);
-      for (Value v : inst.args) join(node(inst), v);
+      for (Value v : inst.results) join_value(node(inst), v);
+      for (Value v : inst.args) join_value(node(inst), v);
     }
   }
 
@@ -140,6 +147,11 @@ class Planner {
       int g = group_of(node(*place.inst));
       plan_.inst_group[place.inst] = g;
       if (g >= 0 && accesses_memory(place.inst->op)) accesses[g].push_back(place.inst);
+      // Their results appear in the registers of the layout they run in, whatever else they were joined with.
+      if (place.inst->op != Op::reduce && place.inst->op != Op::dot) continue;
+      for (Value v : place.inst->results) {
+        if (plan_.values[v].group >= 0) plan_.values[v].group = g;
+      }
     }
     for (size_t g = 0; g < roots.size(); ++g) {
       plan_.groups.push_back(
