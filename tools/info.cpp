@@ -21,6 +21,7 @@ struct Variable {
 };
 constexpr Variable kVariables[] = {
     {"HEDDLE_THREADS", "one per core"},
+    {"HEDDLE_DEVICE", "cpu"},
     {"HEDDLE_TARGET", "the best this CPU has"},
     {"HEDDLE_MEMORY_LIMIT", "all the memory"},
     {"HEDDLE_LOG", "nothing"},

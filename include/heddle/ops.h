@@ -40,8 +40,8 @@ Tensor from_vector(const std::vector<T>& values, const Dims& shape);
 template <class T>
 Tensor from_data(const T* values, const Dims& shape);                     // copies
 Tensor tensor(std::initializer_list<double> values, DType dtype = kF32);  // one axis
-Tensor scalar(double value, DType dtype = kF32);
-Tensor full(const Dims& shape, double value, DType dtype = kF32);
+Tensor scalar(const Operand& value, DType dtype = kF32);
+Tensor full(const Dims& shape, const Operand& value, DType dtype = kF32);  // an integer dtype must hold the number
 Tensor zeros(const Dims& shape, DType dtype = kF32);
 Tensor ones(const Dims& shape, DType dtype = kF32);
 Tensor arange(int64_t end, DType dtype = kI64);
@@ -50,9 +50,10 @@ Tensor eye(int64_t n, DType dtype = kF32);
 
 // ---- random numbers ----
 // Every call takes the next key of the process's generator; the same seed gives the same numbers on every device.
-void manual_seed(uint64_t seed);
+void manual_seed(uint64_t seed);  // the two halves of the seed are combined into 32 bits
 Tensor uniform(const Dims& shape, double low = 0, double high = 1, DType dtype = kF32);  // [low, high)
 Tensor randn(const Dims& shape, DType dtype = kF32);                                     // mean 0, variance 1
+// Both are made of 24 random bits per uniform number, in f64 too.
 
 // ---- elementwise, one operand ----
 Tensor neg(const Tensor& x);
@@ -123,7 +124,8 @@ Tensor prod(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor max(const Tensor& x, const Axes& axes = {}, bool keepdim = false);  // ValueError over an empty axis
 Tensor min(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor mean(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
-Tensor var(const Tensor& x, const Axes& axes = {}, int64_t correction = 1, bool keepdim = false);
+// Divides by n - correction: 1 as in PyTorch; NumPy's default is 0.
+Tensor var(const Tensor& x, const Axes& axes = {}, bool keepdim = false, int64_t correction = 1);
 Tensor any(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor all(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor argmax(const Tensor& x, std::optional<int64_t> axis = {}, bool keepdim = false);  // i64; first among equals

@@ -16,6 +16,7 @@
 namespace heddle {
 
 class NodeRef;
+class Operand;
 struct TensorSlot;
 
 // Sizes of a tensor's axes.
@@ -31,6 +32,10 @@ class Tensor {
  public:
   Tensor();  // a scalar f32 zero
   explicit Tensor(const NodeRef& node);
+  // There is no moved-from state: moving copies the handle. Temporaries cannot be assigned to, because `x[0] = y` would
+  // not change x.
+  Tensor(const Tensor&) = default;
+  Tensor& operator=(const Tensor&) & = default;
 
   // Shape and type are known without computing anything.
   Dims shape() const;
@@ -51,18 +56,17 @@ class Tensor {
   std::vector<T> to_vector() const;
   // The elements themselves, in memory; the dtype must be T's. Valid while the slot keeps this value.
   template <class T>
-  std::span<const T> data() const;
+  std::span<const T> data() const&;
+  template <class T>
+  std::span<const T> data() const&& = delete;  // it would not outlive the tensor
 
   // Gives the slot another value of the same shape and dtype. The old memory is reused when nobody else needs it.
   void assign(const Tensor& value);
-  Tensor& operator+=(const Tensor& other);
-  Tensor& operator-=(const Tensor& other);
-  Tensor& operator*=(const Tensor& other);
-  Tensor& operator/=(const Tensor& other);
-  Tensor& operator+=(double other);
-  Tensor& operator-=(double other);
-  Tensor& operator*=(double other);
-  Tensor& operator/=(double other);
+  // With a tensor or a number; the result must fit the shape and the dtype.
+  Tensor& operator+=(const Operand& other) &;
+  Tensor& operator-=(const Operand& other) &;
+  Tensor& operator*=(const Operand& other) &;
+  Tensor& operator/=(const Operand& other) &;
 
   // A few operators as methods, for chains; the others are functions in <heddle/ops.h>.
   Tensor sum(const Axes& axes = {}, bool keepdim = false) const;

@@ -57,28 +57,30 @@ class Partitioner {
     for (const Node* node : forced) store(node);
   }
 
-  // Nodes that several kernels compute again although a trip through memory would be cheaper: those whose users are
-  // not such nodes themselves. Valid after run().
+  // Nodes that several kernels compute again although a trip through memory would be cheaper. Of a chain of such nodes
+  // those count that more kernels compute than any of their users: storing them cuts the chain. Valid after run().
   std::vector<const Node*> repeated() const {
-    auto costly = [&](const Node* node) {
-      auto it = computed_in_.find(node);
-      if (it == computed_in_.end() || stored_.count(node)) return false;
-      std::vector<int> groups;
-      for (int id : it->second) groups.push_back(group_of_[static_cast<size_t>(id)]);
-      std::sort(groups.begin(), groups.end());
-      double kernels = static_cast<double>(std::unique(groups.begin(), groups.end()) - groups.begin());
-      double arithmetic = (kernels - 1) * work_[number(node)] * kOpCost;
-      double traffic = (kernels + 1) * size_of(node->dtype) * kByteCost;
-      double elements = upper(node->shape.numel());
-      return arithmetic > traffic && (arithmetic - traffic) * elements > kLaunchCost;
-    };
-    std::vector<bool> below(order_.size(), false);  // a user is such a node already
+    std::vector<int> kernels(order_.size(), 0);      // that compute the node
+    std::vector<int> among_users(order_.size(), 0);  // the largest such number of a user
     std::vector<const Node*> result;
     for (size_t i = order_.size(); i-- > 0;) {
-      bool found = is_compute(*order_[i]) && costly(order_[i]);
-      if (found && !below[i]) result.push_back(order_[i]);
-      if (!found && !below[i]) continue;
-      for (const NodeRef& input : order_[i]->inputs) below[number(input.get())] = true;
+      const Node* node = order_[i];
+      auto it = computed_in_.find(node);
+      if (it != computed_in_.end() && !stored_.count(node)) {
+        std::vector<int> groups;
+        for (int id : it->second) groups.push_back(group_of_[static_cast<size_t>(id)]);
+        std::sort(groups.begin(), groups.end());
+        kernels[i] = static_cast<int>(std::unique(groups.begin(), groups.end()) - groups.begin());
+      }
+      for (const NodeRef& input : node->inputs) {
+        int& most = among_users[number(input.get())];
+        most = std::max(most, kernels[i]);
+      }
+      if (kernels[i] < 2 || kernels[i] <= among_users[i] || !is_compute(*node)) continue;
+      double arithmetic = (kernels[i] - 1) * work_[i] * kOpCost;
+      double traffic = (kernels[i] + 1) * size_of(node->dtype) * kByteCost;
+      if (arithmetic > traffic && (arithmetic - traffic) * upper(node->shape.numel()) > kLaunchCost)
+        result.push_back(node);
     }
     return result;
   }
@@ -384,7 +386,8 @@ class Partitioner {
     int id = open_unit(node, true);
     std::vector<int> groups = reading_groups({node, false});
     if (join_reduction(id, groups)) return;
-    if (++attempts_[node] == 2) {
+    int attempt = ++attempts_[node];
+    if (attempt == 3) {
       // Only the units that store its result read it now, but they went along with their own readers. Those can read
       // memory as well.
       std::vector<int> storing = readers_[{node, false}];
@@ -395,8 +398,8 @@ class Partitioner {
       HD_ASSERT(joined, "no kernel takes in ", name(node->op), " of shape ", node->shape);
       return;
     }
-    // Nobody can take it in: it goes to memory, after as much of what follows as still belongs to it. Its readers then
-    // read that instead, and its own turn comes again.
+    // Nobody can take it in: it goes to memory, after as much of what follows as still belongs to it (at the second
+    // attempt, as it is). Its readers then read that instead, and its own turn comes again.
     for (const Unit::Read& read : unit(id).reads) std::erase(readers_[key(read)], id);
     result_.reducing.erase(node);
     std::vector<int> readers = readers_[{node, false}];
@@ -407,7 +410,7 @@ class Partitioner {
     result_.units.pop_back();
     std::sort(ends.begin(), ends.end());
     ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-    for (const Node* end : ends) store(ends.size() == 1 ? find_tail(end) : end);
+    for (const Node* end : ends) store(ends.size() == 1 && attempt == 1 ? find_tail(end) : end);
     for (int reader : readers) {
       Unit& u = unit(reader);
       for (const Unit::Read& read : u.reads) std::erase(readers_[key(read)], reader);
@@ -429,9 +432,16 @@ class Partitioner {
       Unit probe = make_unit(candidate, false);
       explore(probe, false);
       bool alone = probe.evaluations <= kMaxEvaluations;
-      for (const Unit::Read& read : probe.reads)
-        alone = alone && (read.memory ? number(read.node) < number(reduction)
-                                      : reduction_of(read.node) == reduction && can_be_outer(probe, read.index));
+      const Index* first = nullptr;  // all its uses of the reduction must be at the same point
+      for (const Unit::Read& read : probe.reads) {
+        if (read.memory) {
+          alone = alone && number(read.node) < number(reduction);
+          continue;
+        }
+        alone = alone && reduction_of(read.node) == reduction && can_be_outer(probe, read.index) &&
+                (!first || *first == read.index);
+        first = &read.index;
+      }
       if (!alone) break;
       if (candidate->op != NodeOp::Reshape) tail = candidate;
     }

@@ -46,6 +46,7 @@ decltype(auto) dispatch(DType dtype, F&& f) {
   __builtin_unreachable();
 }
 
+// Integers that are no element type themselves (long long, char) count by size and sign.
 template <class T>
 constexpr DType dtype_of() {
 #define HD_DTYPE(enumerator, name, type, bits, kind) \
@@ -54,7 +55,12 @@ constexpr DType dtype_of() {
   else
 #include "core/dtypes.def"
 #undef HD_DTYPE
-  static_assert(sizeof(T) == 0, "not an element type");
+  if constexpr (std::is_integral_v<T> && sizeof(T) == 8)
+    return std::is_signed_v<T> ? DType::i64 : DType::u64;
+  else if constexpr (std::is_integral_v<T> && sizeof(T) == 1)
+    return std::is_signed_v<T> ? DType::i8 : DType::u8;
+  else
+    static_assert(sizeof(T) == 0, "not an element type");
 }
 
 // The dtype of `a op b` for two tensors. Floats win over integers, wider over narrower; f16 with bf16 gives f32;

@@ -176,7 +176,7 @@ class PlanBuilder {
     if (std::find(key_.donatable_leaf.begin(), key_.donatable_leaf.end(), true) == key_.donatable_leaf.end()) return;
     std::vector<int> last_read(key_.leaves.size(), -1);
     std::vector<int> first_write(plan_.outputs.size(), -1);
-    std::vector<bool> read_back(plan_.outputs.size(), false), taken(key_.leaves.size(), false);
+    std::vector<bool> taken(key_.leaves.size(), false);
     for (size_t s = 0; s < plan_.launches.size(); ++s) {
       const auto& buffers = plan_.launches[s].executable->kernel().buffers;
       for (size_t b = 0; b < buffers.size(); ++b) {

@@ -49,10 +49,17 @@ ScalarClass class_of(Operand::Kind kind) {
 
 }  // namespace
 
-NodeRef number_node(const Operand& number, DType dtype, const Shape& shape) {
-  bool real = number.kind() == Operand::Kind::Float || is_float(dtype);
+Scalar number_scalar(const char* op, const Operand& number, DType dtype) {
+  bool real = number.kind() == Operand::Kind::Float;
+  if (is_float(dtype)) return Scalar::of(dtype, number.real());
   Scalar value = real ? Scalar::of(dtype, number.real()) : Scalar::of(dtype, number.integer());
-  return make_const(value, shape);
+  bool exact = dtype == kBool || value.as_double() == number.real();
+  if (!exact) throw ValueError(text(op, ": the number ", number.real(), " does not fit a tensor of dtype ", dtype));
+  return value;
+}
+
+NodeRef number_node(const char* op, const Operand& number, DType dtype, const Shape& shape) {
+  return make_const(number_scalar(op, number, dtype), shape);
 }
 
 Pair promote_pair(const char* op, const Operand& a, const Operand& b) {
@@ -77,7 +84,7 @@ Pair promote_pair(const char* op, const Operand& a, const Operand& b) {
   const Operand& number = a_is ? b : a;
   DType dtype = promote_weak(x->dtype, class_of(number.kind()));
   x = make_cast(x, dtype);
-  NodeRef y = number_node(number, dtype, x->shape);
+  NodeRef y = number_node(op, number, dtype, x->shape);
   if (a_is) return {std::move(x), std::move(y)};
   return {std::move(y), std::move(x)};
 }

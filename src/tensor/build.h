@@ -19,8 +19,9 @@ struct Pair {
   NodeRef a, b;
 };
 Pair promote_pair(const char* op, const Operand& a, const Operand& b);
-// A number as a constant of this dtype; DTypeError when an integer dtype cannot take it.
-NodeRef number_node(const Operand& number, DType dtype, const Shape& shape);
+// A number as a value of this dtype; ValueError naming `op` when an integer dtype cannot hold it.
+Scalar number_scalar(const char* op, const Operand& number, DType dtype);
+NodeRef number_node(const char* op, const Operand& number, DType dtype, const Shape& shape);
 NodeRef scalar_node(ScalarOp op, std::initializer_list<NodeRef> inputs);
 
 }  // namespace heddle

@@ -5,10 +5,11 @@
 
 namespace heddle {
 
-Tensor full(const Dims& dims, double value, DType dtype) {
-  return Tensor(make_const(Scalar::of(dtype, value), to_shape("full", dims, dtype)));
+Tensor full(const Dims& dims, const Operand& value, DType dtype) {
+  if (value.kind() == Operand::Kind::Tensor) throw ValueError("full: the value must be a number");
+  return Tensor(number_node("full", value, dtype, to_shape("full", dims, dtype)));
 }
-Tensor scalar(double value, DType dtype) { return full({}, value, dtype); }
+Tensor scalar(const Operand& value, DType dtype) { return full({}, value, dtype); }
 Tensor zeros(const Dims& dims, DType dtype) { return full(dims, 0, dtype); }
 Tensor ones(const Dims& dims, DType dtype) { return full(dims, 1, dtype); }
 

@@ -13,7 +13,7 @@ NodeRef as_float(const Tensor& x) {
 }
 Tensor float_op(ScalarOp op, const Tensor& x) { return Tensor(scalar_node(op, {as_float(x)})); }
 // floor and its kin change nothing on integers.
-Tensor rounding_op(ScalarOp op, const Tensor& x) { return is_float(x.dtype()) ? float_op(op, x) : x; }
+Tensor rounding_op(ScalarOp op, const Tensor& x) { return is_float(x.dtype()) ? float_op(op, x) : Tensor(x.node()); }
 
 // A number beside a tensor: bool arithmetic is done in i32, as NumPy's users expect of sums.
 Pair arithmetic(const char* op, const Operand& a, const Operand& b) {
@@ -47,9 +47,9 @@ Tensor neg(const Tensor& x) {
   if (x.dtype() == kBool) throw DTypeError("neg: not defined on bool; use logical_not, or cast first");
   return Tensor(scalar_node(ScalarOp::neg, {x.node()}));
 }
-Tensor abs(const Tensor& x) { return x.dtype() == kBool ? x : Tensor(scalar_node(ScalarOp::abs, {x.node()})); }
+Tensor abs(const Tensor& x) { return Tensor(x.dtype() == kBool ? x.node() : scalar_node(ScalarOp::abs, {x.node()})); }
 Tensor sign(const Tensor& x) {
-  if (x.dtype() == kBool) return x;
+  if (x.dtype() == kBool) return Tensor(x.node());
   Tensor positive = cast(gt(x, 0), x.dtype()), negative = cast(lt(x, 0), x.dtype());
   Tensor result = sub(positive, negative);
   return is_float(x.dtype()) ? where(isnan(x), x, result) : result;
@@ -166,7 +166,7 @@ Tensor where(const Tensor& condition, const Operand& if_true, const Operand& if_
     bool real = if_true.kind() == Operand::Kind::Float || if_false.kind() == Operand::Kind::Float;
     bool truth = if_true.kind() == Operand::Kind::Bool && if_false.kind() == Operand::Kind::Bool;
     DType dtype = real ? kF32 : truth ? kBool : kI64;
-    p = {number_node(if_true, dtype, c->shape), number_node(if_false, dtype, c->shape)};
+    p = {number_node("where", if_true, dtype, c->shape), number_node("where", if_false, dtype, c->shape)};
   } else {
     p = promote_pair("where", if_true, if_false);
   }

@@ -99,8 +99,7 @@ Tensor pad(const Tensor& x, const std::vector<std::pair<int64_t, int64_t>>& befo
     grown.push_back(size);
   }
   to_shape("pad", grown, n->dtype);
-  Scalar fill =
-      value.kind() == Operand::Kind::Float ? Scalar::of(n->dtype, value.real()) : Scalar::of(n->dtype, value.integer());
+  Scalar fill = number_scalar("pad", value, n->dtype);
   return Tensor(make_pad(n, before, after, fill));
 }
 

@@ -2,6 +2,7 @@
 #include <heddle/tensor.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 #include "graph/graph.h"
@@ -43,21 +44,30 @@ namespace {
 // until the end, because only then nobody else can be holding it.
 class Taken {
  public:
-  explicit Taken(std::span<const Tensor> tensors) {
-    for (const Tensor& t : tensors) {
-      TensorSlot* slot = &t.slot();
-      slots_.push_back(slot);
-      auto before = std::find(slots_.begin(), slots_.end() - 1, slot);
-      if (before != slots_.end() - 1) {
-        roots.push_back(roots[static_cast<size_t>(before - slots_.begin())]);
-        donatable.clear();  // the node is held twice
-        continue;
-      }
-      take(*slot);
+  explicit Taken(std::span<const Tensor> tensors) : roots(tensors.size()) {
+    std::vector<size_t> order(tensors.size());
+    for (const Tensor& t : tensors) slots_.push_back(&t.slot());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    // By address: two threads that take some of the same slots do so in the same order, so neither waits in a circle.
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return slots_[a] != slots_[b] ? std::less<>()(slots_[a], slots_[b]) : a < b; });
+    donatable.reserve(tensors.size());  // nothing below can fail half-way
+    bool twice = false;
+    for (size_t i = 0; i < order.size(); ++i) {
+      bool again = i > 0 && slots_[order[i]] == slots_[order[i - 1]];
+      if (again)
+        roots[order[i]] = roots[order[i - 1]];
+      else
+        take(*slots_[order[i]], roots[order[i]]);
+      twice = twice || again;
     }
+    if (twice) donatable.clear();  // somebody holds a node besides its slot
   }
   ~Taken() {
-    for (size_t i = 0; i < slots_.size(); ++i) put(*slots_[i], roots[i]);
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      std::lock_guard guard(slots_[i]->lock);
+      if (!slots_[i]->node) slots_[i]->node = roots[i];
+    }
   }
   void finish(std::vector<NodeRef>& done) {
     for (size_t i = 0; i < slots_.size(); ++i) {
@@ -72,22 +82,18 @@ class Taken {
   std::vector<const Storage*> donatable;
 
  private:
-  void take(TensorSlot& slot) {
+  void take(TensorSlot& slot, NodeRef& root) {
     for (;; std::this_thread::yield()) {
       std::lock_guard guard(slot.lock);
-      if (!slot.node) continue;
+      if (!slot.node) continue;  // another thread has it
       if (slot.previous) {
         donatable.push_back(slot.previous);
-        roots.push_back(std::move(slot.node));
+        root = std::move(slot.node);
       } else {
-        roots.push_back(slot.node);
+        root = slot.node;
       }
       return;
     }
-  }
-  static void put(TensorSlot& slot, const NodeRef& node) {
-    std::lock_guard guard(slot.lock);
-    if (!slot.node) slot.node = node;
   }
   std::vector<TensorSlot*> slots_;
 };
@@ -115,25 +121,11 @@ void Tensor::assign(const Tensor& value) {
   slot_->node = now;
 }
 
-#define HD_COMPOUND(symbol, function)                                                            \
-  Tensor& Tensor::operator symbol(const Tensor & other) {                                        \
-    assign(function(*this, other));                                                              \
-    return *this;                                                                                \
-  }                                                                                              \
-  Tensor& Tensor::operator symbol(double other) {                                                \
-    assign(is_float(dtype()) ? function(*this, other) : function(*this, whole(#symbol, other))); \
-    return *this;                                                                                \
+#define HD_COMPOUND(symbol, function)                       \
+  Tensor& Tensor::operator symbol(const Operand & other)& { \
+    assign(function(*this, other));                         \
+    return *this;                                           \
   }
-namespace {
-// A number added to an integer tensor in place must be an integer: the slot keeps its dtype.
-int64_t whole(const char* op, double number) {
-  bool fits = number >= -0x1p63 && number < 0x1p63;
-  int64_t integer = fits ? static_cast<int64_t>(number) : 0;
-  if (!fits || static_cast<double>(integer) != number)
-    throw DTypeError(text("operator", op, ": ", number, " cannot be put into an integer tensor; cast it first"));
-  return integer;
-}
-}  // namespace
 HD_COMPOUND(+=, add)
 HD_COMPOUND(-=, sub)
 HD_COMPOUND(*=, mul)
@@ -185,7 +177,7 @@ std::vector<T> Tensor::to_vector() const {
 }
 
 template <class T>
-std::span<const T> Tensor::data() const {
+std::span<const T> Tensor::data() const& {
   if (dtype() != dtype_of<T>()) throw DTypeError(text("data: the tensor holds ", dtype(), ", not ", dtype_of<T>()));
   HostView view = host_view(*this);
   return {static_cast<const T*>(view.data), static_cast<size_t>(numel())};
@@ -218,7 +210,7 @@ Tensor from_vector(const std::vector<T>& values, const Dims& dims) {
 #define HD_INSTANTIATE(T)                                     \
   template T Tensor::item<T>() const;                         \
   template std::vector<T> Tensor::to_vector<T>() const;       \
-  template std::span<const T> Tensor::data<T>() const;        \
+  template std::span<const T> Tensor::data<T>() const&;       \
   template Tensor from_data<T>(const T* values, const Dims&); \
   template Tensor from_vector<T>(const std::vector<T>&, const Dims&);
 HD_INSTANTIATE(bool)
@@ -230,6 +222,9 @@ HD_INSTANTIATE(uint8_t)
 HD_INSTANTIATE(uint16_t)
 HD_INSTANTIATE(uint32_t)
 HD_INSTANTIATE(uint64_t)
+HD_INSTANTIATE(long long)
+HD_INSTANTIATE(unsigned long long)
+HD_INSTANTIATE(char)
 HD_INSTANTIATE(float)
 HD_INSTANTIATE(double)
 #undef HD_INSTANTIATE

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/error.h"
 #include "codegen/codegen.h"
 #include "compile/lower.h"
 #include "compile/simt_programs.h"
@@ -39,12 +40,20 @@ TEST(LoweredPtx, is_accepted_by_ptxas) {
   Target target = nvidia_target();
   auto folder = std::filesystem::temp_directory_path() / ("heddle_ptx_" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
+  int assembled = 0;
   for (const auto& program : testing::simt_programs()) {
     kernel::Kernel k = kernel::parse(program.text);
     k.threads = 128;
-    kernel::Kernel lowered = lower_simt(k, target);
+    kernel::Kernel lowered;
+    try {
+      lowered = lower_simt(k, target);
+    } catch (const CompileError& e) {  // more shared memory than a block has
+      EXPECT_NE(std::string(e.what()).find("local memory"), std::string::npos) << e.what();
+      continue;
+    }
     kernel::run(lowered, kernel::thread_pipeline());
     kernel::expand_math(lowered);
+    ++assembled;
     std::string text = ptx(lowered, target);
     EXPECT_NE(text.find(std::string(program.name) + "_0"), std::string::npos) << text;
     auto file = folder / (std::string(program.name) + ".ptx");
@@ -53,6 +62,7 @@ TEST(LoweredPtx, is_accepted_by_ptxas) {
     std::string command = ptxas + " -arch=sm_90a -O1 -o /dev/null " + file.string() + " > " + log + " 2>&1";
     EXPECT_EQ(std::system(command.c_str()), 0) << program.name << ": " << read_file(log);
   }
+  EXPECT_GE(assembled, 20);
   std::filesystem::remove_all(folder);
 }
 

@@ -1,6 +1,7 @@
 // The SIMT lowering: what the simulator computes with many threads equals what it computes with tiles.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -268,8 +269,9 @@ TEST(LowerSimt, too_many_threads_are_a_compile_error) {
   EXPECT_THROW(lower_simt(program("softmax", 2048), gpu()), CompileError);
 }
 
-// Random programs over tiles of shape R x C and what reductions and broadcasts make of them.
-Kernel random_program(uint64_t seed) {
+// Random programs over tiles of shape R x C and what reductions and broadcasts make of them. With `mixed` there are
+// tiles of other widths too, which cannot share a layout with the first.
+Kernel random_program(uint64_t seed, bool mixed = false) {
   std::mt19937_64 random(seed);
   auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
   const int64_t sizes[] = {1, 2, 3, 5, 8, 16, 17, 31, 32, 40, 64, 100, 129};
@@ -280,13 +282,14 @@ Kernel random_program(uint64_t seed) {
   Kernel k;
   k.name = "random";
   k.threads = thread_counts[below(6)];
-  const int64_t elements = rows * columns;
+  const int64_t wide = mixed ? sizes[below(13)] : columns;
+  const int64_t elements = rows * columns, most = rows * std::max(columns, wide);
   k.buffers = {{"x", dtype, Space::In, cells * elements},
-               {"y", dtype, Space::In, elements + rows + columns},
+               {"y", dtype, Space::In, most + rows + columns},
                {"at", kI32, Space::In, 64},
-               {"out", dtype, Space::Out, cells * elements * 3},
+               {"out", dtype, Space::Out, cells * most * 3},
                {"state", dtype, Space::InOut, cells * elements},
-               {"stage", dtype, Space::Local, elements}};
+               {"stage", dtype, Space::Local, most}};
   kernel::Phase& phase = k.phases.emplace_back();
   Expr cell = Expr::index("cell", cells);
   phase.cells = {cell};
@@ -299,6 +302,7 @@ Kernel random_program(uint64_t seed) {
     kernel::Builder::Access a;
     a.coords = coords(r, c);
     int64_t kind = below(4);
+    if (kind == 2 && c != columns && c != 1) kind = 0;
     if (below(3) == 0) a.guard = lt(a.coords[below(2)], 1 + below(std::max(r, c)));
     if (kind == 0) {
       a.address = a.coords[0] * c + a.coords[1] + shift;
@@ -323,6 +327,20 @@ Kernel random_program(uint64_t seed) {
   };
   auto shape_of = [&](Value v) { return k.values[v].shape; };
   auto pick = [&](const Pool& pool) { return pool[below(static_cast<int64_t>(pool.size()))]; };
+  auto fits = [&](Value a, Value other) {
+    bool result = true;
+    for (size_t d = 0; d < 2; ++d) {
+      int64_t x = shape_of(a)[d], y = shape_of(other)[d];
+      result &= x == y || x == 1 || y == 1;
+    }
+    return result;
+  };
+  // Another that broadcasts against all of `those`; the first of them is the way out.
+  auto pick_like = [&](const Pool& pool, const Pool& those) {
+    Value v = pick(pool);
+    bool good = std::all_of(those.begin(), those.end(), [&](Value x) { return fits(v, x); });
+    return good ? v : those[0];
+  };
   auto reduce = [&](Value v) {
     const ScalarOp ops[] = {ScalarOp::add, ScalarOp::maximum, ScalarOp::minimum};
     int axis = static_cast<int>(below(2));
@@ -351,12 +369,21 @@ Kernel random_program(uint64_t seed) {
     for (int s = 0; s < steps; ++s) {
       switch (below(depth > 0 ? 12 : 10)) {
         case 0:
-        case 1: pool.push_back(load(below(4) ? rows : 1, below(4) ? columns : 1, shift)); break;
-        case 2: pool.push_back(b.op(ScalarOp::add, {pick(pool), pick(pool)})); break;
-        case 3: pool.push_back(b.op(ScalarOp::maximum, {pick(pool), pick(pool)})); break;
+        case 1: {
+          int64_t width = mixed && below(2) ? wide : columns;
+          pool.push_back(load(below(4) ? rows : 1, below(4) ? width : 1, shift));
+          break;
+        }
+        case 2:
+        case 3: {
+          Value x = pick(pool), y = pick_like(pool, {x});
+          pool.push_back(b.op(below(2) ? ScalarOp::add : ScalarOp::maximum, {x, y}));
+          break;
+        }
         case 4: {
-          Value c = b.op(ScalarOp::lt, {pick(pool), pick(pool)});
-          pool.push_back(b.op(ScalarOp::where, {c, pick(pool), pick(pool)}));
+          Value x = pick(pool), y = pick_like(pool, {x});
+          Value z = pick_like(pool, {x, y}), w = pick_like(pool, {x, y, z});
+          pool.push_back(b.op(ScalarOp::where, {b.op(ScalarOp::lt, {x, y}), z, w}));
           break;
         }
         case 5:
@@ -382,7 +409,7 @@ Kernel random_program(uint64_t seed) {
           break;
         }
         case 9: {
-          Value x = pick(pool), y = pick(pool);
+          Value x = pick(pool), y = pick_like(pool, {x});
           int axis = static_cast<int>(below(2));
           kernel::Dims dims = kernel::broadcast_dims(shape_of(x), shape_of(y));
           dims[axis] = 1;
@@ -402,9 +429,10 @@ Kernel random_program(uint64_t seed) {
             Pool next;
             for (Value v : carried) {
               Value other = pick(inner);
-              bool fits = true;
-              for (size_t d = 0; d < 2; ++d) fits &= shape_of(other)[d] == 1 || shape_of(other)[d] == shape_of(v)[d];
-              next.push_back(fits ? b.op(ScalarOp::maximum, {v, other}) : v);
+              bool smaller = true;
+              for (size_t d = 0; d < 2; ++d) smaller &= shape_of(other)[d] == 1 || shape_of(other)[d] == shape_of(v)[d];
+              bool same = shape_of(other) == shape_of(v);
+              next.push_back(same && below(2) ? other : smaller ? b.op(ScalarOp::maximum, {v, other}) : v);
             }
             if (shape_of(next[0]) == shape_of(next[1])) std::swap(next[0], next[1]);
             return next;
@@ -430,14 +458,14 @@ Kernel random_program(uint64_t seed) {
   };
   Pool pool = {load(rows, columns, none), load(rows, 1, none), load(1, columns, none)};
   some(pool, 10, 2, none);
-  for (int i = 0; i < 3; ++i) store(3, pool[pool.size() - 1 - i], (cell * 3 + i) * elements, below(2));
+  for (int i = 0; i < 3; ++i) store(3, pool[pool.size() - 1 - i], (cell * 3 + i) * most, below(2));
   return k;
 }
 
 TEST(LowerSimt, random_programs_compute_the_same_as_tiles) {
-  for (uint64_t seed = 0; seed < 120; ++seed) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
-    Kernel tile = random_program(seed);
+    Kernel tile = random_program(seed, seed % 2);
     try {
       check(tile, 1e-3, seed);
     } catch (const CompileError&) {  // too much local memory is a legitimate answer

@@ -33,8 +33,6 @@ TEST(Create, elements_come_back_in_every_dtype) {
 
 TEST(Create, data_gives_the_elements_themselves) {
   Tensor x = from_vector(std::vector<float>{1, 2, 3}, {3});
-  std::span<const float> data = (x + 1).data<float>();
-  (void)data;
   Tensor y = (x + 1).realize();
   EXPECT_EQ(y.data<float>()[2], 4);
   expect_error<DTypeError>([&] { y.data<double>(); }, {"data", "f32", "f64"});

@@ -107,5 +107,13 @@ TEST(Errors, all_are_errors_of_heddle) {
   EXPECT_THROW(sum(zeros({1}), {5}), std::runtime_error);
 }
 
+TEST(Errors, numbers_that_do_not_fit_the_dtype) {
+  expect_error<ValueError>([] { (void)(zeros({2}, kU8) + 300); }, {"add", "300", "u8"});
+  expect_error<ValueError>([] { (void)(zeros({2}, kI32) * 3000000000LL); }, {"mul", "i32"});
+  expect_error<ValueError>([] { pad(zeros({2}, kU8), {{1, 1}}, -1); }, {"pad", "-1"});
+  expect_error<ValueError>([] { pad(zeros({2}, kI32), {{1, 1}}, 2.7); }, {"pad", "2.7"});
+  expect_error<ValueError>([] { uniform({2}, 1, 1); }, {"uniform"});
+}
+
 }  // namespace
 }  // namespace heddle

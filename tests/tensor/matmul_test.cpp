@@ -109,5 +109,10 @@ TEST(Matmul, bad_shapes) {
   expect_error<DTypeError>([] { matmul(zeros({2, 2}, kBool), zeros({2, 2}, kBool)); }, {"matmul", "bool"});
 }
 
+TEST(Matmul, long_sums_keep_their_digits) {
+  expect_close(matmul(full({4, 1000000}, 0.1).realize(), ones({1000000, 4}).realize()), std::vector<double>(16, 100000),
+               1e-4);
+}
+
 }  // namespace
 }  // namespace heddle

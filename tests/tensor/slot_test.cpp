@@ -1,4 +1,6 @@
 // Tensors are slots: assignment, handles, and memory that is used again.
+#include <thread>
+
 #include "helpers.h"
 #include "runtime/device.h"
 
@@ -31,7 +33,7 @@ TEST(Slot, compound_assignment) {
   n += 3;
   n *= tensor({2, 2}, kI32);
   EXPECT_EQ(integers(n), (std::vector<int64_t>{8, 10}));
-  expect_error<DTypeError>([&] { n += 0.5; }, {"0.5"});
+  expect_error<DTypeError>([&] { n += 0.5; }, {"assign", "f32", "i32"});
   expect_error<DTypeError>([&] { n /= 2; }, {"assign", "f32", "i32"});
   expect_equal(n, {8, 10});
 }
@@ -130,6 +132,42 @@ TEST(Slot, changing_scalars_do_not_recompile) {
   StatsSince stats;
   for (int i = 5; i < 50; ++i) EXPECT_NEAR((x * (0.1 + i))[1].item<float>(), 0.1 + i, 1e-5);
   EXPECT_LE(stats->plan_misses, 2u);
+}
+
+TEST(Slots, every_operator_gives_a_slot_of_its_own) {
+  Tensor integers = tensor({1, 2, 3}, kI32), truths = tensor({1, 0}, kBool), nothing = zeros({0, 3});
+  for (const Tensor& same : {floor(integers), ceil(integers), trunc(integers), round(integers), abs(truths),
+                             sign(truths), softmax(nothing, 1), log_softmax(nothing, 1), cast(integers, kI32),
+                             reshape(integers, {3}), pow(tensor({1, 2}), 1)})
+    for (const Tensor& operand : {integers, truths, nothing}) EXPECT_NE(&same.slot(), &operand.slot());
+  Tensor y = floor(integers);
+  y += 1;
+  expect_equal(integers, {1, 2, 3});
+}
+
+TEST(Slots, threads_may_realise_the_same_tensors_in_any_order) {
+  std::vector<Tensor> forwards;
+  for (int i = 0; i < 32; ++i) forwards.push_back(tensor({0}).realize());
+  std::vector<Tensor> backwards(forwards.rbegin(), forwards.rend());
+  std::thread other([&] {
+    for (int round = 0; round < 300; ++round) {
+      for (Tensor& t : backwards) t.assign(t + 1);
+      realize(backwards);
+    }
+  });
+  for (int round = 0; round < 300; ++round) {
+    for (Tensor& t : forwards) t.assign(t + 1);
+    realize(forwards);
+  }
+  other.join();
+  for (const Tensor& t : forwards) EXPECT_GE(t.item<float>(), 300);
+}
+
+TEST(Slots, a_tensor_given_twice_is_realised_once) {
+  Tensor x = tensor({1, 2}).realize();
+  x += 1;
+  realize({x, x});
+  expect_equal(x, {2, 3});
 }
 
 }  // namespace
