@@ -178,12 +178,20 @@ void Emitter::instruction(const kernel::Inst& inst, Values& block_values) {
   }
 }
 
+namespace {
+// Blocks belong to their function from the start, so that an exception cannot leak them; their place is found later.
+void move_to_end(llvm::BasicBlock* block) {
+  llvm::BasicBlock* last = &block->getParent()->back();
+  if (last != block) block->moveAfter(last);
+}
+}  // namespace
+
 Emitter::Values Emitter::counted_loop(const char* name, llvm::Value* begin, llvm::Value* end, bool runs, Values carried,
                                       const std::function<Values(llvm::Value* i, const Values& carried)>& body) {
   llvm::Function* function = b.GetInsertBlock()->getParent();
   llvm::BasicBlock* before = b.GetInsertBlock();
   auto* head = llvm::BasicBlock::Create(context, name, function);
-  auto* after = llvm::BasicBlock::Create(context, llvm::Twine(name) + ".end");
+  auto* after = llvm::BasicBlock::Create(context, llvm::Twine(name) + ".end", function);
   if (runs) {
     b.CreateBr(head);
   } else {
@@ -207,7 +215,7 @@ Emitter::Values Emitter::counted_loop(const char* name, llvm::Value* begin, llvm
   i->addIncoming(i_next, latch);
   for (size_t k = 0; k < phis.size(); ++k) phis[k]->addIncoming(next[k], latch);
   b.CreateCondBr(b.CreateICmpSLT(i_next, end), head, after);
-  after->insertInto(function);
+  move_to_end(after);
   b.SetInsertPoint(after);
   if (runs) return next;
   Values final_values;
@@ -243,12 +251,12 @@ void Emitter::when(llvm::Value* condition_, const std::function<void()>& body) {
   if (!condition_) return body();
   llvm::Function* function = b.GetInsertBlock()->getParent();
   auto* then = llvm::BasicBlock::Create(context, "then", function);
-  auto* after = llvm::BasicBlock::Create(context, "after");
+  auto* after = llvm::BasicBlock::Create(context, "after", function);
   b.CreateCondBr(condition_, then, after);
   b.SetInsertPoint(then);
   body();
   b.CreateBr(after);
-  after->insertInto(function);
+  move_to_end(after);
   b.SetInsertPoint(after);
 }
 
@@ -257,7 +265,7 @@ void Emitter::branch(const kernel::Inst& inst, Values& block_values) {
   llvm::Value* flag = condition(formula.guard);
   close_scope();
   llvm::Function* function = b.GetInsertBlock()->getParent();
-  auto* after = llvm::BasicBlock::Create(context, "after");
+  auto* after = llvm::BasicBlock::Create(context, "after", function);
   llvm::BasicBlock* sides[2] = {llvm::BasicBlock::Create(context, "then", function), after};
   bool both = inst.blocks.size() > 1 && !(inst.blocks[1].insts.empty() && inst.results.empty());
   if (both) sides[1] = llvm::BasicBlock::Create(context, "else", function);
@@ -274,7 +282,7 @@ void Emitter::branch(const kernel::Inst& inst, Values& block_values) {
     ends[side] = b.GetInsertBlock();
     b.CreateBr(after);
   }
-  after->insertInto(function);
+  move_to_end(after);
   b.SetInsertPoint(after);
   for (size_t k = 0; k < inst.results.size(); ++k) {
     llvm::PHINode* v = b.CreatePHI(results[0][k]->getType(), 2);

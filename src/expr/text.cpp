@@ -149,7 +149,7 @@ class Parser {
   }
 
  private:
-  static constexpr int kDepthLimit = 2000;
+  static constexpr int kDepthLimit = 200;
 
   [[noreturn]] void fail(const char* expected) const {
     throw ParseError(text("expression '", text_, "', column ", at_ + 1, ": expected ", expected));
