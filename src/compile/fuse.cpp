@@ -32,6 +32,9 @@ class LoopsWriter {
       : program_(program), tensor_of_(tensor_of), parts_(parts), arguments_(arguments) {
     for (int id : group.units)
       if (!unit(id).reduces) inlined_.insert(unit(id).node);
+    for (int id : group.units)
+      for (const Unit::Read& read : unit(id).reads)
+        if (read.memory) from_memory_.insert(read.node);
     for (const Expr& axis : unit(group.units[0]).outer) {
       Expr var = Expr::index(text("i", step_.loops.outer.size()), axis.extent());
       step_.loops.outer.push_back({var, axis.extent()});
@@ -152,8 +155,8 @@ class LoopsWriter {
     auto& bucket = memo_[key];
     for (const Emitted& e : bucket)
       if (e.node == node && e.index == index && e.guard == guard) return e.value;
-    // A constant is never read back: nobody waits for the kernel that writes it.
-    bool from_memory = node->op != NodeOp::Const && parts_.storing.count(node) && !inlined_.count(node);
+    // Only what the kernel is known to wait for may be read, even if another one writes more.
+    bool from_memory = from_memory_.count(node) && !inlined_.count(node);
     Value value = from_memory ? load(node, index, guard) : emit_node(node, index, guard);
     memo_[key].push_back({node, index, guard, value});
     return value;
@@ -328,6 +331,7 @@ class LoopsWriter {
   Program::Step step_;
   std::optional<Builder> builder_;
   std::unordered_map<uint64_t, std::vector<Emitted>> memo_;
+  std::unordered_set<const Node*> from_memory_;                  // written by kernels that run before
   std::unordered_set<const Node*> inlined_;                      // stored by this kernel itself
   std::unordered_map<const Node*, std::vector<Value>> reduced_;  // results of earlier stages
   std::unordered_map<int, int> buffer_of_;                       // tensor -> buffer of the kernel

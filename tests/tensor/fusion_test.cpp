@@ -112,5 +112,16 @@ TEST(Fusion, a_long_chain_of_row_operators_is_not_computed_again_and_again) {
   expect_close(y, doubles(z), 1e-5);
 }
 
+TEST(Fusion, a_value_stored_for_one_kernel_is_not_read_too_early_by_another) {
+  Tensor x = noise_tensor({7, 13, 1}), first = noise_tensor({4, 10, 1});
+  Tensor y = exp(pow(abs(expand(x, {7, 13, 4})) + 0.5, 1.5) * 0.1);
+  Tensor padded = pad(y, {{1, 0}, {0, 2}, {0, 3}}, 0.5);  // computing y once is cheaper here, and it goes to memory
+  Tensor joined = cat({first, shrink(y, {{0, 4}, {0, 10}, {2, 3}})});
+  realize({padded, joined});
+  Tensor z = exp(pow(abs(expand(x, {7, 13, 4})) + 0.5, 1.5) * 0.1).realize();
+  expect_close(padded, doubles(pad(z, {{1, 0}, {0, 2}, {0, 3}}, 0.5)));
+  expect_close(joined, doubles(cat({first, shrink(z, {{0, 4}, {0, 10}, {2, 3}})})));
+}
+
 }  // namespace
 }  // namespace heddle
