@@ -28,8 +28,8 @@ ScalarOp combine_op(ReduceOp op) {
 class LoopsWriter {
  public:
   LoopsWriter(Program& program, std::unordered_map<const Node*, int>& tensor_of, const Partition& parts,
-              const Group& group, const std::unordered_set<const Node*>& arguments)
-      : program_(program), tensor_of_(tensor_of), parts_(parts), arguments_(arguments) {
+              const Group& group)
+      : program_(program), tensor_of_(tensor_of), parts_(parts) {
     for (int id : group.units)
       if (!unit(id).reduces) inlined_.insert(unit(id).node);
     for (int id : group.units)
@@ -140,9 +140,8 @@ class LoopsWriter {
     auto [at, first] = buffer_of_.try_emplace(it->second, static_cast<int>(step_.tensors.size()));
     if (first) {
       step_.tensors.push_back(it->second);
-      bool one = arguments_.count(node);
       step_.loops.buffers.push_back({text(space == kernel::Space::In ? "x" : "y", step_.loops.buffers.size()),
-                                     node->dtype, space, one ? Expr(1) : node->shape.numel()});
+                                     node->dtype, space, node->shape.numel()});
     }
     return at->second;
   }
@@ -168,7 +167,6 @@ class LoopsWriter {
       size_t result = node->op == NodeOp::Get ? static_cast<size_t>(node->attrs[0].value()) : 0;
       return reduced_.at(reduction)[result];
     }
-    if (arguments_.count(node)) return load(node, index, guard);
     DType dtype = compute_dtype(node->dtype);
     switch (node->op) {
       case NodeOp::Const: return b.constant(cast(node->literal, dtype));
@@ -288,7 +286,7 @@ class LoopsWriter {
 
   Value load(const Node* node, const Index& index, const Expr& guard) {
     Builder::Access access;
-    access.address = arguments_.count(node) ? Expr(0) : linear_address(node->shape, index);
+    access.address = linear_address(node->shape, index);
     access.guard = guard;
     for (auto& [var, value] : bound_)
       if (depends_on(access.address, var) || depends_on(guard, var)) {
@@ -327,7 +325,6 @@ class LoopsWriter {
   Program& program_;
   std::unordered_map<const Node*, int>& tensor_of_;
   const Partition& parts_;
-  const std::unordered_set<const Node*>& arguments_;
   Program::Step step_;
   std::optional<Builder> builder_;
   std::unordered_map<uint64_t, std::vector<Emitted>> memo_;
@@ -340,13 +337,12 @@ class LoopsWriter {
 
 }  // namespace
 
-Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> arguments) {
+Program fuse(std::span<const NodeRef> roots) {
   Program program;
   std::unordered_map<const Node*, int> tensor_of;
-  std::unordered_set<const Node*> is_argument(arguments.begin(), arguments.end());
-  Partition parts = partition(roots, arguments);
+  Partition parts = partition(roots);
   for (const Group& group : parts.groups) {
-    Program::Step step = LoopsWriter(program, tensor_of, parts, group, is_argument).finish();
+    Program::Step step = LoopsWriter(program, tensor_of, parts, group).finish();
     merge_axes(step.loops);
     program.steps.push_back(std::move(step));
   }

@@ -10,7 +10,7 @@ namespace heddle {
 struct Program {
   struct Tensor {
     const Node* node;   // kept alive by the roots
-    bool leaf = false;  // realised already (Buffer), or a Const/Input the caller provides
+    bool leaf = false;  // realised already (Buffer), or an Input the caller provides
     bool output = false;
   };
   struct Step {
@@ -22,8 +22,7 @@ struct Program {
   std::vector<int> outputs;  // for each root, its tensor
 };
 
-// Every root becomes a tensor in memory. Const leaves are folded into kernels, except those in `arguments`, which
-// are read from memory as one element (a scalar that changes from call to call).
-Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> arguments = {});
+// Every root becomes a tensor in memory; constants are folded into kernels.
+Program fuse(std::span<const NodeRef> roots);
 
 }  // namespace heddle

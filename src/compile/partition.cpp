@@ -43,9 +43,7 @@ bool contains(std::span<const Expr> list, const Expr& e) {
 class Partitioner {
  public:
   // `forced`: nodes to write to memory besides the roots.
-  Partitioner(std::span<const NodeRef> roots, std::span<const Node* const> arguments,
-              const std::vector<const Node*>& forced)
-      : order_(topological(roots)), arguments_(arguments.begin(), arguments.end()) {
+  Partitioner(std::span<const NodeRef> roots, const std::vector<const Node*>& forced) : order_(topological(roots)) {
     number_.reserve(order_.size());
     for (size_t i = 0; i < order_.size(); ++i) number_[order_[i]] = static_cast<int>(i);
     measure();
@@ -107,9 +105,7 @@ class Partitioner {
   Unit& unit(int id) { return result_.units[static_cast<size_t>(id)]; }
   Group& group(int id) { return result_.groups[static_cast<size_t>(id)]; }
 
-  bool in_memory(const Node& node) const {
-    return node.op == NodeOp::Buffer || node.op == NodeOp::Input || arguments_.count(&node);
-  }
+  static bool in_memory(const Node& node) { return node.op == NodeOp::Buffer || node.op == NodeOp::Input; }
 
   // Per node: arithmetic per element if all below it were computed in place (as a tree, saturating); whether a
   // reduction lies below; and the next node that every path from it to the roots passes.
@@ -615,7 +611,7 @@ class Partitioner {
 
   std::vector<const Node*> order_;
   std::unordered_map<const Node*, int> number_;
-  std::unordered_set<const Node*> arguments_, roots_, stored_, wanted_;
+  std::unordered_set<const Node*> roots_, stored_, wanted_;
   std::vector<double> work_;
   std::vector<bool> reduces_below_;
   std::vector<int> next_;
@@ -629,10 +625,10 @@ class Partitioner {
 
 }  // namespace
 
-Partition partition(std::span<const NodeRef> roots, std::span<const Node* const> arguments) {
+Partition partition(std::span<const NodeRef> roots) {
   std::vector<const Node*> forced;
   for (int round = 0;; ++round) {
-    Partitioner partitioner(roots, arguments, forced);
+    Partitioner partitioner(roots, forced);
     Partition result = partitioner.run();
     std::vector<const Node*> repeated = partitioner.repeated();
     if (repeated.empty() || round == 3) return result;

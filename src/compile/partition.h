@@ -53,7 +53,6 @@ const Node* reduction_of(const Node* node);
 // `guard` gains the condition under which there is such an element.
 Index reduction_source(const Node& node, const Index& at, std::span<const Expr> reduced, Expr& guard);
 
-// Nodes in `arguments` are read from memory although they are constants.
-Partition partition(std::span<const NodeRef> roots, std::span<const Node* const> arguments);
+Partition partition(std::span<const NodeRef> roots);
 
 }  // namespace heddle

@@ -310,13 +310,10 @@ class Tiler {
           });
     }
     // The loops that remain run over inner axes only. They start anew, so that a long sum is a sum of short ones.
-    std::vector<Value> results = reduce_without_packing(s, p, level, {});
+    packed_at_ = level;
+    std::vector<Value> results = reduce(s, p, level, {});
     if (!before.empty()) results = builder_->apply(*reducer, before, results);
     for (size_t r = 0; r < results.size(); ++r) store_result(stage(s).results[r], results[r], p);
-  }
-  std::vector<Value> reduce_without_packing(size_t s, const Place& p, size_t level, std::vector<Value> before) {
-    packed_at_ = level;
-    return reduce(s, p, level, std::move(before));
   }
 
   int result_buffer(Value result) {
