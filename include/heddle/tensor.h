@@ -4,6 +4,7 @@
 #include <heddle/dtype.h>
 #include <heddle/error.h>
 
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
@@ -19,11 +20,25 @@ class NodeRef;
 class Operand;
 struct TensorSlot;
 
-// Sizes of a tensor's axes.
-using Dims = std::vector<int64_t>;
+// Sizes of a tensor's axes: `zeros({2, 3})`, or of the only one: `zeros(3)`.
+class Dims : public std::vector<int64_t> {
+ public:
+  using std::vector<int64_t>::vector;
+  Dims(const std::vector<int64_t>& list) : std::vector<int64_t>(list) {}
+  template <std::integral I>
+    requires(!std::same_as<I, bool>)
+  Dims(I size) : std::vector<int64_t>{static_cast<int64_t>(size)} {}
+};
 
-// Axes given to a reduction; negative ones count from the end. `{}` means all of them.
-using Axes = std::vector<int64_t>;
+// Axes an operator works on: a list, or one; negative ones count from the end. `{}` means all of them to a reduction.
+class Axes : public std::vector<int64_t> {
+ public:
+  using std::vector<int64_t>::vector;
+  Axes(const std::vector<int64_t>& list) : std::vector<int64_t>(list) {}
+  template <std::integral I>
+    requires(!std::same_as<I, bool>)
+  Axes(I axis) : std::vector<int64_t>{static_cast<int64_t>(axis)} {}
+};
 
 // Copying a Tensor copies the handle: both then name one slot, and see what assign(), += and realize() do to it.
 // `x = y` makes x another handle to y's slot. Operators make new tensors and never change their operands; a view never
@@ -74,7 +89,7 @@ class Tensor {
   Tensor max(const Axes& axes = {}, bool keepdim = false) const;
   Tensor min(const Axes& axes = {}, bool keepdim = false) const;
   Tensor reshape(const Dims& shape) const;
-  Tensor permute(const std::vector<int64_t>& axes) const;
+  Tensor permute(const Axes& axes) const;
   Tensor transpose(int64_t axis0 = -2, int64_t axis1 = -1) const;
   Tensor cast(DType dtype) const;
   // Element or sub-tensor at `index` of the first axis.

@@ -6,13 +6,17 @@
 
 namespace heddle {
 
+std::string list_text(std::span<const int64_t> list) {
+  std::string out = "[";
+  for (size_t i = 0; i < list.size(); ++i) out += text(i ? ", " : "", list[i]);
+  return out + "]";
+}
+
 Shape to_shape(const char* op, const Dims& dims, DType dtype) {
   Shape shape;
   for (int64_t d : dims) {
     if (d < 0) {
-      std::string list;
-      for (int64_t x : dims) list += text(list.empty() ? "" : ", ", x);
-      throw ShapeError(text(op, ": the shape [", list, "] has a negative dimension"));
+      throw ShapeError(text(op, ": the shape ", list_text(dims), " has a negative dimension"));
     }
     shape.push_back(d);
   }
@@ -91,6 +95,15 @@ Pair promote_pair(const char* op, const Operand& a, const Operand& b) {
 
 NodeRef scalar_node(ScalarOp op, std::initializer_list<NodeRef> inputs) {
   return make_scalar(op, std::span<const NodeRef>(inputs.begin(), inputs.size()));
+}
+
+Tensor to_float(const Tensor& x) { return is_float(x.dtype()) ? Tensor(x.node()) : cast(x, kF32); }
+Tensor to_wide_float(const Tensor& x) {
+  Tensor f = to_float(x);
+  return cast(f, compute_dtype(f.dtype()));
+}
+Tensor from_wide_float(const Tensor& result, const Tensor& x) {
+  return is_float(x.dtype()) ? cast(result, x.dtype()) : result;
 }
 
 }  // namespace heddle

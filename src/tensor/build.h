@@ -8,6 +8,7 @@
 
 namespace heddle {
 
+std::string list_text(std::span<const int64_t> list);  // "[2, 3]"
 // Checks sizes (none negative, product within bounds).
 Shape to_shape(const char* op, const Dims& dims, DType dtype);
 // Normalised, sorted, each once; all axes when none are given.
@@ -23,5 +24,11 @@ Pair promote_pair(const char* op, const Operand& a, const Operand& b);
 Scalar number_scalar(const char* op, const Operand& number, DType dtype);
 NodeRef number_node(const char* op, const Operand& number, DType dtype, const Shape& shape);
 NodeRef scalar_node(ScalarOp op, std::initializer_list<NodeRef> inputs);
+// Integers and bool become f32, the default float; floats stay.
+Tensor to_float(const Tensor& x);
+// Counts and sums of many elements leave the range of small floats: what is made of them is computed in f32 ...
+Tensor to_wide_float(const Tensor& x);
+// ... and goes back to the dtype of x, if that is a float.
+Tensor from_wide_float(const Tensor& result, const Tensor& x);
 
 }  // namespace heddle

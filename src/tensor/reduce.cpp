@@ -58,11 +58,6 @@ double count(const NodeRef& x, std::span<const int> axes) {
   return n;
 }
 
-Tensor to_float(const Tensor& x) { return is_float(x.dtype()) ? Tensor(x.node()) : cast(x, kF32); }
-// Counts and sums of many elements leave the range of small floats: what is made of them is computed in f32.
-Tensor to_wide_float(const Tensor& x) { return cast(to_float(x), compute_dtype(to_float(x).dtype())); }
-Tensor back(const Tensor& result, const Tensor& x) { return is_float(x.dtype()) ? cast(result, x.dtype()) : result; }
-
 }  // namespace
 
 Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) {
@@ -82,14 +77,14 @@ Tensor min(const Tensor& x, const Axes& axes, bool keepdim) {
 Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
   Tensor f = to_wide_float(x);
   double n = count(f.node(), to_axes("mean", axes, f.rank(), true));
-  return back(div(reduce("mean", ReduceOp::Sum, f.node(), axes, keepdim), n), x);
+  return from_wide_float(div(reduce("mean", ReduceOp::Sum, f.node(), axes, keepdim), n), x);
 }
 Tensor var(const Tensor& x, const Axes& axes, bool keepdim, int64_t correction) {
   Tensor f = to_wide_float(x);
   double n = count(f.node(), to_axes("var", axes, f.rank(), true));
   Tensor deviation = sub(f, mean(f, axes, true));
   double degrees = std::max(n - static_cast<double>(correction), 0.0);
-  return back(div(reduce("var", ReduceOp::Sum, square(deviation).node(), axes, keepdim), degrees), x);
+  return from_wide_float(div(reduce("var", ReduceOp::Sum, square(deviation).node(), axes, keepdim), degrees), x);
 }
 Tensor any(const Tensor& x, const Axes& axes, bool keepdim) {
   return reduce("any", ReduceOp::Max, make_cast(x.node(), kBool), axes, keepdim);
@@ -116,35 +111,11 @@ Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
   Tensor f = to_wide_float(x);
   if (f.numel() == 0) {  // the sum of no exponentials is 0
     Tensor none = sum(f, axes, keepdim);
-    return back(sub(none, std::numeric_limits<double>::infinity()), x);
+    return from_wide_float(sub(none, std::numeric_limits<double>::infinity()), x);
   }
   Tensor shift = shift_of(f, axes);
   Tensor result = add(log(sum(exp(sub(f, shift)), axes, true)), shift);
-  return back(keepdim ? result : sum(result, axes), x);  // those axes have size 1 now
-}
-Tensor softmax(const Tensor& x, int64_t axis) {
-  Tensor f = to_wide_float(x);
-  int64_t at = normalize_axis("softmax", axis, f.rank());
-  if (f.numel() == 0) return back(f, x);
-  Tensor e = exp(sub(f, max(f, {at}, true)));
-  return back(mul(e, reciprocal(sum(e, {at}, true))), x);  // one division per row
-}
-Tensor log_softmax(const Tensor& x, int64_t axis) {
-  Tensor f = to_wide_float(x);
-  int64_t at = normalize_axis("log_softmax", axis, f.rank());
-  if (f.numel() == 0) return back(f, x);
-  Tensor shifted = sub(f, max(f, {at}, true));
-  return back(sub(shifted, log(sum(exp(shifted), {at}, true))), x);
-}
-Tensor layer_norm(const Tensor& x, int64_t axes, double epsilon) {
-  Tensor f = to_wide_float(x);
-  if (axes < 1 || axes > f.rank())
-    throw ValueError(text("layer_norm: a tensor of shape ", f.node()->shape, " has no ", axes, " last axes"));
-  Axes list;
-  for (int64_t i = f.rank() - axes; i < f.rank(); ++i) list.push_back(i);
-  Tensor centred = sub(f, mean(f, list, true));
-  Tensor variance = mean(square(centred), list, true);
-  return back(mul(centred, rsqrt(add(variance, epsilon))), x);
+  return from_wide_float(keepdim ? result : sum(result, axes), x);  // those axes have size 1 now
 }
 
 }  // namespace heddle

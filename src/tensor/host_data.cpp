@@ -1,0 +1,106 @@
+// Elements from and to the host.
+#include <heddle/ops.h>
+
+#include "base/error.h"
+#include "runtime/device.h"
+#include "tensor/build.h"
+
+namespace heddle {
+namespace {
+
+// The realised elements on the host.
+struct HostView {
+  NodeRef keep;
+  const void* data;
+};
+HostView host_view(const Tensor& t) {
+  t.realize();
+  NodeRef n = t.node();
+  HD_ASSERT(n->op == NodeOp::Buffer, "realize leaves a buffer");
+  return {n, n->storage->host_data()};
+}
+
+template <class T>
+T convert(const Scalar& s) {
+  if constexpr (std::is_same_v<T, bool>)
+    return s.as_bool();
+  else if constexpr (std::is_floating_point_v<T>)
+    return static_cast<T>(s.as_double());
+  else
+    return static_cast<T>(cast(s, dtype_of<T>()).bits());
+}
+
+}  // namespace
+
+template <class T>
+T Tensor::item() const {
+  if (numel() != 1)
+    throw ShapeError(text("item: a tensor of shape ", node()->shape, " has ", numel(), " elements, not one"));
+  HostView view = host_view(*this);
+  return convert<T>(load_scalar(view.data, 0, view.keep->dtype));
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  HostView view = host_view(*this);
+  int64_t count = numel();
+  std::vector<T> result(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    result[static_cast<size_t>(i)] = convert<T>(load_scalar(view.data, i, view.keep->dtype));
+  return result;
+}
+
+template <class T>
+std::span<const T> Tensor::data() const& {
+  if (dtype() != dtype_of<T>()) throw DTypeError(text("data: the tensor holds ", dtype(), ", not ", dtype_of<T>()));
+  HostView view = host_view(*this);
+  return {static_cast<const T*>(view.data), static_cast<size_t>(numel())};
+}
+
+template <class T>
+Tensor from_data(const T* values, const Dims& dims) {
+  Shape shape = to_shape("from_data", dims, dtype_of<T>());
+  uint64_t bytes = static_cast<uint64_t>(shape.static_numel()) * sizeof(T);
+  Device& d = device();
+  std::shared_ptr<DeviceBuffer> buffer = d.allocate(bytes);
+  d.copy_from_host(*buffer, values, bytes);
+  return Tensor(make_buffer(buffer, dtype_of<T>(), shape));
+}
+
+template <class T>
+Tensor from_vector(const std::vector<T>& values, const Dims& dims) {
+  Shape shape = to_shape("from_vector", dims, dtype_of<T>());
+  if (shape.static_numel() != static_cast<int64_t>(values.size()))
+    throw ShapeError(text("from_vector: ", values.size(), " values do not fill shape ", shape));
+  if constexpr (std::is_same_v<T, bool>) {  // std::vector<bool> packs bits
+    std::unique_ptr<bool[]> bytes(new bool[values.size() + 1]);
+    for (size_t i = 0; i < values.size(); ++i) bytes[i] = values[i];
+    return from_data<bool>(bytes.get(), dims);
+  } else {
+    return from_data<T>(values.data(), dims);
+  }
+}
+
+#define HD_INSTANTIATE(T)                                     \
+  template T Tensor::item<T>() const;                         \
+  template std::vector<T> Tensor::to_vector<T>() const;       \
+  template std::span<const T> Tensor::data<T>() const&;       \
+  template Tensor from_data<T>(const T* values, const Dims&); \
+  template Tensor from_vector<T>(const std::vector<T>&, const Dims&);
+HD_INSTANTIATE(bool)
+HD_INSTANTIATE(int8_t)
+HD_INSTANTIATE(int16_t)
+HD_INSTANTIATE(int32_t)
+HD_INSTANTIATE(int64_t)
+HD_INSTANTIATE(uint8_t)
+HD_INSTANTIATE(uint16_t)
+HD_INSTANTIATE(uint32_t)
+HD_INSTANTIATE(uint64_t)
+HD_INSTANTIATE(long long)
+HD_INSTANTIATE(unsigned long long)
+HD_INSTANTIATE(char)
+HD_INSTANTIATE(float)
+HD_INSTANTIATE(double)
+#undef HD_INSTANTIATE
+
+}  // namespace heddle
