@@ -23,9 +23,8 @@ struct Suite {
   bool one_thread_first;  // unless a number of threads is asked for, measured with one thread and with all
 };
 constexpr Suite kSuites[] = {
-    {"memory", measure_memory, false},
-    {"matmul", measure_matmul, true},
-    {"overhead", measure_overhead, false},
+    {"memory", measure_memory, false},   {"odd", measure_odd, false},      {"small", measure_small, false},
+    {"compile", measure_compile, false}, {"matmul", measure_matmul, true}, {"overhead", measure_overhead, false},
 };
 
 Json to_json(const Figure& figure) {
@@ -65,32 +64,41 @@ void print_header() {
 
 void print_columns(const char* suite, int threads) {
   std::printf("\n%s, %d thread%s\n", suite, threads, threads == 1 ? "" : "s");
-  std::printf("  %-36s %-10s %8s %8s %9s %6s %5s       %s\n", "name", "unit", "ours", "median", "reference", "ratio",
+  std::printf("  %-40s %-10s %8s %8s %9s %6s %5s       %s\n", "name", "unit", "ours", "median", "reference", "ratio",
               "bar", "reference_name");
 }
 
 void print_row(const Figure& figure) {
   std::string bar = figure.bar ? number_text(*figure.bar) : "-";
   const char* verdict = !figure.bar ? "" : figure.ratio >= *figure.bar ? "pass" : "FAIL";
-  std::printf("  %-36s %-10s %8s %8s %9s %6s %5s %-5s %s%s%s\n", figure.name.c_str(), figure.unit.c_str(),
+  std::printf("  %-40s %-10s %8s %8s %9s %6s %5s %-5s %s%s%s\n", figure.name.c_str(), figure.unit.c_str(),
               number_text(figure.ours).c_str(), number_text(figure.median).c_str(),
               number_text(figure.reference).c_str(), number_text(figure.ratio).c_str(), bar.c_str(), verdict,
               figure.reference_name.c_str(), figure.note.empty() ? "" : "; ", figure.note.c_str());
   std::fflush(stdout);
 }
 
-void run_suite(const Suite& suite, int threads, double seconds, std::vector<Figure>& figures) {
+void run_suite(const Suite& suite, int threads, const BenchOptions& options, std::vector<Figure>& figures) {
   print_columns(suite.name, threads);
   std::fflush(stdout);
   setenv("HEDDLE_THREADS", std::to_string(threads).c_str(), 1);
-  int code = run_self({"measure", suite.name, "--seconds", std::to_string(seconds)}, [&](const std::string& line) {
-    figures.push_back(from_json(Json::parse(line)));
-    print_row(figures.back());
-  });
+  int code = run_self({"measure", suite.name, "--seconds", std::to_string(options.seconds), "--only", options.only},
+                      [&](const std::string& line) {
+                        figures.push_back(from_json(Json::parse(line)));
+                        print_row(figures.back());
+                      });
   if (code != 0) throw Error(text("suite ", suite.name, " ended with exit code ", code));
 }
 
 }  // namespace
+
+namespace {
+std::string only_part;
+}
+bool wanted(const std::string& name) {
+  return name.find(only_part) != std::string::npos || only_part.find(name) != std::string::npos;
+}
+void want_only(const std::string& part) { only_part = part; }
 
 std::vector<std::string> suite_names() {
   std::vector<std::string> names;
@@ -110,8 +118,8 @@ void bench(const BenchOptions& options) {
   std::vector<Figure> figures;
   for (const Suite& suite : kSuites) {
     if (options.suite != "all" && options.suite != suite.name) continue;
-    if (!options.threads && suite.one_thread_first && all > 1) run_suite(suite, 1, options.seconds, figures);
-    run_suite(suite, options.threads.value_or(all), options.seconds, figures);
+    if (!options.threads && suite.one_thread_first && all > 1) run_suite(suite, 1, options, figures);
+    run_suite(suite, options.threads.value_or(all), options, figures);
   }
 
   int missed = 0, bars = 0;

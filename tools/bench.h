@@ -18,8 +18,15 @@ struct Figure {
 };
 using Report = std::function<void(const Figure&)>;
 
+// Whether --only asks for a figure of this name, or of one that begins with it.
+bool wanted(const std::string& name);
+void want_only(const std::string& part);  // figures whose name contains it; empty: all
+
 // One suite in this process. `seconds`: about how long each figure is measured.
 void measure_memory(double seconds, const Report& report);
+void measure_odd(double seconds, const Report& report);
+void measure_small(double seconds, const Report& report);
+void measure_compile(double seconds, const Report& report);
 void measure_matmul(double seconds, const Report& report);
 void measure_overhead(double seconds, const Report& report);
 // What "process start to first result" runs: computes something small and prints it.
@@ -29,6 +36,7 @@ struct BenchOptions {
   std::string suite;
   std::optional<int> threads;
   std::string json;  // file; empty: none
+  std::string only;  // figures whose name contains this
   double seconds = 3;
 };
 std::vector<std::string> suite_names();  // "all" last

@@ -1,6 +1,4 @@
-// Work bound by memory, against copies of the same number of bytes.
-#include <heddle/heddle.h>
-
+// Work bound by memory on large tensors, against a copy, or a reading, of the same number of bytes.
 #include <algorithm>
 #include <cstdio>
 
@@ -9,102 +7,112 @@
 #include "runtime/plan.h"
 #include "tools/bench.h"
 #include "tools/measure.h"
+#include "tools/memory_cases.h"
 #include "tools/reference.h"
 
 namespace heddle::tools {
 namespace {
 
-constexpr int64_t kRows = 32768, kColumns = 4096;
-constexpr uint64_t kBytes = uint64_t{kRows} * kColumns * sizeof(float);  // 512 MiB
-constexpr double kBar = 0.7;
-
-using Tensors = std::vector<Tensor>;
-
-Tensors softmax_rows(const Tensor& x) { return {softmax(x, -1)}; }
-
-// As a user would write it, without knowing how it is best computed.
-Tensors layer_norm_rows(const Tensor& x) {
-  Tensor centred = x - mean(x, {-1}, true);
-  return {centred * rsqrt(mean(centred * centred, {-1}, true) + 1e-5)};
-}
-
-Tensors tanh_chain(const Tensor& x) { return {tanh(x * 2 + 1)}; }
-Tensors exp_chain(const Tensor& x) { return {exp(x * x * -0.5) * (x + 1)}; }
-Tensors mean_and_variance(const Tensor& x) { return {mean(x, {-1}), var(x, {-1})}; }
-
-struct Case {
-  const char* name;
-  Tensors (*make)(const Tensor&);
-  bool reads_only;  // hardly writes: compared with reading as well
+struct Bars {
+  double full, transpose;
 };
-constexpr Case kCases[] = {
-    {"softmax", softmax_rows, false},
-    {"layernorm, plain tensor code", layer_norm_rows, false},
-    {"tanh(x * 2 + 1)", tanh_chain, false},
-    {"exp(x * x * -0.5) * (x + 1)", exp_chain, false},
-    {"mean and variance", mean_and_variance, true},
+
+// Memory that the references work on: the same kind of pages as tensors have.
+struct Reference {
+  explicit Reference(uint64_t size)
+      : bytes(size), from(device("cpu").allocate(size)), to(device("cpu").allocate(size)) {
+    copy_with_memcpy(from->address(), to->address(), bytes, 1);  // touches the pages
+  }
+  uint64_t bytes;
+  std::shared_ptr<DeviceBuffer> from, to;
 };
 
 // The value is thrown away after each turn, so that the next one finds its memory in the pool.
-void run(const Case& which, const Tensor& x) { realize(which.make(x)); }
+void run(const MemoryCase& which, const Tensor& x, const Tensor& y) { realize(which.make(x, y)); }
 
-// Bytes of the input and of all results.
-uint64_t least_bytes(const Case& which, const Tensor& x) {
-  uint64_t bytes = kBytes;
-  for (const Tensor& result : which.make(x))
-    bytes += static_cast<uint64_t>(result.numel()) * static_cast<uint64_t>(size_of(result.dtype()));
-  return bytes;
-}
-
-std::string describe_run(const Case& which, const Tensor& x, uint64_t bytes) {
+std::string describe_run(const MemoryCase& which, const Tensor& x, const Tensor& y, double bytes) {
   run_stats() = {};
-  run(which, x);
+  run(which, x, y);
   RunStats stats = run_stats();
   char line[80];
   std::snprintf(line, sizeof line, "%lu launch%s, %.2f x the bytes", static_cast<unsigned long>(stats.launches),
-                stats.launches == 1 ? "" : "es",
-                static_cast<double>(stats.bytes_read + stats.bytes_written) / static_cast<double>(bytes));
+                stats.launches == 1 ? "" : "es", static_cast<double>(stats.bytes_read + stats.bytes_written) / bytes);
   return line;
 }
+
+void measure_case(const MemoryCase& which, const std::string& label, const Tensor& x, const Tensor& y,
+                  const Reference& reference, Bars bars, double seconds, const Report& report) {
+  std::string name = which.name + label;
+  if (!wanted(name)) return;
+  int threads = device("cpu").threads();
+  auto bytes = static_cast<double>(least_bytes(which, x, y));
+  Figure figure{.name = name, .unit = "GB/s"};
+  figure.note = describe_run(which, x, y, bytes);
+  void* to = reference.to->address();
+  const void* from = reference.from->address();
+  bool reads = which.bound == Bound::Read;
+  auto samples = take_turns(seconds, 3,
+                            {[&] { run(which, x, y); },
+                             [&] {
+                               if (reads) return read_all(from, reference.bytes, threads);
+                               copy_with_memcpy(to, from, reference.bytes, threads);
+                             },
+                             [&] {
+                               if (!reads) copy_streaming(to, from, reference.bytes, threads);
+                             }});
+  const double giga = 1e-9;
+  figure.ours = bytes / samples[0].best() * giga;
+  figure.median = bytes / samples[0].median() * giga;
+  auto reference_bytes = static_cast<double>(reference.bytes);
+  if (reads) {
+    figure.reference = reference_bytes / samples[1].best() * giga;
+    figure.reference_name = "reading";
+  } else {  // a copy reads and writes
+    double memcpy_rate = 2 * reference_bytes / samples[1].best() * giga;
+    double stream_rate = 2 * reference_bytes / samples[2].best() * giga;
+    figure.reference = std::max(memcpy_rate, stream_rate);
+    figure.reference_name = memcpy_rate > stream_rate ? "memcpy" : "streaming copy";
+  }
+  figure.ratio = figure.ours / figure.reference;
+  figure.bar = which.bound == Bound::Transpose ? bars.transpose : bars.full;
+  report(figure);
+}
+
+std::string shape_label(const Tensor& x) { return text(", ", x.size(0), " x ", x.size(1)); }
 
 }  // namespace
 
 void measure_memory(double seconds, const Report& report) {
-  Device& cpu = device("cpu");
-  int threads = cpu.threads();
-  Tensor x = randn({kRows, kColumns}).realize();
-  const void* from = x.data<float>().data();
-  std::shared_ptr<DeviceBuffer> to = cpu.allocate(kBytes);  // the same kind of pages as tensors have
+  constexpr int64_t kNumel = int64_t{1} << 27;  // 512 MiB of f32
+  constexpr Bars kBars{0.85, 0.6};
+  Reference reference(kNumel * sizeof(float));
+  auto measure = [&](std::span<const MemoryCase> cases, int64_t columns, bool say_shape) {
+    bool any = std::any_of(cases.begin(), cases.end(), [](const MemoryCase& c) { return wanted(c.name); });
+    if (!any) return;
+    Tensor x = randn({kNumel / columns, columns}).realize(), y = randn({kNumel / columns, columns}).realize();
+    for (const MemoryCase& which : cases)
+      measure_case(which, say_shape ? shape_label(x) : "", x, y, reference, kBars, seconds, report);
+  };
+  measure(elementwise_cases(), 4096, false);
+  for (int64_t columns : {64, 512, 4096, 65536}) measure(row_cases(), columns, true);
+  measure(reduce_cases(), 4096, false);
+  measure(scan_cases(), 4096, false);
+  measure(move_cases(), 4096, false);
+}
 
-  for (const Case& which : kCases) {
-    auto bytes = static_cast<double>(least_bytes(which, x));
-    std::string note = describe_run(which, x, static_cast<uint64_t>(bytes));
-    auto samples = take_turns(seconds, 3,
-                              {[&] { run(which, x); }, [&] { copy_with_memcpy(to->address(), from, kBytes, threads); },
-                               [&] { copy_streaming(to->address(), from, kBytes, threads); },
-                               [&] {
-                                 if (which.reads_only) read_all(from, kBytes, threads);
-                               }});
-    const double giga = 1e-9;
-    Figure figure{.name = which.name, .unit = "GB/s"};
-    figure.ours = bytes / samples[0].best() * giga;
-    figure.median = bytes / samples[0].median() * giga;
-    // A copy reads and writes.
-    double memcpy_rate = 2.0 * kBytes / samples[1].best() * giga, stream_rate = 2.0 * kBytes / samples[2].best() * giga;
-    figure.reference = std::max(memcpy_rate, stream_rate);
-    figure.reference_name = memcpy_rate > stream_rate ? "memcpy of the same bytes" : "streaming copy of the same bytes";
-    figure.ratio = figure.ours / figure.reference;
-    figure.bar = kBar;
-    figure.note = note;
-    report(figure);
-    if (!which.reads_only) continue;
-    figure.name += ", to reading";
-    figure.reference = kBytes / samples[3].best() * giga;
-    figure.reference_name = "reading the input";
-    figure.ratio = figure.ours / figure.reference;
-    figure.bar.reset();
-    figure.note.clear();
-    report(figure);
+void measure_odd(double seconds, const Report& report) {
+  constexpr Bars kBars{0.7, 0.5};
+  constexpr int64_t kRows = 8191, kColumns = 8209;  // both prime, 67 million elements
+  Reference reference(kRows * kColumns * sizeof(float));
+  for (DType dtype : {kF32, kBF16, kF16, kI8}) {
+    bool floats = dtype != kI8;
+    Tensor source = randn({kRows, kColumns}) * (floats ? 1 : 40);
+    Tensor x = source.cast(dtype).realize(), y = (source * 0.5 + 1).cast(dtype).realize();
+    std::string label = text(", ", name(dtype));
+    for (auto cases : {elementwise_cases(), row_cases(), reduce_cases(), scan_cases()})
+      for (const MemoryCase& which : cases)
+        if (floats || !which.floats_only) measure_case(which, label, x, y, reference, kBars, seconds, report);
+    measure_case(move_cases()[0], label, x, y, reference, kBars, seconds, report);
   }
 }
 

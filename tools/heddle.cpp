@@ -24,7 +24,11 @@ int main_or_throw(int argc, char** argv) {
   CLI::App* bench = app.add_subcommand("bench", "Measure a suite: every figure with a reference from the same run");
   bench->footer(
       "Suites:\n"
-      "  memory    softmax, layernorm, chains, mean and variance on 512 MiB, against a copy of the same bytes\n"
+      "  memory    elementwise, normalisations, reductions, scans, transposes on 512 MiB, against a copy or a\n"
+      "            reading of the same bytes\n"
+      "  odd       the same on prime sizes, and on f16, bf16 and i8\n"
+      "  small     the same on 1k and 64k elements, per call\n"
+      "  compile   2,000 new kernels in one process\n"
       "  matmul    f32, 1024 and 2048, against the peak of multiply-adds\n"
       "  overhead  recording, launching, compiling, starting\n"
       "  all       all of them\n\n"
@@ -44,12 +48,15 @@ int main_or_throw(int argc, char** argv) {
       ->type_name("S")
       ->check(CLI::Range(0.0, 3600.0));
 
+  bench->add_option("--only", options.only, "Only figures whose name contains this")->type_name("TEXT");
+
   // How bench calls this program again.
-  std::string suite;
+  std::string suite, only;
   double seconds = 0;
   CLI::App* measure = app.add_subcommand("measure", "")->group("");
   measure->add_option("suite", suite)->required();
   measure->add_option("--seconds", seconds);
+  measure->add_option("--only", only);
   CLI::App* first_result = app.add_subcommand("first-result", "")->group("");
 
   try {
@@ -65,6 +72,7 @@ int main_or_throw(int argc, char** argv) {
   if (threads_option->count() > 0) options.threads = threads;
   if (info->parsed()) tools::print_info();
   if (bench->parsed()) tools::bench(options);
+  tools::want_only(only);
   if (measure->parsed()) tools::measure_suite(suite, seconds);
   if (first_result->parsed()) tools::first_result();
   return 0;
