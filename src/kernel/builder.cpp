@@ -194,8 +194,23 @@ std::vector<Value> Builder::loop(const Expr& var, std::span<const Value> init,
 std::vector<Value> Builder::branch(const Expr& condition, const std::function<std::vector<Value>()>& then,
                                    const std::function<std::vector<Value>()>& otherwise) {
   Inst inst;
-  inst.op = Op::branch;
   inst.guard = condition;
+  return finish_branch(std::move(inst), then, otherwise);
+}
+
+std::vector<Value> Builder::branch_on(Value condition, const std::function<std::vector<Value>()>& then,
+                                      const std::function<std::vector<Value>()>& otherwise) {
+  HD_ASSERT(type(condition) == (Type{DType::boolean, {}}), "branch on ", to_string(type(condition)));
+  Inst inst;
+  inst.guard = Expr::index("v0", 2);
+  inst.binds = {inst.guard};
+  inst.args = {condition};
+  return finish_branch(std::move(inst), then, otherwise);
+}
+
+std::vector<Value> Builder::finish_branch(Inst inst, const std::function<std::vector<Value>()>& then,
+                                          const std::function<std::vector<Value>()>& otherwise) {
+  inst.op = Op::branch;
   inst.blocks.resize(2);
   std::vector<Value> yes = run_body(inst.blocks[0], then);
   std::vector<Value> no = otherwise ? run_body(inst.blocks[1], otherwise) : std::vector<Value>();

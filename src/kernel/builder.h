@@ -47,6 +47,9 @@ class Builder {
                           int unroll = 0);
   std::vector<Value> branch(const Expr& condition, const std::function<std::vector<Value>()>& then,
                             const std::function<std::vector<Value>()>& otherwise = {});
+  // The same on a scalar bool. Thread level only.
+  std::vector<Value> branch_on(Value condition, const std::function<std::vector<Value>()>& then,
+                               const std::function<std::vector<Value>()>& otherwise = {});
   void barrier();
   Value shuffle_xor(Value v, int mask);
 
@@ -60,6 +63,8 @@ class Builder {
   Value fresh(Type type);
   Value append(Inst inst, Type type);
   Inst access(Op op, int buffer, const Access& access) const;
+  std::vector<Value> finish_branch(Inst inst, const std::function<std::vector<Value>()>& then,
+                                   const std::function<std::vector<Value>()>& otherwise);
   std::vector<Value> run_body(Block& body, const std::function<std::vector<Value>()>& make);
   std::vector<Type>& values_;
   std::vector<Block*> blocks_;

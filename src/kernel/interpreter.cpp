@@ -296,7 +296,10 @@ void Machine::loop(const Step& s, const Mask& mask) {
 
 void Machine::branch(const Step& s, const Mask& mask) {
   Mask sides[2] = {Mask(threads_), Mask(threads_)};
-  each_thread(mask, [&](int t) { sides[s.guard.run(slots_.data()) != 0 ? 0 : 1].add(t); });
+  each_thread(mask, [&](int t) {
+    for (size_t b = 0; b < s.bind_slots.size(); ++b) slots_[s.bind_slots[b]] = data(s.args[b], t)->i;
+    sides[s.guard.run(slots_.data()) != 0 ? 0 : 1].add(t);
+  });
   for (int side = 0; side < 2; ++side) {
     if (sides[side].active == 0) continue;
     block(s.blocks[side], sides[side]);

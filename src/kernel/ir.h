@@ -59,7 +59,8 @@ enum class Op : uint8_t {
             // guard is false count as the identity. On a vector (thread level, rank 1): gives scalars.
   dot,      // args a, b, acc: acc + sum over `axis` of a * b (operands broadcast). Same guard rule.
   loop,     // for var in [0, extent): carried values; args are the initial ones, results the final ones
-  branch,   // if `guard` (free of coordinates): blocks[0], else blocks[1] (may be empty when there are no results)
+  branch,   // if `guard` (free of coordinates): blocks[0], else blocks[1] (may be empty when there are no results).
+            // At thread level the guard may bind scalars: what happens then depends on data
   // thread level only
   barrier,      // all threads of the block; makes local memory written before visible after
   shuffle_xor,  // args[0] of the lane whose number in the warp is mine ^ immediate (warps are 32 threads)

@@ -519,7 +519,11 @@ void Parser::parse_loop(Inst& inst, std::vector<Type>& values) {
 
 void Parser::parse_branch(Inst& inst, std::vector<Type>& values) {
   inst.op = Op::branch;
-  inst.guard = expression(span());
+  Span guard = span();
+  Tail tail = parse_tail();
+  if (tail.guard || tail.hint != Hint::None) fail("a branch has one condition and no hint");
+  tail.guard = guard;
+  finish_access(inst, {}, {}, tail);
   Block then, otherwise;
   expect('{');
   parse_block(then, values);
@@ -579,14 +583,14 @@ Parser::Tail Parser::parse_tail() {
         bind.extent = span();
       } else if (accept_word("in")) {
         expect('[');
-        bind.lo = any_integer();
+        bind.lo = integer<int64_t>(INT64_MIN, INT64_MAX - 1);
         expect(',');
-        bind.hi = integer<int64_t>(bind.lo, INT64_MAX);
+        bind.hi = integer<int64_t>(bind.lo, INT64_MAX - 1);
         expect(']');
         if (accept_word("multiple")) bind.multiple = integer<int64_t>(1, INT64_MAX);
       } else {
-        bind.lo = INT64_MIN;
-        bind.hi = INT64_MAX;
+        bind.lo = -(int64_t{1} << 62);
+        bind.hi = int64_t{1} << 62;
       }
       expect('=');
       bind.value = use();

@@ -303,7 +303,10 @@ void Printer::inst(const Inst& inst) {
       s += " {";
       break;
     }
-    case Op::branch: s += " " + expr(inst.guard) + " {"; break;
+    case Op::branch:
+      s += " " + expr(inst.guard) + binds(inst, declared) + " {";
+      restore(outer);  // bound variables mean nothing inside
+      break;
     case Op::barrier: break;
     case Op::shuffle_xor: s += " " + arguments + ", " + std::to_string(inst.immediate); break;
     default: s += " " + arguments; break;

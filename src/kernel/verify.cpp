@@ -155,7 +155,7 @@ void Verifier::access(const Inst& i, const Dims& dims, bool coords_needed) {
           ", which does not broadcast to the element's shape");
   }
   expression(i.address, "address");
-  expression(i.guard, "guard");
+  expression(i.guard, i.op == Op::branch ? "condition" : "guard");
   variables_.resize(outer);
 }
 
@@ -210,7 +210,8 @@ void Verifier::loop(const Inst& i) {
 void Verifier::branch(const Inst& i) {
   check(i.blocks.size() == 2, "has ", i.blocks.size(), " blocks");
   counts(i, 0, i.results.size());
-  expression(i.guard, "condition");
+  check(i.binds.empty() || kernel_.level == Level::Thread, "depends on data at tile level");
+  access(i, {}, false);
   for (const Block& side : i.blocks) {
     check(side.params.empty(), "a side has parameters");
     check(side.results.size() == i.results.size(), "gives ", i.results.size(), " results, a side gives ",
@@ -224,7 +225,7 @@ void Verifier::inst(const Inst& i) {
   for (Value v : i.args) use(v);
   check(i.binds.size() <= i.args.size(), "has more bound variables than operands");
   bool accesses = i.op == Op::index || i.op == Op::load || i.op == Op::store || i.op == Op::combine ||
-                  i.op == Op::reduce || i.op == Op::dot;
+                  i.op == Op::reduce || i.op == Op::dot || i.op == Op::branch;
   check(accesses || (i.binds.empty() && i.coords.empty()), "has coordinates or bound variables");
   check(i.hint != Hint::Ahead || i.op == Op::load, "fetches ahead without loading");
   check(i.blocks.empty() || i.op == Op::loop || i.op == Op::branch, "has blocks");

@@ -66,6 +66,34 @@ kernel.thread @choose(in %x: f32[64], inout %y: f32[64]) symbols (n in [0, 100])
   }
 }
 
+TEST(Control, branches_by_data_run_one_side) {
+  kernel::Kernel kernel = kernel::parse(R"(
+kernel.thread @pick(in %x: f32[64], inout %y: f32[64], out %n: i32[1]) {
+  phase grid(c < 1) {
+    %zero = constant 0 : f32
+    %none = constant 0 : i32
+    %one = constant 1 : i32
+    %count = loop i < 64 carry(%seen = %none) {
+      %v = load %x[i] : f32
+      %b = lt %zero, %v
+      %next = branch v0 with v0 < 2 = %b {
+        store %y[v0], %v with v0 < 64 = %seen
+        %more = add %seen, %one
+        yield %more
+      } else {
+        yield %seen
+      }
+      yield %next
+    }
+    store %n[0], %count
+  }
+}
+)");
+  Memory x(kF32, 64), y(kF32, 64), n(kI32, 1);
+  fill(x, 23);
+  expect_like_interpreter(kernel, {&x, &y, &n}, host_target(), {});
+}
+
 TEST(Control, phases_and_local_memory) {
   kernel::Kernel kernel = kernel::parse(R"(
 kernel.thread @two(in %x: f32[64], out %y: f32[64]) {

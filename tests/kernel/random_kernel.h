@@ -301,7 +301,11 @@ class RandomKernel {
       pool_.resize(scope);
       return result;
     };
-    std::vector<Value> results = builder_->branch(any_condition(), side, side);
+    // Data may decide only where the value is one for the whole thread, a scalar.
+    Value flag = pick(kBool);
+    bool by_data = options_.level == Level::Thread && type(flag).shape.empty() && roll(2) == 0;
+    std::vector<Value> results =
+        by_data ? builder_->branch_on(flag, side, side) : builder_->branch(any_condition(), side, side);
     uniform_ = uniform;
     for (Value v : results) keep(v);
   }

@@ -100,6 +100,19 @@ const char* const kTexts[] = {
   }
 }
 )",
+    R"(kernel.thread @choose(in %x: i32[64], out %y: i32[64]) {
+  phase grid(i < 64) {
+    %0 = load %x[i] : i32
+    %1 = branch v0 < 3 with v0 in [-5, 9] = %0 {
+      %2 = load %x[v0] with v0 < 64 = %0 : i32
+      yield %2
+    } else {
+      yield %0
+    }
+    store %y[i], %1
+  }
+}
+)",
     R"(kernel @matmul(in %a: f16[4096], in %b: f16[4096], out %c: f32[4096]) {
   phase grid(i < 4, j < 4) {
     %0 = constant 0 : tile<16x1x16xf32>
