@@ -29,6 +29,7 @@ void measure_small(double seconds, const Report& report);
 void measure_compile(double seconds, const Report& report);
 void measure_matmul(double seconds, const Report& report);
 void measure_overhead(double seconds, const Report& report);
+void measure_sort(double seconds, const Report& report);
 // What "process start to first result" runs: computes something small and prints it.
 void first_result();
 

@@ -14,4 +14,5 @@
 #include <heddle/ops/random.h>
 #include <heddle/ops/reduce.h>
 #include <heddle/ops/shape.h>
+#include <heddle/ops/sort.h>
 #include <heddle/ops/unary.h>

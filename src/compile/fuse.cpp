@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "compile/partition.h"
+#include "compile/sort.h"
 #include "kernel/builder.h"
 
 namespace heddle {
@@ -335,6 +336,25 @@ class LoopsWriter {
   std::vector<std::pair<Expr, Value>> bound_;                    // gathered indices
 };
 
+// The step of a kernel that is built directly: buffers are the inputs in memory, then the results.
+Program::Step direct_step(Program& program, std::unordered_map<const Node*, int>& tensor_of, const Partition& parts,
+                          const Unit& u) {
+  Program::Step step;
+  auto add = [&](const Node* node, bool leaf) {
+    auto [it, fresh] = tensor_of.try_emplace(node, static_cast<int>(program.tensors.size()));
+    if (fresh) program.tensors.push_back({node, leaf, false});
+    step.tensors.push_back(it->second);
+  };
+  const Node* source = memory_source(u.node->inputs[0].get());
+  add(source, !parts.storing.count(source));
+  std::vector<const Node*> results = u.writes;
+  std::sort(results.begin(), results.end(),
+            [](const Node* a, const Node* b) { return a->attrs[0].value() < b->attrs[0].value(); });
+  for (const Node* result : results) add(result, false);
+  step.direct = sort_kernel(sort_task(*u.node, results));
+  return step;
+}
+
 }  // namespace
 
 Program fuse(std::span<const NodeRef> roots) {
@@ -342,6 +362,11 @@ Program fuse(std::span<const NodeRef> roots) {
   std::unordered_map<const Node*, int> tensor_of;
   Partition parts = partition(roots);
   for (const Group& group : parts.groups) {
+    const Unit& first = parts.units[static_cast<size_t>(group.units[0])];
+    if (!first.writes.empty()) {
+      program.steps.push_back(direct_step(program, tensor_of, parts, first));
+      continue;
+    }
     Program::Step step = LoopsWriter(program, tensor_of, parts, group).finish();
     merge_axes(step.loops);
     program.steps.push_back(std::move(step));

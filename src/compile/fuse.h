@@ -1,8 +1,10 @@
 // Fuse: a graph becomes a list of kernels (Loops), with tensors between them.
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "compile/direct.h"
 #include "compile/loops.h"
 
 namespace heddle {
@@ -14,8 +16,9 @@ struct Program {
     bool output = false;
   };
   struct Step {
-    Loops loops;
-    std::vector<int> tensors;  // for each of loops.buffers, an index into Program::tensors
+    Loops loops;                         // empty when the kernel is built directly
+    std::optional<DirectKernel> direct;  // then this
+    std::vector<int> tensors;            // for each of their buffers, an index into Program::tensors
   };
   std::vector<Tensor> tensors;
   std::vector<Step> steps;   // in an order in which they may run

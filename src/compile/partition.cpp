@@ -88,7 +88,9 @@ class Partitioner {
     while (!pending_.empty()) {
       const Node* node = order_[static_cast<size_t>(pending_.top())];
       pending_.pop();
-      if (stored_.count(node) && !result_.storing.count(node)) {
+      if (node->op == NodeOp::Sort) {
+        if (placed_direct_.insert(node).second) place_direct(node);
+      } else if (stored_.count(node) && !result_.storing.count(node)) {
         place_storing(open_unit(node, false));
       } else if (wanted_.count(node) && !result_.reducing.count(node)) {
         place_reduction(node);
@@ -117,12 +119,13 @@ class Partitioner {
     for (size_t i = 0; i < count; ++i) {
       const Node& node = *order_[i];
       bool reduction = reduction_of(&node) == &node;
+      bool cut = reduction || node.op == NodeOp::Sort;  // nothing below is computed in place
       double work = op_weight(node);
       bool below = reduction;
       for (const NodeRef& input : node.inputs) {
         size_t j = number(input.get());
         users[j].push_back(static_cast<int>(i));
-        if (reduction) continue;
+        if (cut) continue;
         work += work_[j];
         below = below || reduces_below_[j];
       }
@@ -151,7 +154,30 @@ class Partitioner {
   }
 
   void store(const Node* node) {
-    if (stored_.insert(node).second) pending_.push(number_.at(node));
+    if (!stored_.insert(node).second) return;
+    const Node* direct = direct_of(node);
+    if (direct) stored_results_[direct].push_back(node);
+    pending_.push(number_.at(direct ? direct : node));
+  }
+
+  // A kernel of its own for a Sort: reads its input from memory and writes those results that somebody wants, all of
+  // which are known by now.
+  void place_direct(const Node* node) {
+    int id = static_cast<int>(result_.units.size());
+    Unit& u = result_.units.emplace_back();
+    u.node = node;
+    for (const Node* result : stored_results_[node]) {
+      u.writes.push_back(result);
+      result_.storing[result] = id;
+    }
+    for (const NodeRef& input : node->inputs) {
+      const Node* source = memory_source(input.get());
+      if (in_memory(*source)) continue;
+      store(source);
+      u.reads.push_back({source, {}, true});
+      readers_[{source, true}].push_back(id);
+    }
+    new_group(id);
   }
 
   Unit make_unit(const Node* node, bool reduces) {
@@ -231,6 +257,11 @@ class Partitioner {
       bool self = std::exchange(first, false);
       if (in_memory(node) || node.op == NodeOp::Const) continue;
       if (!self && stored_.count(&node)) {
+        u.reads.push_back({&node, visit.index, true});
+        continue;
+      }
+      if (direct_of(&node)) {
+        if (decide) store(&node);
         u.reads.push_back({&node, visit.index, true});
         continue;
       }
@@ -317,6 +348,8 @@ class Partitioner {
     new_group(id);
   }
 
+  bool is_direct(int g) { return !group(g).units.empty() && !unit(group(g).units[0]).writes.empty(); }
+
   // Two units always fit, so a reduction can join at least the unit that stores its result.
   bool has_room(const Group& g, const Unit& u) {
     if (g.units.size() == 1) return true;
@@ -334,7 +367,7 @@ class Partitioner {
   // A written node whose readers compute it again from the same inputs, in the same kernel: nothing is read back.
   bool join_storing(int id, int g) {
     Unit& u = unit(id);
-    if (!has_room(group(g), u)) return false;
+    if (is_direct(g) || !has_room(group(g), u)) return false;
     std::vector<Expr> outer;
     bool first = true;
     for (int reader_id : readers_[{u.node, true}]) {
@@ -547,8 +580,12 @@ class Partitioner {
       stack.pop_back();
       if (unit(id).group == b) return true;
       if (seen.size() > kSearchLimit) return true;
-      for (int reader : readers_[{unit(id).node, !unit(id).reduces}])
-        if (seen.insert(reader).second) stack.push_back(reader);
+      auto follow = [&](const Node* node, bool memory) {
+        for (int reader : readers_[{node, memory}])
+          if (seen.insert(reader).second) stack.push_back(reader);
+      };
+      for (const Node* result : unit(id).writes) follow(result, true);
+      if (unit(id).writes.empty()) follow(unit(id).node, !unit(id).reduces);
     }
     return false;
   }
@@ -557,7 +594,7 @@ class Partitioner {
   void drop_dead_stores() {
     for (size_t id = 0; id < result_.units.size(); ++id) {
       Unit& u = result_.units[id];
-      if (u.reduces || roots_.count(u.node)) continue;
+      if (u.reduces || !u.writes.empty() || roots_.count(u.node)) continue;
       const std::vector<int>& readers = readers_[{u.node, true}];
       if (!std::all_of(readers.begin(), readers.end(), [&](int r) { return unit(r).group == u.group; })) continue;
       std::erase(group(u.group).units, static_cast<int>(id));
@@ -611,7 +648,8 @@ class Partitioner {
 
   std::vector<const Node*> order_;
   std::unordered_map<const Node*, int> number_;
-  std::unordered_set<const Node*> roots_, stored_, wanted_;
+  std::unordered_set<const Node*> roots_, stored_, wanted_, placed_direct_;
+  std::unordered_map<const Node*, std::vector<const Node*>> stored_results_;  // of nodes with direct kernels
   std::vector<double> work_;
   std::vector<bool> reduces_below_;
   std::vector<int> next_;

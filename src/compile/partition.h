@@ -28,6 +28,9 @@ struct Unit {
   std::vector<Read> reads;
   size_t evaluations = 0;  // (node, index) pairs that the nest computes
 
+  // What a kernel that is built directly writes (the results of a Sort); its node is never read itself.
+  std::vector<const Node*> writes;
+
   int group = -1;
   std::vector<Expr> outer;  // the `kept` variables that run along the outer axes of the group, in the group's order
 
@@ -39,6 +42,12 @@ struct Group {
   std::vector<int> units;  // inputs before users
   bool fixed = false;      // the outer axes are settled, because a reduction's result is used inside
 };
+
+// The node whose kernel is built directly, not from Loops, and of which `node` is a result; or nullptr. Such a kernel
+// reads and writes memory only.
+const Node* direct_of(const Node* node);
+// What is in memory in row-major order when `node` is wanted there: looks through reshapes.
+const Node* memory_source(const Node* node);
 
 struct Partition {
   std::vector<Unit> units;

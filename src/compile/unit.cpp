@@ -18,6 +18,17 @@ const Node* reduction_of(const Node* node) {
   return is_one ? node : nullptr;
 }
 
+const Node* direct_of(const Node* node) {
+  if (node->op != NodeOp::Get) return nullptr;
+  const Node* from = node->inputs[0].get();
+  return from->op == NodeOp::Sort ? from : nullptr;
+}
+
+const Node* memory_source(const Node* node) {
+  while (node->op == NodeOp::Reshape) node = node->inputs[0].get();
+  return node;
+}
+
 Index reduction_source(const Node& node, const Index& at, std::span<const Expr> reduced, Expr& guard) {
   Index source;
   if (node.op == NodeOp::Unwindow) {

@@ -116,6 +116,7 @@ NodeRef rebuild(const Node& node, std::span<const NodeRef> inputs) {
     case NodeOp::Unwindow: return make_unwindow(inputs[0], axis(), number(1), number(2), number(3), node.attrs[4]);
     case NodeOp::Cat: return make_cat(inputs, axis());
     case NodeOp::Gather: return make_gather(inputs[0], inputs[1], axis());
+    case NodeOp::Sort: return make_sort(inputs[0], number(0) != 0, node.shape.back());
     case NodeOp::Get: return make_get(inputs[0], axis());
     case NodeOp::Barrier: return make_barrier_with(inputs[0], inputs[1], node.token);
   }

@@ -1,4 +1,4 @@
-// Builders of reductions.
+// Builders of reductions and of sort: what gives values and positions.
 #include "graph/build.h"
 
 namespace heddle {
@@ -88,6 +88,19 @@ NodeRef make_arg_reduce(ReduceOp op, const NodeRef& x, int axis) {
   return finish_as_is(std::move(node));
 }
 
+NodeRef make_sort(const NodeRef& x, bool descending, const Expr& count) {
+  check_operand("sort", x);
+  if (x->shape.rank() == 0) throw ShapeError(text("sort: ", x->dtype, x->shape, " has no axis to sort along"));
+  if (count.lo() < 0 || !provably_true(le(count, x->shape.back())))
+    throw ShapeError(text("sort: cannot keep ", count, " elements of the last axis of ", x->dtype, x->shape));
+  Shape result = x->shape;
+  result.back() = count;
+  NewNode node = new_node(NodeOp::Sort, x->dtype, result);
+  node->inputs.push_back(x);
+  node->attrs.push_back(descending ? 1 : 0);
+  return finish_as_is(std::move(node));
+}
+
 NodeRef make_get(const NodeRef& x, int result) {
   if (!x) throw ValueError("get: the operand is empty");
   if (result < 0 || result >= x->result_count())
@@ -95,8 +108,13 @@ NodeRef make_get(const NodeRef& x, int result) {
   if (x->result_count() == 1) return x;
   const NodeRef& from = x->inputs[0];
   DType dtype = result == 0 ? x->dtype : DType::i64;
-  if (from->op == NodeOp::Const) return const_like(result == 0 ? from->literal : Scalar::of(dtype, 0), x->shape);
-  if (from->shape[x->attrs[0].value()].is_const(1))
+  bool sorts = x->op == NodeOp::Sort;
+  if (from->op == NodeOp::Const) {  // all are equal: the first of them
+    if (result == 0) return const_like(from->literal, x->shape);
+    return sorts ? make_iota(dtype, x->shape, x->shape.rank() - 1) : const_like(Scalar::of(dtype, 0), x->shape);
+  }
+  const Expr& n = sorts ? from->shape.back() : from->shape[x->attrs[0].value()];
+  if (n.is_const(1) && !has_zero(x->shape))
     return result == 0 ? make_reshape(from, x->shape) : const_like(Scalar::of(dtype, 0), x->shape);
   NewNode node = new_node(NodeOp::Get, dtype, x->shape);
   node->inputs.push_back(x);

@@ -115,6 +115,7 @@ class Evaluation {
   HostArray cast_of(const Node& node) const;
   HostArray reduce(const Node& node) const;
   HostArray arg_reduce(const Node& node, HostArray& positions) const;
+  HostArray sort(const Node& node, HostArray& positions) const;
   HostArray view(const Node& node) const;
   HostArray pad(const Node& node) const;
   HostArray unwindow(const Node& node) const;
@@ -125,7 +126,7 @@ class Evaluation {
   const std::unordered_map<const Node*, HostArray>& given_;
   NodeMap number_;
   std::vector<HostArray> values_;
-  std::unordered_map<uint32_t, HostArray> positions_;  // second results of ArgReduce
+  std::unordered_map<uint32_t, HostArray> positions_;  // second results of ArgReduce and Sort
 };
 
 int64_t Evaluation::size(const Expr& e) const {
@@ -234,6 +235,35 @@ HostArray Evaluation::arg_reduce(const Node& node, HostArray& positions) const {
   return result;
 }
 
+HostArray Evaluation::sort(const Node& node, HostArray& positions) const {
+  const HostArray& x = operand(node, 0);
+  HostArray result = empty(node.dtype, sizes(node.shape));
+  positions = empty(DType::i64, result.shape);
+  int64_t n = x.shape.back(), kept = result.shape.back();
+  int64_t rows = kept == 0 ? 0 : result.numel() / kept;
+  bool descending = node.attrs[0].is_const(1);
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  for (int64_t row = 0; row < rows; ++row) {
+    auto less = [&](int64_t i, int64_t j) {
+      Scalar a = get(x, row * n + i), b = get(x, row * n + j);
+      if (is_float(x.dtype) && (std::isnan(a.f) || std::isnan(b.f))) return !std::isnan(a.f);
+      Scalar ordered[] = {a, b};
+      return apply_unrounded(ScalarOp::lt, ordered, DType::boolean).as_bool();
+    };
+    for (int64_t i = 0; i < n; ++i) order[static_cast<size_t>(i)] = i;
+    std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) {
+      if (is_float(x.dtype) && std::isnan(x.floats[row * n + i]) && std::isnan(x.floats[row * n + j])) return false;
+      return descending ? less(j, i) : less(i, j);
+    });
+    for (int64_t k = 0; k < kept; ++k) {
+      int64_t from = order[static_cast<size_t>(k)];
+      set(result, row * kept + k, get(x, row * n + from));
+      positions.integers[row * kept + k] = static_cast<uint64_t>(from);
+    }
+  }
+  return result;
+}
+
 // Nodes of which each element is one element of the operand.
 HostArray Evaluation::view(const Node& node) const {
   const HostArray& x = operand(node, 0);
@@ -335,6 +365,7 @@ HostArray Evaluation::compute(const Node& node, uint32_t number) {
     case NodeOp::Bitcast: return cast_of(node);
     case NodeOp::Reduce: return reduce(node);
     case NodeOp::ArgReduce: return arg_reduce(node, positions_[number]);
+    case NodeOp::Sort: return sort(node, positions_[number]);
     case NodeOp::Reshape: {
       HostArray result = operand(node, 0);
       result.shape = sizes(node.shape);

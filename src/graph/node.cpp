@@ -138,6 +138,7 @@ const char* name(NodeOp op) {
     case NodeOp::Unwindow: return "unwindow";
     case NodeOp::Cat: return "cat";
     case NodeOp::Gather: return "gather";
+    case NodeOp::Sort: return "sort";
     case NodeOp::Get: return "get";
     case NodeOp::Barrier: return "barrier";
   }

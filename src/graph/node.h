@@ -42,6 +42,9 @@ enum class NodeOp : uint8_t {
   Cat,       // inputs joined along axis attrs[0]
   Gather,    // (x, index): along axis attrs[0] of x the elements chosen by index, whose axes take that axis's place:
              // out shape = x.shape[:axis] + index.shape + x.shape[axis+1:]. Out of range is clamped. index: any integer
+  Sort,      // stable, along the last axis; two results: the first elements in order, as many as the shape says, and
+             // their i64 positions. attrs: 1 if descending. A NaN counts as the largest, -0 and 0 as equal. Other nodes
+             // take the results through Get only
   // others
   Get,      // result attrs[0] of a node with several
   Barrier,  // (value, token): value; transparent to indexing, never merged with an equal computation
@@ -114,7 +117,7 @@ class Node {
   uint64_t structure = 0;
   mutable std::atomic<uint32_t> refs{0};
 
-  int result_count() const { return op == NodeOp::ArgReduce ? 2 : 1; }
+  int result_count() const { return op == NodeOp::ArgReduce || op == NodeOp::Sort ? 2 : 1; }
   bool is_leaf() const { return op <= NodeOp::Iota; }
 
   // For Interner.
@@ -156,7 +159,8 @@ NodeRef make_scalar(ScalarOp op, std::span<const NodeRef> inputs);
 NodeRef make_cast(const NodeRef& x, DType to);
 NodeRef make_bitcast(const NodeRef& x, DType to);
 NodeRef make_reduce(ReduceOp op, const NodeRef& x, std::span<const int> axes);
-NodeRef make_arg_reduce(ReduceOp op, const NodeRef& x, int axis);  // use make_get for its results
+NodeRef make_arg_reduce(ReduceOp op, const NodeRef& x, int axis);         // use make_get for its results
+NodeRef make_sort(const NodeRef& x, bool descending, const Expr& count);  // the same; count: how many to keep
 NodeRef make_get(const NodeRef& x, int result);
 NodeRef make_reshape(const NodeRef& x, const Shape& shape);
 NodeRef make_permute(const NodeRef& x, std::span<const int> axes);

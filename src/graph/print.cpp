@@ -67,6 +67,7 @@ void write_attributes(std::ostream& out, const Node& node) {
     case NodeOp::Shrink: write_list(out, "begin", node); break;
     case NodeOp::Window: write_named(out, node, {"axis", "size", "stride", "dilation"}); break;
     case NodeOp::Unwindow: write_named(out, node, {"axis", "size", "stride", "dilation", "n"}); break;
+    case NodeOp::Sort: write_named(out, node, {"descending"}); break;
     case NodeOp::Get: write_named(out, node, {"result"}); break;
     case NodeOp::Scalar:
     case NodeOp::Cast:

@@ -124,7 +124,7 @@ std::vector<NodeRef> simplify(std::span<const NodeRef> roots) {
     if (node->op == NodeOp::Get && node->attrs[0].is_const(1)) index_wanted.insert(node->inputs[0].get(), 1);
 
   auto edit = [&](const Node& old, const NodeRef& rebuilt) {
-    if (rebuilt->op == NodeOp::Get && old.op == NodeOp::Get &&
+    if (rebuilt->op == NodeOp::Get && rebuilt->inputs[0]->op == NodeOp::ArgReduce && old.op == NodeOp::Get &&
         index_wanted.find(old.inputs[0].get()) == NodeMap::kNone) {
       const Node& arg = *rebuilt->inputs[0];
       int axis = static_cast<int>(arg.attrs[0].value());

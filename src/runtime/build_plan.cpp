@@ -115,10 +115,10 @@ class PlanBuilder {
   void compile_steps() {
     for (const Program::Step& step : program_.steps) {
       HD_ASSERT(step.loops.symbols.empty(), "kernel ", step.loops.name, " wants symbols");
-      CompiledLoops compiled = compile_loops(step.loops, device_);
+      CompiledStep compiled = compile_step(step, device_);
       Launch launch;
       launch.executable = std::move(compiled.executable);
-      launch.name = step.loops.name;
+      launch.name = step.direct ? step.direct->name : step.loops.name;
       launch.bytes_read = compiled.traffic.read;
       launch.bytes_written = compiled.traffic.written;
       plan_.launches.push_back(std::move(launch));

@@ -20,8 +20,8 @@ namespace {
 constexpr size_t kMostKernels = 4096;
 
 struct Entry {
-  CompiledLoops compiled;
-  std::string text;  // of the loops
+  CompiledStep compiled;
+  std::string text;  // of the step
   uint64_t last_use;
 };
 
@@ -38,12 +38,12 @@ KernelCache& cache() {
 }
 
 // What a caller relies on: number and kind of arguments.
-bool fits(const CompiledLoops& compiled, const Loops& loops) {
+bool fits(const CompiledStep& compiled, std::span<const kernel::Buffer> wanted) {
   const auto& buffers = compiled.executable->kernel().buffers;
-  if (buffers.size() < loops.buffers.size()) return false;
-  for (size_t i = 0; i < loops.buffers.size(); ++i)
-    if (buffers[i].dtype != loops.buffers[i].dtype || buffers[i].space != loops.buffers[i].space ||
-        !(buffers[i].size == loops.buffers[i].size))
+  if (buffers.size() < wanted.size()) return false;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (buffers[i].dtype != wanted[i].dtype || buffers[i].space != wanted[i].space ||
+        !(buffers[i].size == wanted[i].size))
       return false;
   return true;
 }
@@ -58,43 +58,61 @@ void dump(const std::string& name, uint64_t key, const char* ending, const std::
   if (!(file << content)) warn(text("cannot write to HEDDLE_DUMP=", config().dump_directory));
 }
 
-CompiledLoops compile(const Loops& loops, uint64_t key, Device& device) {
+// What a kernel that is built directly has to move: all of its buffers once.
+Traffic traffic_of_buffers(std::span<const kernel::Buffer> buffers) {
+  Traffic total;
+  for (const kernel::Buffer& buffer : buffers) {
+    auto bytes = static_cast<uint64_t>(buffer.size.hi()) * static_cast<uint64_t>(size_of(buffer.dtype));
+    (buffer.space == kernel::Space::In ? total.read : total.written) += bytes;
+  }
+  return total;
+}
+
+CompiledStep compile(const Program::Step& step, uint64_t key, Device& device) {
   const Target& target = device.target();
+  const std::string& name = step.direct ? step.direct->name : step.loops.name;
+  const auto& buffers = step.direct ? step.direct->buffers : step.loops.buffers;
   auto show = [&](Log topic, const char* ending, auto&& thing) {
     bool dumping = !config().dump_directory.empty();
     if (!dumping && !log_enabled(topic)) return;
     std::string content = thing();
-    if (dumping) dump(loops.name, key, ending, content);
+    if (dumping) dump(name, key, ending, content);
     if (log_enabled(topic)) log_write(topic, content);
   };
-  show(Log::Fuse, ".loops", [&] { return print(loops); });
-  Schedule schedule = default_schedule(loops, target);
-  show(Log::Schedule, ".schedule", [&] { return print(schedule); });
-  kernel::Kernel tiles = tile(loops, schedule, target);
-  show(Log::Tile, ".tile", [&] { return kernel::print(tiles); });
-  kernel::Kernel threads = lower(std::move(tiles), target);
+  kernel::Kernel threads;
+  if (step.direct) {
+    show(Log::Fuse, ".direct", [&] { return step.direct->description + "\n"; });
+    threads = build_direct(*step.direct, target);
+  } else {
+    show(Log::Fuse, ".loops", [&] { return print(step.loops); });
+    Schedule schedule = default_schedule(step.loops, target);
+    show(Log::Schedule, ".schedule", [&] { return print(schedule); });
+    kernel::Kernel tiles = tile(step.loops, schedule, target);
+    show(Log::Tile, ".tile", [&] { return kernel::print(tiles); });
+    threads = lower(std::move(tiles), target);
+  }
   show(Log::Thread, ".thread", [&] { return kernel::print(threads); });
   if (!config().dump_directory.empty() && target.machine == Machine::Simd) {
-    dump(loops.name, key, ".ll", llvm_ir(threads, target));
-    dump(loops.name, key, ".s", host_assembly(threads, target));
+    dump(name, key, ".ll", llvm_ir(threads, target));
+    dump(name, key, ".s", host_assembly(threads, target));
   }
 
-  CompiledLoops result{device.compile(threads), traffic(loops)};
+  CompiledStep result{device.compile(threads), step.direct ? traffic_of_buffers(buffers) : traffic(step.loops)};
   for (const kernel::Buffer& buffer : threads.buffers) {
     if (buffer.space != kernel::Space::Temp) continue;
     auto bytes = static_cast<uint64_t>(buffer.size.hi()) * static_cast<uint64_t>(size_of(buffer.dtype));
     result.traffic.read += bytes;
     result.traffic.written += bytes;
   }
-  HD_ASSERT(fits(result, loops), "the buffers of kernel ", loops.name, " changed on the way down");
+  HD_ASSERT(fits(result, buffers), "the buffers of kernel ", name, " changed on the way down");
   return result;
 }
 
 }  // namespace
 
-CompiledLoops compile_loops(const Loops& loops, Device& device) {
-  std::string description = print(loops);
-  description.erase(0, description.find(" outer("));  // the name does not matter
+CompiledStep compile_step(const Program::Step& step, Device& device) {
+  std::string description = step.direct ? step.direct->description : print(step.loops);
+  if (!step.direct) description.erase(0, description.find(" outer("));  // the name does not matter
   uint64_t key = hash_combine(hash_bytes(description), reinterpret_cast<uintptr_t>(&device));
   KernelCache& kernels = cache();
   {
@@ -105,8 +123,8 @@ CompiledLoops compile_loops(const Loops& loops, Device& device) {
       return found->second.compiled;
     }
   }
-  CompiledLoops compiled = compile(loops, key, device);  // two threads may do the same; the later one is kept
-  std::vector<CompiledLoops> gone;                       // destroyed after the lock is released
+  CompiledStep compiled = compile(step, key, device);  // two threads may do the same; the later one is kept
+  std::vector<CompiledStep> gone;                      // destroyed after the lock is released
   std::lock_guard guard(kernels.lock);
   Entry& entry = kernels.entries[key];
   gone.push_back(std::exchange(entry.compiled, compiled));

@@ -1,19 +1,19 @@
-// From Loops to something a device can launch. Kernels that are equal but for names are compiled once.
+// From a step of a program to something a device can launch. Kernels that are equal but for names are compiled once.
 #pragma once
 
-#include "compile/loops.h"
+#include "compile/fuse.h"
 #include "runtime/device.h"
 #include "runtime/traffic.h"
 
 namespace heddle {
 
-struct CompiledLoops {
-  std::shared_ptr<Executable> executable;  // its first buffers are those of the Loops
+struct CompiledStep {
+  std::shared_ptr<Executable> executable;  // its first buffers are those of the step
   Traffic traffic;                         // Temp buffers included
 };
 
-// With the default schedule. Throws CompileError.
-CompiledLoops compile_loops(const Loops& loops, Device& device);
+// Loops with the default schedule. Throws CompileError.
+CompiledStep compile_step(const Program::Step& step, Device& device);
 
 void clear_kernel_cache();
 size_t kernel_cache_size();

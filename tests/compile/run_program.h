@@ -47,16 +47,22 @@ inline std::vector<HostArray> run_program(std::span<const NodeRef> roots, How ho
       std::memcpy(memory[i].data(), node->storage->host_data(), bytes_of(node));
   }
   for (const Program::Step& step : program.steps) {
-    verify(step.loops);
-    Schedule schedule = pick(step.loops, target);
-    EXPECT_EQ(print(parse_schedule(print(schedule))), print(schedule));
-    kernel::Kernel k = tile(step.loops, schedule, target);
-    kernel::verify(k);
-    SCOPED_TRACE(print(step.loops) + print(schedule) + "\n" + kernel::print(k));
-    if (how != How::Tile) {
-      k = lower(k, target);
+    kernel::Kernel k;
+    std::string trace;
+    if (step.direct) {
+      k = build_direct(*step.direct, target);
+      trace = step.direct->description;
+    } else {
+      verify(step.loops);
+      Schedule schedule = pick(step.loops, target);
+      EXPECT_EQ(print(parse_schedule(print(schedule))), print(schedule));
+      k = tile(step.loops, schedule, target);
       kernel::verify(k);
+      trace = print(step.loops) + print(schedule) + "\n" + kernel::print(k);
+      if (how != How::Tile) k = lower(k, target);
     }
+    kernel::verify(k);
+    SCOPED_TRACE(trace);
     std::vector<void*> buffers;
     std::vector<int64_t> sizes;
     std::vector<std::vector<std::byte>> temps(k.buffers.size());

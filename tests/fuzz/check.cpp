@@ -196,7 +196,21 @@ class ProgramRun {
     kernel::verify(k);
   }
 
+  // Steps whose kernels are built at thread level at once.
+  void run_direct(const Program::Step& step) {
+    steps_.push_back({step.direct->description, "", "", ""});
+    kernel::Kernel k = step.direct->build(target_);
+    kernel::verify(k);
+    bool mixed = way_ == Way::Passes || way_ == Way::Jit;
+    if (mixed) random_passes(k, 5);
+    if (!mixed) k = build_direct(*step.direct, target_);
+    show(k);
+    if (way_ == Way::Ptx) return make_ptx(k);
+    execute(step, k);
+  }
+
   void run_step(const Program::Step& step) {
+    if (step.direct) return run_direct(step);
     steps_.push_back({heddle::print(step.loops), "", "", ""});
     verify(step.loops);
     Schedule schedule = random_schedule(step.loops, target_, random_.bits());

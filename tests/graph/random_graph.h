@@ -197,7 +197,7 @@ class RandomGraphMaker {
       case 6: return random_.chance(0.5) ? reinterpreted(x) : barrier(x);
       case 7:
       case 8: return reduce(x);
-      case 9: return arg_reduce(x);
+      case 9: return random_.chance(0.5) ? arg_reduce(x) : sort(x);
       case 10: return reshape(x);
       case 11: return permute(x);
       case 12: return expand(x);
@@ -277,6 +277,18 @@ class RandomGraphMaker {
     if (!x.certain() || random_.chance(0.3)) return value;
     Value position = integer_result(make_get(best, 1), 300);
     if (random_.chance(0.3)) pool_.push_back(value);
+    return position;
+  }
+
+  MaybeValue sort(const Value& x) {
+    if (x.shape().rank() == 0 || !x.shape().is_static() || !has_dtype(DType::i64)) return {};
+    const Expr& n = x.shape().back();
+    int64_t kept = random_.chance(0.5) || n.is_const(0) ? n.value() : random_.between(1, n.value());
+    NodeRef sorted = make_sort(x.node, random_.chance(0.5), kept);
+    Value value = moved(x, make_get(sorted, 0));
+    if (!x.certain() || random_.chance(0.4)) return value;
+    Value position = integer_result(make_get(sorted, 1), 300);
+    if (random_.chance(0.4)) pool_.push_back(value);
     return position;
   }
 
