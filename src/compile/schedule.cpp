@@ -104,8 +104,6 @@ std::string check(const Schedule& schedule, const Loops& loops, const Target& ta
         return text("stage ", s, " cannot be split");
       for (size_t later = 1; later < loops.stages.size(); ++later)
         if (loops.stages[later].reducer) return "a split needs the only reduction of the kernel";
-      for (const Level& level : plan.loops)
-        if (static_cast<size_t>(level.axis) < loops.outer.size()) return "a split reduction has no outer loops";
     }
     if (std::string problem = check_stage(plan, schedule, loops, s); !problem.empty()) return problem;
   }

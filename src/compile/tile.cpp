@@ -172,21 +172,27 @@ class Tiler {
   }
 
   void write_stage(size_t s, const Place& p, size_t level, size_t nest_end) {
-    const std::vector<Level>& loops = schedule_.stages[s].loops;
     if (!stage(s).reducer) {
       write_stores(s, p, level);
       return;
     }
     bool used_later = nest_end < loops_.stages.size();
-    size_t last_outer = level;
-    for (size_t i = level; i < loops.size(); ++i)
-      if (static_cast<size_t>(loops[i].axis) < outer_) last_outer = i + 1;
+    size_t last_outer = after_outer_loops(s, level);
     if (last_outer > level || used_later) {
-      accumulate_in_memory(s, p, level, last_outer, Expr(1));
+      accumulate_in_memory(s, p, level, last_outer, false);
       return;
     }
     std::vector<Value> results = reduce(s, p, level, {});
     for (size_t r = 0; r < results.size(); ++r) registers_[stage(s).results[r]] = results[r];
+  }
+
+  // The first level from `level` on behind which no loop runs over an outer axis.
+  size_t after_outer_loops(size_t s, size_t level) const {
+    const std::vector<Level>& loops = schedule_.stages[s].loops;
+    size_t last = level;
+    for (size_t i = level; i < loops.size(); ++i)
+      if (static_cast<size_t>(loops[i].axis) < outer_) last = i + 1;
+    return last;
   }
 
   void write_stores(size_t s, const Place& p, size_t level) {
@@ -281,34 +287,38 @@ class Tiler {
   }
 
   // The results live in Local memory, one element per outer point of the cell, and are updated there by the loops up
-  // to `last_outer`. `fresh` holds while no earlier iteration has written.
-  void accumulate_in_memory(size_t s, const Place& p, size_t level, size_t last_outer, Expr fresh) {
+  // to `last_outer`, which may have nothing to do when `may_be_empty`.
+  void accumulate_in_memory(size_t s, const Place& p, size_t level, size_t last_outer, bool may_be_empty) {
+    const std::vector<Level>& loops = schedule_.stages[s].loops;
+    bool again = std::any_of(loops.begin() + static_cast<long>(level), loops.begin() + static_cast<long>(last_outer),
+                             [&](const Level& l) { return static_cast<size_t>(l.axis) >= outer_; });
+    // A sum needs no beginning: what is not loaded is zero.
+    bool started = may_be_empty || (again && kernel::simple_op(*stage(s).reducer) != ScalarOp::add);
+    if (started) {
+      const auto& identity = stage(s).reducer->identity;
+      for (size_t r = 0; r < identity.size(); ++r)
+        store_result(stage(s).results[r], builder_->constant(identity[r], dims(p, outer_only(outer_))), p);
+    }
+    accumulate(s, p, level, last_outer, started ? Expr(0) : Expr(1));
+  }
+
+  // `fresh` holds while nothing has been written.
+  void accumulate(size_t s, const Place& p, size_t level, size_t last_outer, Expr fresh) {
     write_cell_packing(s, p, level);
     if (level < last_outer) {
       const Level& loop = schedule_.stages[s].loops[level];
       Expr var = loop_variable(p, loop);
       if (static_cast<size_t>(loop.axis) >= outer_) fresh = logical_and(fresh, eq(var, 0));
       builder_->loop(var, {}, [&](std::span<const Value>) {
-        accumulate_in_memory(s, step_into(p, loop, var), level + 1, last_outer, fresh);
+        accumulate(s, step_into(p, loop, var), level + 1, last_outer, fresh);
         return std::vector<Value>{};
       });
       return;
     }
     std::vector<Value> before;
     const auto& reducer = stage(s).reducer;
-    if (!fresh.is_const(1) && kernel::simple_op(*reducer) == ScalarOp::add) {
-      // What is not loaded is zero, which is the identity.
-      before.push_back(load_result(stage(s).results[0], p, logical_not(fresh)));
-    } else if (!fresh.is_const(1)) {
-      std::vector<Value> identity = identities(s, p, level);
-      before = builder_->branch(
-          fresh, [&] { return identity; },
-          [&] {
-            std::vector<Value> loaded;
-            for (size_t r = 0; r < reducer->width(); ++r) loaded.push_back(load_result(stage(s).results[r], p));
-            return loaded;
-          });
-    }
+    if (!fresh.is_const(1))
+      for (Value result : stage(s).results) before.push_back(load_result(result, p, logical_not(fresh)));
     // The loops that remain run over inner axes only. They start anew, so that a long sum is a sum of short ones.
     packed_at_ = level;
     std::vector<Value> results = reduce(s, p, level, {});
@@ -359,7 +369,14 @@ class Tiler {
     p.base[outer_] = part * chunk;
     p.size[outer_] = chunk;
     p.end[outer_] = first.extent;
-    std::vector<Value> results = reduce(0, p, 0, {});
+    std::vector<Value> results;
+    size_t last_outer = after_outer_loops(0, 0);
+    if (last_outer > 0) {
+      accumulate_in_memory(0, p, 0, last_outer, true);
+      for (Value result : stage(0).results) results.push_back(load_result(result, cell_));
+    } else {
+      results = reduce(0, p, 0, {});
+    }
     for (size_t r = 0; r < results.size(); ++r) {
       Expr points = 1;
       for (size_t i = 0; i < outer_; ++i) points = points * loops_.outer[i].extent;
