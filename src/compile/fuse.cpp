@@ -1,6 +1,7 @@
 #include "compile/fuse.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -83,8 +84,10 @@ class LoopsWriter {
     Value x = emit(node.inputs[0].get(), reduction_source(node, at, reduced, guard), guard);
     DType dtype = compute_dtype(node.dtype);
     if (node.op == NodeOp::ArgReduce) {
-      stage.body.results = {x, builder_->index(DType::i64, reduced[0], {})};
-      stage.reducer = kernel::arg_reducer(node.reduce_op == ReduceOp::Max, dtype);
+      // Narrow indices while reducing: twice as many fit a vector.
+      DType index = reduced[0].hi() < std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
+      stage.body.results = {x, builder_->index(index, reduced[0], {})};
+      stage.reducer = kernel::arg_reducer(node.reduce_op == ReduceOp::Max, dtype, index);
     } else {
       ReduceOp op = node.op == NodeOp::Unwindow ? ReduceOp::Sum : node.reduce_op;
       if (!guard.is_const(1)) x = choose(guard, x, heddle::Scalar::of(dtype, 0));
@@ -166,7 +169,7 @@ class LoopsWriter {
     Builder& b = *builder_;
     if (const Node* reduction = reduction_of(node)) {
       size_t result = node->op == NodeOp::Get ? static_cast<size_t>(node->attrs[0].value()) : 0;
-      return reduced_.at(reduction)[result];
+      return b.cast(reduced_.at(reduction)[result], compute_dtype(node->dtype));
     }
     DType dtype = compute_dtype(node->dtype);
     switch (node->op) {

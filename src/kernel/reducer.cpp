@@ -62,25 +62,24 @@ std::shared_ptr<const Reducer> simple_reducer(ScalarOp op, DType dtype) {
   return reducer;
 }
 
-std::shared_ptr<const Reducer> arg_reducer(bool largest, DType dtype) {
+std::shared_ptr<const Reducer> arg_reducer(bool largest, DType dtype, DType index) {
   auto reducer = std::make_shared<Reducer>();
   // The index of the identity is behind every other, so that an element as bad as the identity's value still wins.
-  reducer->identity = {worst(largest, dtype), Scalar::of(DType::i64, std::numeric_limits<int64_t>::max())};
-  const DType dtypes[] = {dtype, DType::i64};
+  int64_t last = index == DType::i32 ? std::numeric_limits<int32_t>::max() : std::numeric_limits<int64_t>::max();
+  reducer->identity = {worst(largest, dtype), Scalar::of(index, last)};
+  const DType dtypes[] = {dtype, index};
   add_params(*reducer, dtypes);
   Builder b(reducer->values, reducer->combine);
   const Value left = 0, left_index = 1, right = 2, right_index = 3;
-  Value better = largest ? b.op(ScalarOp::lt, {left, right}) : b.op(ScalarOp::lt, {right, left});
-  Value same = b.op(ScalarOp::eq, {left, right});
-  if (is_float(dtype)) {
-    Value left_nan = b.op(ScalarOp::ne, {left, left});
-    Value right_nan = b.op(ScalarOp::ne, {right, right});
-    Value only_right = b.op(ScalarOp::bit_and, {right_nan, b.op(ScalarOp::bit_not, {left_nan})});
-    better = b.op(ScalarOp::bit_or, {better, only_right});
-    same = b.op(ScalarOp::bit_or, {same, b.op(ScalarOp::bit_and, {left_nan, right_nan})});
-  }
+  // a is a better value than b: larger (smaller), or NaN where b is not.
+  auto better = [&](Value a, Value other) {
+    Value no_better = largest ? b.op(ScalarOp::le, {a, other}) : b.op(ScalarOp::le, {other, a});
+    Value result = b.op(ScalarOp::bit_not, {no_better});
+    return is_float(dtype) ? b.op(ScalarOp::bit_and, {result, b.op(ScalarOp::eq, {other, other})}) : result;
+  };
   Value earlier = b.op(ScalarOp::lt, {right_index, left_index});
-  Value take_right = b.op(ScalarOp::bit_or, {better, b.op(ScalarOp::bit_and, {same, earlier})});
+  Value no_worse_and_earlier = b.op(ScalarOp::bit_and, {earlier, b.op(ScalarOp::bit_not, {better(left, right)})});
+  Value take_right = b.op(ScalarOp::bit_or, {better(right, left), no_worse_and_earlier});
   reducer->combine.results = {b.op(ScalarOp::where, {take_right, right, left}),
                               b.op(ScalarOp::where, {take_right, right_index, left_index})};
   return reducer;
