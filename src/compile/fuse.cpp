@@ -371,6 +371,7 @@ Program fuse(std::span<const NodeRef> roots) {
       continue;
     }
     Program::Step step = LoopsWriter(program, tensor_of, parts, group).finish();
+    merge_reductions(step.loops);
     merge_axes(step.loops);
     program.steps.push_back(std::move(step));
   }

@@ -42,6 +42,9 @@ struct Loops {
 // Makes one axis of neighbouring axes that every address and guard walks as one. In place.
 void merge_axes(Loops& loops);
 
+// Makes one stage of independent reductions over the same axes. In place.
+void merge_reductions(Loops& loops);
+
 std::string print(const Loops& loops);
 void verify(const Loops& loops);
 uint64_t hash(const Loops& loops);

@@ -92,6 +92,8 @@ struct Reducer {
 std::shared_ptr<const Reducer> simple_reducer(ScalarOp op, DType dtype);
 // (value, i64 or i32 index): the larger (smaller) value wins, the first one among equals; NaN wins over everything.
 std::shared_ptr<const Reducer> arg_reducer(bool largest, DType dtype, DType index = DType::i64);
+// Both at once, side by side.
+std::shared_ptr<const Reducer> product_reducer(const Reducer& a, const Reducer& b);
 // The op of a reducer that simple_reducer() could have made.
 std::optional<ScalarOp> simple_op(const Reducer& reducer);
 

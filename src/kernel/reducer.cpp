@@ -85,6 +85,29 @@ std::shared_ptr<const Reducer> arg_reducer(bool largest, DType dtype, DType inde
   return reducer;
 }
 
+std::shared_ptr<const Reducer> product_reducer(const Reducer& a, const Reducer& b) {
+  auto reducer = std::make_shared<Reducer>(a);
+  reducer->identity.insert(reducer->identity.end(), b.identity.begin(), b.identity.end());
+  Value offset = static_cast<Value>(a.values.size());
+  reducer->values.insert(reducer->values.end(), b.values.begin(), b.values.end());
+  auto moved = [offset](Value v) { return v + offset; };
+  // Parameters: the left tuple, then the right one.
+  std::vector<Value>& params = reducer->combine.params;
+  size_t left = a.width();
+  std::vector<Value> others;
+  for (Value v : b.combine.params) others.push_back(moved(v));
+  auto middle = others.begin() + static_cast<long>(b.width());
+  params.insert(params.end(), middle, others.end());
+  params.insert(params.begin() + static_cast<long>(left), others.begin(), middle);
+  for (Inst inst : b.combine.insts) {
+    for (Value& v : inst.args) v = moved(v);
+    for (Value& v : inst.results) v = moved(v);
+    reducer->combine.insts.push_back(std::move(inst));
+  }
+  for (Value v : b.combine.results) reducer->combine.results.push_back(moved(v));
+  return reducer;
+}
+
 std::optional<ScalarOp> simple_op(const Reducer& reducer) {
   const Block& combine = reducer.combine;
   if (reducer.width() != 1 || combine.params.size() != 2 || combine.insts.size() != 1 || combine.results.size() != 1)
