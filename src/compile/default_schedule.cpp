@@ -86,19 +86,28 @@ void split_reduction(Schedule& schedule, const Loops& loops, const Shape2& shape
   for (const Level& level : schedule.stages[0].loops)
     if (level.axis == outer) step = level.step;
   int64_t pieces = (shape.inner[0][0] + step - 1) / step;
+  // Every part writes its results to memory: it must read many times as much.
+  constexpr int64_t kPiecesPerPart = 8;
+  if (cells * static_cast<double>(schedule.cell.empty() ? 1 : schedule.cell.back()) > 1) pieces /= kPiecesPerPart;
   schedule.stages[0].split = std::clamp<int64_t>(static_cast<int64_t>(wanted / cells), 1, std::max<int64_t>(pieces, 1));
+}
+
+// Columns to walk at a time. Measured: two cache lines of each of 16 rows keep the prefetchers going; more columns or
+// more rows lose 20 %.
+int64_t column_step(const Loops& loops) {
+  constexpr int64_t kBytes = 128;
+  int64_t size = 1;
+  for (const kernel::Inst& inst : loops.stages[0].body.insts)
+    if (inst.op == kernel::Op::load)
+      size = std::max<int64_t>(size, size_of(loops.buffers[static_cast<size_t>(inst.buffer)].dtype));
+  return kBytes / size;
 }
 
 // Reducing the columns of a wide matrix on a CPU: memory is read in order, a few whole rows at a time, and the results
 // of a cell wait in the L1 cache.
 void schedule_wide_columns(Schedule& schedule, const Loops& loops, const Shape2& shape, size_t column_axis) {
-  // Measured: two lines of each of 16 rows at a time keep the prefetchers going; more columns or more rows lose 20 %.
-  constexpr int64_t kWidest = 4096, kRows = 16, kStepBytes = 128;
-  int64_t bytes = 1;
-  for (const kernel::Inst& inst : loops.stages[0].body.insts)
-    if (inst.op == kernel::Op::load)
-      bytes = std::max<int64_t>(bytes, size_of(loops.buffers[static_cast<size_t>(inst.buffer)].dtype));
-  int64_t step = kStepBytes / bytes;
+  constexpr int64_t kWidest = 4096, kRows = 16;
+  int64_t step = column_step(loops);
   int64_t columns = shape.outer[column_axis];
   int64_t cells = (columns + kWidest - 1) / kWidest;
   schedule.cell[column_axis] = round_up((columns + cells - 1) / cells, step);
@@ -171,6 +180,13 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Shape2& shape, 
   if (columns && simd && reduces_once(loops) && shape.outer[column_axis] > 256 && shape.inner[0].back() > 1) {
     schedule_wide_columns(schedule, loops, shape, column_axis);
     split_reduction(schedule, loops, shape, target);
+    return;
+  }
+  if (columns && simd && widest <= 64 && shape.outer[column_axis] > 64) {
+    // Few rows of a wide matrix: a strip of columns stays in the L1 cache through all stages.
+    int64_t step = column_step(loops);
+    schedule.cell[column_axis] = std::min(round_up(shape.outer[column_axis], step), round_up(4096, step));
+    for (StageSchedule& plan : schedule.stages) plan.loops = {{static_cast<int>(column_axis), step}};
     return;
   }
   if (columns) {

@@ -63,7 +63,9 @@ void append(Loops& loops, Stage& to, Stage&& from) {
 
 void merge_reductions(Loops& loops) {
   auto merges = [&](const Stage& stage) {
-    return stage.reducer && !stage.inner.empty() && !find_contraction(loops, stage);
+    if (!stage.reducer || stage.inner.empty()) return false;
+    auto contraction = find_contraction(loops, stage);
+    return !contraction || !contraction->is_matmul();  // those have schedules of their own
   };
   for (size_t s = 0; s < loops.stages.size(); ++s) {
     if (!merges(loops.stages[s])) continue;

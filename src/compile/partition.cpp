@@ -96,6 +96,7 @@ class Partitioner {
         place_reduction(node);
       }
     }
+    join_siblings();
     drop_dead_stores();
     order_groups();
     for (const Unit& u : result_.units) group_of_.push_back(u.group);
@@ -241,6 +242,7 @@ class Partitioner {
       queue.push({number_.at(node), node, std::move(index)});
     };
     u.reads.clear();
+    u.leaves.clear();
     u.evaluations = 0;
     double points = u.points();
     Expr guard = 1;  // irrelevant here
@@ -255,6 +257,7 @@ class Partitioner {
       queue.pop();
       const Node& node = *visit.node;
       bool self = std::exchange(first, false);
+      if (in_memory(node)) u.leaves.push_back(&node);
       if (in_memory(node) || node.op == NodeOp::Const) continue;
       if (!self && stored_.count(&node)) {
         u.reads.push_back({&node, visit.index, true});
@@ -467,7 +470,8 @@ class Partitioner {
           alone = alone && number(read.node) < number(reduction);
           continue;
         }
-        alone = alone && reduction_of(read.node) == reduction && can_be_outer(probe, read.index) &&
+        // Reductions that come before may be what this one was made from.
+        alone = alone && number(reduction_of(read.node)) <= number(reduction) && can_be_outer(probe, read.index) &&
                 (!first || *first == read.index);
         first = &read.index;
       }
@@ -523,13 +527,22 @@ class Partitioner {
     for (int g : groups)
       for (int member : group(g).units) {
         largest = std::max(largest, unit(member).points());
-        wide += unit(member).points() > rows;
+        wide += unit(member).points() > rows && !in_one_pass(unit(member), u);
       }
     if (rows < kMinRows && largest > kSmallWork && wide > 1) return false;
     for (size_t g = 0; g < groups.size(); ++g) settle(groups[g], witness[g], wanted[g]);
     for (size_t g = 1; g < groups.size(); ++g) merge(groups[0], groups[g], outers[0], outers[g]);
     join(id, groups[0], outers[0]);
     return true;
+  }
+
+  // Reductions over the same axes that do not need each other: fuse makes one of them.
+  static bool in_one_pass(const Unit& reader, const Unit& u) {
+    if (!reader.reduces || reader.reduced.size() != u.reduced.size()) return false;
+    for (size_t i = 0; i < u.reduced.size(); ++i)
+      if (!(reader.reduced[i].extent() == u.reduced[i].extent())) return false;
+    return std::none_of(reader.reads.begin(), reader.reads.end(),
+                        [&](const Unit::Read& read) { return !read.memory && reduction_of(read.node) == u.node; });
   }
 
   // In a group that is not settled every unit's outer variables correspond by position.
@@ -569,6 +582,75 @@ class Partitioner {
       group(to).units.push_back(member);
     }
     group(from).units.clear();
+  }
+
+  // Kernels with the same loops that read the same memory and do not need each other become one: sum(x) and max(x), or
+  // x + 1 and x * 2.
+  void join_siblings() {
+    constexpr size_t kMostTried = 4;
+    std::unordered_map<uint64_t, std::vector<int>> alike;  // groups by their loops and one thing they read
+    for (int g = 0; g < static_cast<int>(result_.groups.size()); ++g) {
+      std::vector<uint64_t> keys = loop_keys(g);
+      bool joined = false;
+      for (size_t k = 0; k < keys.size() && !joined; ++k) {
+        std::vector<int>& others = alike[keys[k]];
+        for (size_t i = others.size(); i-- > 0 && !joined && others.size() - i <= kMostTried;)
+          joined = join_sibling(others[i], g);
+      }
+      if (joined) continue;
+      for (uint64_t k : keys) alike[k].push_back(g);
+    }
+  }
+
+  bool join_sibling(int to, int from) {
+    const Group &a = group(to), &b = group(from);
+    if (a.units.empty() || loop_shape(to) != loop_shape(from)) return false;
+    size_t total = 0;
+    for (int member : a.units) total += unit(member).evaluations;
+    for (int member : b.units) total += unit(member).evaluations;
+    if (a.units.size() + b.units.size() > kMaxUnitsInGroup || total > kMaxEvaluations) return false;
+    if (reaches(to, from) || reaches(from, to)) return false;
+    for (int member : group(from).units) {
+      unit(member).group = to;
+      group(to).units.push_back(member);
+    }
+    group(from).units.clear();
+    return true;
+  }
+
+  // The extents of the outer axes and of the one kind of reduction inside; empty if the nests differ.
+  std::vector<Expr> loop_shape(int g) {
+    std::vector<Expr> shape;
+    const Unit* reduction = nullptr;
+    for (int member : group(g).units) {
+      const Unit& u = unit(member);
+      if (u.reduces && reduction && !in_one_pass(u, *reduction) && !in_one_pass(*reduction, u)) return {};
+      if (u.reduces) reduction = &u;
+      if (!u.reduces && u.kept.size() != u.outer.size()) return {};
+    }
+    for (const Expr& axis : unit(group(g).units[0]).outer) shape.push_back(axis.extent());
+    shape.push_back(-1);
+    if (reduction)
+      for (const Expr& axis : reduction->reduced) shape.push_back(axis.extent());
+    return shape;
+  }
+
+  std::vector<uint64_t> loop_keys(int g) {
+    if (group(g).units.empty()) return {};
+    std::vector<Expr> shape = loop_shape(g);
+    if (shape.empty()) return {};
+    uint64_t h = 0;
+    for (const Expr& e : shape) h = hash_combine(h, e.hash());
+    std::vector<uint64_t> keys;
+    auto add = [&](const Node* node) { keys.push_back(hash_combine(h, reinterpret_cast<uintptr_t>(node))); };
+    for (int member : group(g).units) {
+      for (const Node* leaf : unit(member).leaves) add(leaf);
+      for (const Unit::Read& read : unit(member).reads)
+        if (read.memory) add(read.node);
+    }
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    return keys;
   }
 
   // Whether something in group b needs, directly or not, what group a writes. True when the search grows too long.

@@ -26,7 +26,8 @@ struct Unit {
     bool memory;  // as written by a storing unit; else as the result of a reduction
   };
   std::vector<Read> reads;
-  size_t evaluations = 0;  // (node, index) pairs that the nest computes
+  std::vector<const Node*> leaves;  // buffers that it reads
+  size_t evaluations = 0;           // (node, index) pairs that the nest computes
 
   // What a kernel that is built directly writes (the results of a Sort); its node is never read itself.
   std::vector<const Node*> writes;

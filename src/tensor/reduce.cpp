@@ -52,6 +52,15 @@ Tensor arg_reduce(const char* name, ReduceOp op, const Tensor& x, std::optional<
   return Tensor(make_reshape(index, kept));
 }
 
+// The first element along the given axes, which stay with size 1.
+Tensor first_of(const Tensor& x, std::span<const int> axes) {
+  NodeRef n = x.node();
+  SmallVector<Expr, 4> begin(n->shape.size(), Expr(0));
+  Shape size = n->shape;
+  for (int axis : axes) size[static_cast<size_t>(axis)] = 1;
+  return Tensor(make_shrink(n, begin, size));
+}
+
 double count(const NodeRef& x, std::span<const int> axes) {
   double n = 1;
   for (int axis : axes) n *= static_cast<double>(x->shape[static_cast<size_t>(axis)].value());
@@ -81,10 +90,20 @@ Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
 }
 Tensor var(const Tensor& x, const Axes& axes, bool keepdim, int64_t correction) {
   Tensor f = to_wide_float(x);
-  double n = count(f.node(), to_axes("var", axes, f.rank(), true));
-  Tensor deviation = sub(f, mean(f, axes, true));
+  std::vector<int> list = to_axes("var", axes, f.rank(), true);
+  double n = count(f.node(), list);
   double degrees = std::max(n - static_cast<double>(correction), 0.0);
-  return from_wide_float(div(reduce("var", ReduceOp::Sum, square(deviation).node(), axes, keepdim), degrees), x);
+  if (f.dtype() == kF64 || n == 0) {
+    Tensor deviation = sub(f, mean(f, axes, true));
+    return from_wide_float(div(reduce("var", ReduceOp::Sum, square(deviation).node(), axes, keepdim), degrees), x);
+  }
+  // Sums of the deviations and of their squares in one pass. In f64 their difference loses nothing that f32 could
+  // hold; deviations from an element instead of from zero make the variance of equal numbers exactly zero.
+  Tensor deviation = cast(sub(f, first_of(f, list)), kF64);
+  Tensor total = reduce("var", ReduceOp::Sum, deviation.node(), axes, keepdim);
+  Tensor squares = reduce("var", ReduceOp::Sum, square(deviation).node(), axes, keepdim);
+  Tensor result = div(maximum(sub(squares, div(square(total), n)), 0), degrees);
+  return from_wide_float(cast(result, f.dtype()), x);
 }
 Tensor any(const Tensor& x, const Axes& axes, bool keepdim) {
   return reduce("any", ReduceOp::Max, make_cast(x.node(), kBool), axes, keepdim);
@@ -107,14 +126,56 @@ Tensor shift_of(const Tensor& x, const Axes& axes) {
 }
 }  // namespace
 
+namespace {
+
+// Over axes that stay with size 1.
+Tensor direct_logsumexp(const Tensor& x, const Axes& axes) {
+  Tensor shift = shift_of(x, axes);
+  return add(log(sum(exp(sub(x, shift)), axes, true)), shift);
+}
+
+Tensor logaddexp_of(const Tensor& a, const Tensor& b) {
+  Tensor larger = maximum(a, b);
+  return where(isfinite(larger), add(larger, log1p(exp(neg(abs(sub(a, b)))))), larger);
+}
+
+// The sum needs the maximum first. So that both find their elements in a cache, long axes are cut into blocks, and
+// logsumexp of the blocks' results is taken again.
+Tensor blocked_logsumexp(const Tensor& x, int axis) {
+  int64_t size = x.size(axis);
+  bool last = axis == x.rank() - 1;
+  // A block of a row fits the L1 cache; of columns so many rows are read side by side.
+  int64_t block = last ? 8192 : 16, most = last ? 65536 : 64;
+  if (size <= most) return direct_logsumexp(x, {axis});
+  int64_t blocks = size / block;
+  Dims cut = x.shape();
+  cut[static_cast<size_t>(axis)] = blocks;
+  cut.insert(cut.begin() + axis + 1, block);
+  Tensor of_blocks = direct_logsumexp(reshape(slice(x, axis, 0, blocks * block), cut), {axis + 1});
+  Tensor result = blocked_logsumexp(squeeze(of_blocks, axis + 1), axis);
+  if (blocks * block == size) return result;
+  return logaddexp_of(result, direct_logsumexp(slice(x, axis, blocks * block), {axis}));
+}
+
+}  // namespace
+
 Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
   Tensor f = to_wide_float(x);
   if (f.numel() == 0) {  // the sum of no exponentials is 0
     Tensor none = sum(f, axes, keepdim);
     return from_wide_float(sub(none, std::numeric_limits<double>::infinity()), x);
   }
-  Tensor shift = shift_of(f, axes);
-  Tensor result = add(log(sum(exp(sub(f, shift)), axes, true)), shift);
+  // Neighbouring axes first become one.
+  std::vector<int> list = to_axes("logsumexp", axes, f.rank(), true);
+  Tensor result = f;
+  while (!list.empty()) {
+    int last = list.back(), first = last;
+    list.pop_back();
+    while (!list.empty() && list.back() == first - 1) first = list.back(), list.pop_back();
+    Dims kept = result.shape();
+    std::fill(kept.begin() + first, kept.begin() + last + 1, 1);
+    result = reshape(blocked_logsumexp(flatten(result, first, last), first), kept);
+  }
   return from_wide_float(keepdim ? result : sum(result, axes), x);  // those axes have size 1 now
 }
 

@@ -52,6 +52,21 @@ TEST(Fusion, mean_and_variance_together_are_one_pass) {
   expect_one_pass({x.mean({1}), var(x, {1}, false, 0)}, 500.0 * 400 + 2 * 500);
 }
 
+TEST(Fusion, independent_reductions_of_one_tensor_are_one_pass) {
+  Tensor x = noise_tensor({500, 400});
+  expect_one_pass({x.sum({1}), x.max({1}), sum(x * x, {1})}, 500.0 * 400 + 3 * 500);
+  Tensor y = noise_tensor({300000});
+  expect_one_pass({y.sum(), y.min()}, 300000);
+  expect_one_pass({var(y)}, 300000);
+  Tensor wide = noise_tensor({300, 1000});
+  expect_one_pass({var(wide, {0})}, 300.0 * 1000 + 1000);
+}
+
+TEST(Fusion, elementwise_results_of_one_tensor_are_one_pass) {
+  Tensor x = noise_tensor({300, 301});
+  expect_one_pass({x + 1, x * 2}, 3.0 * 300 * 301);
+}
+
 TEST(Fusion, a_whole_sum_of_an_expression_is_few_launches) {
   Tensor x = noise_tensor({1000, 1000});
   StatsSince stats;
