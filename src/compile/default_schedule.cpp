@@ -87,7 +87,7 @@ void split_reduction(Schedule& schedule, const Loops& loops, const Shape2& shape
     if (level.axis == outer) step = level.step;
   int64_t pieces = (shape.inner[0][0] + step - 1) / step;
   // Every part writes its results to memory: it must read many times as much.
-  constexpr int64_t kPiecesPerPart = 8;
+  constexpr int64_t kPiecesPerPart = 16;
   if (cells * static_cast<double>(schedule.cell.empty() ? 1 : schedule.cell.back()) > 1) pieces /= kPiecesPerPart;
   schedule.stages[0].split = std::clamp<int64_t>(static_cast<int64_t>(wanted / cells), 1, std::max<int64_t>(pieces, 1));
 }
