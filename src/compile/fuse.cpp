@@ -373,6 +373,7 @@ Program fuse(std::span<const NodeRef> roots) {
     Program::Step step = LoopsWriter(program, tensor_of, parts, group).finish();
     merge_reductions(step.loops);
     merge_axes(step.loops);
+    share_blocks(step.loops);
     program.steps.push_back(std::move(step));
   }
   for (const NodeRef& root : roots) {

@@ -45,6 +45,9 @@ void merge_axes(Loops& loops);
 // Makes one stage of independent reductions over the same axes. In place.
 void merge_reductions(Loops& loops);
 
+// Computes once what elements at the same remainder of an axis have in common. In place.
+void share_blocks(Loops& loops);
+
 std::string print(const Loops& loops);
 void verify(const Loops& loops);
 uint64_t hash(const Loops& loops);
