@@ -312,10 +312,24 @@ class Partitioner {
     if (std::all_of(index.begin(), index.end(), [](const Expr& e) { return e.is_const(); })) return false;
     size_t n = number(&node);
     double elements = upper(node.shape.numel());
+    // What does not depend on the last axes is computed outside their loops.
+    points = std::min(points, points_until(u, index));
     if (points <= elements) return false;
     if (reduces_below_[n] && can_be_outer(u, index)) return false;
     double repeated = work_[n] * (points - elements) * kOpCost;
     return repeated > kLaunchCost + elements * size_of(node.dtype) * kByteCost;
+  }
+
+  // Points of the nest without the axes behind the last one that the index depends on.
+  static double points_until(const Unit& u, const Index& index) {
+    double points = 1, result = 1;
+    for (const auto* axes : {&u.kept, &u.reduced})
+      for (const Expr& axis : *axes) {
+        points *= upper(axis.extent());
+        bool used = std::any_of(index.begin(), index.end(), [&](const Expr& e) { return depends_on(e, axis); });
+        if (used) result = points;
+      }
+    return result;
   }
 
   // The index picks distinct axes of u that could be the outer axes of its kernel.
