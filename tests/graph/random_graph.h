@@ -223,6 +223,7 @@ class RandomGraphMaker {
       ScalarOp op = random_op(1);
       MaybeValue result = unary(op, x);
       if (!result) result = of_positive(op, x);
+      if (!result) result = of_small(op, x);
       if (result) return result;
     }
     return {};
@@ -237,6 +238,7 @@ class RandomGraphMaker {
     }
     Value y = partner(x.shape(), x.dtype());
     if (op == ScalarOp::div) return divided(x, y);
+    if (op == ScalarOp::atan2) return angle(x, y);
     if ((op == ScalarOp::shl || op == ScalarOp::shr) && is_integer(x.dtype()) && random_.chance(0.8)) {
       MaybeValue count = binary(ScalarOp::bit_and, y, constant(y.dtype(), 7, y.shape()));
       return count ? binary(op, x, *count) : MaybeValue();

@@ -101,7 +101,11 @@ inline MaybeValue unary(ScalarOp op, const Value& x) {
     case ScalarOp::cos:
     case ScalarOp::tanh: return float_result(make(), 1, e, -1);
     case ScalarOp::erf: return float_result(make(), 1, 1.2 * e, -1);
-    default: return {};  // sqrt and logarithms: see positive()
+    case ScalarOp::atan: return float_result(make(), 1.6, e, -1);
+    case ScalarOp::asinh: return float_result(make(), std::asinh(b), e, -1);
+    case ScalarOp::sinh:
+    case ScalarOp::cosh: return b > 6 ? MaybeValue() : float_result(make(), std::cosh(b), std::cosh(b) * e * 1.1, -1);
+    default: return {};  // sqrt and logarithms: see of_positive(); asin and its kin: of_small()
   }
 }
 
@@ -144,11 +148,12 @@ inline MaybeValue positive(const Value& x, double low) {
   return size ? binary(ScalarOp::add, *size, constant(x.dtype(), low, x.shape())) : MaybeValue();
 }
 
-// sqrt, log, log2 or log1p of something positive made from x.
+// A root or logarithm of something positive made from x.
 inline MaybeValue of_positive(ScalarOp op, const Value& x) {
-  bool known = op == ScalarOp::sqrt || op == ScalarOp::log || op == ScalarOp::log2 || op == ScalarOp::log1p;
+  bool known = op == ScalarOp::sqrt || op == ScalarOp::log || op == ScalarOp::log2 || op == ScalarOp::log10 ||
+               op == ScalarOp::log1p || op == ScalarOp::cbrt || op == ScalarOp::acosh;
   if (!known || !is_float(x.dtype())) return {};
-  double low = 0.5;
+  double low = op == ScalarOp::acosh ? 1.5 : 0.5;
   MaybeValue p = positive(x, low);
   if (!p) return {};
   NodeRef node = scalar_node(op, {p->node});
@@ -156,8 +161,32 @@ inline MaybeValue of_positive(ScalarOp op, const Value& x) {
     case ScalarOp::sqrt: return float_result(node, std::sqrt(p->bound), p->error, -1);
     case ScalarOp::log: return float_result(node, std::max(0.7, std::log(p->bound)), p->error / low, -1);
     case ScalarOp::log2: return float_result(node, std::max(1.0, std::log2(p->bound)), 1.5 * p->error / low, -1);
+    case ScalarOp::log10: return float_result(node, std::max(0.4, std::log10(p->bound)), p->error / low, -1);
+    case ScalarOp::cbrt: return float_result(node, std::cbrt(p->bound), p->error, -1);
+    case ScalarOp::acosh: return float_result(node, std::acosh(p->bound), p->error, -1);
     default: return float_result(node, std::log1p(p->bound), p->error, -1);
   }
+}
+
+// Functions that are steep or undefined somewhere, of 0.75 sin(x).
+inline MaybeValue of_small(ScalarOp op, const Value& x) {
+  bool known = op == ScalarOp::tan || op == ScalarOp::asin || op == ScalarOp::acos || op == ScalarOp::atanh ||
+               op == ScalarOp::erfinv;
+  if (!known || !is_float(x.dtype())) return {};
+  MaybeValue sine = float_result(scalar_node(ScalarOp::sin, {x.node}), 1, x.error, -1);
+  if (!sine) return {};
+  MaybeValue small = float_result(scalar_node(ScalarOp::mul, {sine->node, number(x.dtype(), 0.75, x.shape())}), 0.75,
+                                  sine->error * 0.75, -1);
+  if (!small) return {};
+  return float_result(scalar_node(op, {small->node}), 2.5, small->error * 2.3, -1);
+}
+
+// The angle of (x, y), x not close to 0.
+inline MaybeValue angle(const Value& y, const Value& x) {
+  if (!is_float(x.dtype())) return {};
+  MaybeValue p = positive(x, 0.5);
+  if (!p) return {};
+  return float_result(scalar_node(ScalarOp::atan2, {y.node, p->node}), 1.6, 2 * (y.error + p->error), -1);
 }
 
 inline MaybeValue divided(const Value& x, const Value& y) {

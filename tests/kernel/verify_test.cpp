@@ -108,8 +108,8 @@ TEST(Verify, variables_are_in_scope) {
   expect_refused(kTile, {
                             {"address stranger uses stranger", [&](Kernel&, auto& b) { b[kLoad].address = stranger; }},
                             {"guard stranger < 2", [&](Kernel&, auto& b) { b[kLoad].guard = lt(stranger, 2); }},
-                            {"condition stranger < 2", [&](Kernel&, auto& b) { b[kBranch].guard = lt(stranger, 2); }},
-                            {"condition", [&](Kernel&, auto& b) { b[kBranch].guard = lt(b[kLoad].coords[1], 2); }},
+                            {"guard stranger < 2", [&](Kernel&, auto& b) { b[kBranch].guard = lt(stranger, 2); }},
+                            {"guard", [&](Kernel&, auto& b) { b[kBranch].guard = lt(b[kLoad].coords[1], 2); }},
                             {"extent stranger uses stranger", [&](Kernel&, auto& b) { b[kLoop].extent = stranger; }},
                             {"size of a buffer stranger", [&](Kernel& k, auto&) { k.buffers[0].size = stranger; }},
                             {"address k uses k", [&](Kernel&, auto& b) { b[kLoad].address = b[kLoop].var; }},
@@ -143,6 +143,18 @@ TEST(Verify, coordinates_match_the_shape) {
                      {"coordinate", [](Kernel&, auto& b) { b[kStore].coords[0] = b[kStore].coords[1]; }},
                      {"has coordinates", [](Kernel&, auto& b) { b[kSub].coords = {Expr::index("c", 64)}; }},
                  });
+}
+
+TEST(Verify, data_steers_a_branch_at_thread_level_only) {
+  auto source = [](const char* level, const char* value) {
+    return text("kernel", level,
+                " @k(in %x: f32[4], out %y: f32[4]) {\nphase grid() {\n%a = load %x[0] : f32\n%b = cast %a : ", value,
+                "\n%c = branch v0 > 0 with v0 < 2 = %b {\nyield %a\n} else {\n%d = neg %a\nyield %d\n}\nstore %y[0], "
+                "%c\n}\n}\n");
+  };
+  EXPECT_NO_THROW(verify(parse(source(".thread", "bool"))));
+  EXPECT_THROW(verify(parse(source("", "bool"))), InternalError);
+  EXPECT_THROW(verify(parse(source(".thread", "f16"))), InternalError);
 }
 
 TEST(Verify, bound_variables_stand_for_integers) {
