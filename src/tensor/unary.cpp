@@ -56,10 +56,12 @@ Tensor round(const Tensor& x) { return rounding_op(ScalarOp::round, x); }
 Tensor isnan(const Tensor& x) { return ne(x, x); }
 Tensor isinf(const Tensor& x) {
   if (!is_float(x.dtype())) return full(x.shape(), 0, kBool);
+  if (x.dtype() == kF8E4M3) return full(x.shape(), 0, kBool);  // it has none
   return eq(abs(x), std::numeric_limits<double>::infinity());
 }
 Tensor isfinite(const Tensor& x) {
   if (!is_float(x.dtype())) return full(x.shape(), 1, kBool);
+  if (x.dtype() == kF8E4M3) return eq(x, x);  // there is no infinity
   return lt(abs(x), std::numeric_limits<double>::infinity());
 }
 Tensor logical_not(const Tensor& x) { return Tensor(scalar_node(ScalarOp::bit_not, {make_cast(x.node(), kBool)})); }

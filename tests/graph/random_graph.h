@@ -26,9 +26,10 @@ struct RandomGraphOptions {
   // Applied to every new value: lets a test put something else of equal value in its place.
   std::function<NodeRef(const NodeRef&, const SymbolValues&)> wrap;
   // Repeated ones are chosen more often.
-  std::vector<DType> dtypes = {DType::boolean, DType::i8,  DType::i16, DType::i32, DType::i64,  DType::u8,
-                               DType::u16,     DType::u32, DType::u64, DType::f16, DType::bf16, DType::f32,
-                               DType::f64,     DType::f32, DType::f32, DType::f32, DType::i32};
+  std::vector<DType> dtypes = {DType::boolean, DType::i8,  DType::i16,    DType::i32,    DType::i64,
+                               DType::u8,      DType::u16, DType::u32,    DType::u64,    DType::f16,
+                               DType::bf16,    DType::f32, DType::f8e4m3, DType::f8e5m2, DType::f64,
+                               DType::f32,     DType::f32, DType::f32,    DType::i32};
 };
 
 struct RandomGraph {

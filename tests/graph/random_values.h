@@ -30,14 +30,7 @@ inline double integer_limit(DType dtype) {
   return std::ldexp(1.0, 8 * size_of(dtype) - (is_signed(dtype) ? 1 : 0));
 }
 
-inline int significand_bits(DType dtype) {
-  switch (dtype) {
-    case DType::f16: return 11;
-    case DType::bf16: return 8;
-    case DType::f32: return 24;
-    default: return 53;
-  }
-}
+inline int significand_bits(DType dtype) { return precision(dtype); }
 
 // The relative error of one operation, with room for math functions that are a few units off.
 inline double unit(DType dtype) { return std::ldexp(1.0, (dtype == DType::f64 ? 6 : 2) - significand_bits(dtype)); }
@@ -241,8 +234,9 @@ inline MaybeValue cast_to(const Value& x, DType to) {
   if (!is_float(from)) {
     // Keep numbers small enough to be exact.
     Value small = x;
+    double mask = size_of(to) == 1 ? 7 : 31;
     if (!is_exact(to, x.bound, 0))
-      small = integer_result(scalar_node(ScalarOp::bit_and, {x.node, number(from, 31, x.shape())}), 31);
+      small = integer_result(scalar_node(ScalarOp::bit_and, {x.node, number(from, mask, x.shape())}), mask);
     return Value{make_cast(small.node, to), small.bound, 0, 0};
   }
   if (!is_float(to)) {
@@ -251,13 +245,16 @@ inline MaybeValue cast_to(const Value& x, DType to) {
   }
   bool rounded_alike = x.certain() && !(from == DType::f64 && size_of(to) == 2);
   if (is_lossless_float(from, to) || is_exact(to, x.bound, x.grain)) return moved(x, make_cast(x.node, to));
+  if (x.bound * (1 + unit(to)) > upper_limit(to)) return {};
   if (rounded_alike) return Value{make_cast(x.node, to), x.bound * (1 + unit(to)), 0, -1};
   return float_result(make_cast(x.node, to), x.bound, x.error, -1);
 }
 
 // The bits of a float as an integer, or a float in [1, 2) from an integer's bits.
 inline MaybeValue reinterpreted(const Value& x) {
-  auto integer_of = [](int size) { return size == 2 ? DType::u16 : size == 4 ? DType::i32 : DType::i64; };
+  auto integer_of = [](int size) {
+    return size == 1 ? DType::u8 : size == 2 ? DType::u16 : size == 4 ? DType::i32 : DType::i64;
+  };
   int size = size_of(x.dtype());
   if (is_float(x.dtype())) {
     if (!x.certain()) return {};
