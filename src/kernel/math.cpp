@@ -33,8 +33,11 @@ std::vector<Num> where_any(const Num& condition, const std::vector<Num>& usual,
     for (const Num& number : numbers) list.push_back(number.value);
     return list;
   };
+  Value any = condition.value;
+  if (!builder.type(any).shape.empty())
+    any = builder.reduce(std::span(&any, 1), 0, simple_reducer(ScalarOp::bit_or, kBool))[0];
   std::vector<Num> results;
-  for (Value v : builder.branch_if_any(condition.value, [&] { return values(rare()); }, [&] { return values(usual); }))
+  for (Value v : builder.branch_on(any, [&] { return values(rare()); }, [&] { return values(usual); }))
     results.push_back({&builder, v});
   return results;
 }

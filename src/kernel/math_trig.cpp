@@ -144,12 +144,18 @@ Reduced reduce_large(const Num& a) {
 Reduced reduce(const Num& a) {
   Reduced ordinary = reduce_ordinary(a);
   Num large = less(a.constant(large_from(a)), a);
-  std::vector<Num> parts = where_any(large, {ordinary.quadrant, ordinary.r, ordinary.low}, [&]() -> std::vector<Num> {
-    Reduced exact = reduce_large(a);
-    return {choose(large, exact.quadrant, ordinary.quadrant), choose(large, exact.r, ordinary.r),
-            choose(large, exact.low, ordinary.low)};
+  auto listed = [&](const Reduced& reduced) {
+    std::vector<Num> list{reduced.quadrant, reduced.r};
+    if (!a.is_double()) list.push_back(reduced.low);
+    return list;
+  };
+  std::vector<Num> usual = listed(ordinary);
+  std::vector<Num> parts = where_any(large, usual, [&] {
+    std::vector<Num> exact = listed(reduce_large(a));
+    for (size_t k = 0; k < exact.size(); ++k) exact[k] = choose(large, exact[k], usual[k]);
+    return exact;
   });
-  return {parts[0], parts[1], parts[2]};
+  return {parts[0], parts[1], a.is_double() ? ordinary.low : parts[2]};
 }
 
 Num small_sine(const Num& r, const Num& z) {

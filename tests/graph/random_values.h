@@ -38,7 +38,8 @@ inline double unit(DType dtype) { return std::ldexp(1.0, (dtype == DType::f64 ? 
 inline bool is_lossless_float(DType from, DType to) { return size_of(from) < size_of(to); }
 
 inline bool is_exact(DType dtype, double bound, int grain) {
-  return grain >= 0 && grain < 50 && bound * std::ldexp(1.0, grain) <= std::ldexp(1.0, significand_bits(dtype));
+  int finest = size_of(dtype) == 1 ? 7 : 50;  // f8 has few exponents
+  return grain >= 0 && grain < finest && bound * std::ldexp(1.0, grain) <= std::ldexp(1.0, significand_bits(dtype));
 }
 
 // A float result with rounding added where needed; nothing if it is too large or too vague to compare.

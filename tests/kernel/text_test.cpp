@@ -193,17 +193,6 @@ TEST(Text, constants_keep_every_bit) {
   }
 }
 
-TEST(Text, a_branch_on_data_names_the_value) {
-  const char* text =
-      "kernel.thread @k(in %x: i32[4], out %y: i32[4]) {\n  phase grid() {\n    %0 = load %x[0] : i32\n"
-      "    %1 = branch 0 < v0 with v0 in [-5, 9] = %0 {\n      %2 = load %x[v0] with v0 < 4 = %0 : i32\n"
-      "      yield %2\n    } else {\n      yield %0\n    }\n    store %y[0], %1\n  }\n}\n";
-  Kernel k = parse(text);
-  EXPECT_NO_THROW(verify(k));
-  EXPECT_EQ(print(parse(print(k))), print(k));
-  EXPECT_CONTAINS(print(k), "with v0 in [-5, 9] = %0 {\n");
-}
-
 TEST(Text, reducer_prints_alone) {
   EXPECT_EQ(print(*simple_reducer(ScalarOp::minimum, DType::i32)), "minimum");
   EXPECT_CONTAINS(print(*arg_reducer(true, DType::f32)), "identity(-inf, 9223372036854775807)");

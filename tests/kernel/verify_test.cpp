@@ -145,18 +145,6 @@ TEST(Verify, coordinates_match_the_shape) {
                  });
 }
 
-TEST(Verify, data_steers_a_branch_at_thread_level_only) {
-  auto source = [](const char* level, const char* value) {
-    return text("kernel", level,
-                " @k(in %x: f32[4], out %y: f32[4]) {\nphase grid() {\n%a = load %x[0] : f32\n%b = cast %a : ", value,
-                "\n%c = branch v0 > 0 with v0 < 2 = %b {\nyield %a\n} else {\n%d = neg %a\nyield %d\n}\nstore %y[0], "
-                "%c\n}\n}\n");
-  };
-  EXPECT_NO_THROW(verify(parse(source(".thread", "bool"))));
-  EXPECT_THROW(verify(parse(source("", "bool"))), InternalError);
-  EXPECT_THROW(verify(parse(source(".thread", "f16"))), InternalError);
-}
-
 TEST(Verify, bound_variables_stand_for_integers) {
   expect_refused(kTile, {
                             {"is bound to f32",
