@@ -116,10 +116,20 @@ void launch(const Plan& plan, const Launch& step, std::byte* arena, Workspace& w
                            " GB/s"));
 }
 
+// Throws for the first check that failed.
+void report_checks(const Plan& plan, const DeviceBuffer& arena, Workspace& work) {
+  plan.device->synchronize();
+  plan.device->copy_to_host(work.arguments.data(), arena, work.arguments.size() * sizeof(uint64_t));
+  for (const PlanCheck& check : plan.checks) {
+    auto index = static_cast<int64_t>(work.arguments[check.byte / sizeof(uint64_t)]);
+    if (index != 0) throw IndexError(describe_bad_index(check.node, check.label, index, check.axis, check.size));
+  }
+}
+
 void run(const CachedPlan& cached, Workspace& work) {
   const Plan& plan = cached.plan;
   const GraphKey& key = work.key;
-  work.arguments.assign(8 * cached.arguments.size(), 0);
+  work.arguments.assign(8 * cached.arguments.size() + plan.check_bytes / sizeof(uint64_t), 0);
   for (size_t k = 0; k < cached.arguments.size(); ++k) work.arguments[8 * k] = key.floats[cached.arguments[k]];
   provide_outputs(plan, work);
   work.leaf_addresses.clear();
@@ -127,7 +137,7 @@ void run(const CachedPlan& cached, Workspace& work) {
 
   std::shared_ptr<DeviceBuffer> arena;
   if (plan.arena_bytes > 0) arena = plan.device->allocate(plan.arena_bytes);
-  if (!cached.arguments.empty())
+  if (!work.arguments.empty())
     plan.device->copy_from_host(*arena, work.arguments.data(), work.arguments.size() * sizeof(uint64_t));
   auto* base = arena ? static_cast<std::byte*>(arena->address()) : nullptr;
   RunStats& stats = run_stats();
@@ -138,6 +148,7 @@ void run(const CachedPlan& cached, Workspace& work) {
     stats.bytes_written += step.bytes_written;
   }
   stats.arena_bytes += plan.arena_bytes;
+  if (!plan.checks.empty()) report_checks(plan, *arena, work);
 }
 
 std::shared_ptr<const CachedPlan> make_plan(std::span<const NodeRef> roots, const GraphKey& key) {
