@@ -17,6 +17,7 @@
 namespace heddle {
 
 class NodeRef;
+class Index;
 class Operand;
 struct TensorSlot;
 
@@ -151,6 +152,14 @@ class Tensor {
 
   // Element or sub-tensor at `index` of the first axis: `x[0][1]`.
   Tensor operator[](int64_t index) const;
+
+  // NumPy's x[...]: see <heddle/ops/indexing.h>. `x(0, Slice(1, 5))`, `x(Ellipsis, NewAxis)`, `x(rows, columns)`.
+  template <class... I>
+    requires(sizeof...(I) > 0)
+  Tensor operator()(const I&... indices) const {
+    return at({Index(indices)...});
+  }
+  Tensor at(std::initializer_list<Index> indices) const;
 
   // For the rest of Heddle: the value as a node of the graph.
   NodeRef node() const;

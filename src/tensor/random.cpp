@@ -181,17 +181,34 @@ Tensor categorical(const Tensor& logits, int64_t axis, Generator& generator) {
   return argmax(arrivals("categorical", cast(logits, kF32), generator), at);
 }
 
-Tensor multinomial(const Tensor& weights, int64_t count, Generator& generator) {
+Tensor multinomial(const Tensor& weights, int64_t count, bool replacement, Generator& generator) {
   if (weights.rank() == 0) throw ShapeError("multinomial: a scalar has no positions to choose from");
   if (!is_float(weights.dtype())) throw DTypeError(text("multinomial: needs floats, not ", weights.dtype()));
   if (count < 0) throw ValueError(text("multinomial: a count of ", count));
   if (weights.size(-1) == 0)
     throw ValueError(text("multinomial: the last axis of ", weights.node()->shape, " is empty"));
+  if (!replacement) {
+    if (count > weights.size(-1))
+      throw ValueError(text("multinomial: ", count, " of ", weights.size(-1), " positions without replacement"));
+    return topk(arrivals("multinomial", log(cast(weights, kF32)), generator), count).indices;
+  }
   Dims many = weights.shape();
   many.insert(many.end() - 1, count);
   to_shape("multinomial", many, kF32);
   Tensor rates = log(cast(weights, kF32));
   return argmax(arrivals("multinomial", expand(unsqueeze(rates, -2), many), generator), -1);
+}
+
+Tensor permutation(int64_t n, Generator& generator) {
+  Shape shape = to_shape("permutation", {n}, kU64);
+  Draw draw("permutation", generator.next_key(), shape.static_numel());
+  // 64 random bits each: equal ones, which would keep their order, are no longer a matter of experience.
+  return argsort(draw.elements(join_words(draw.own_words(0), draw.own_words(1)), {n}));
+}
+
+Tensor shuffle(const Tensor& x, int64_t axis, Generator& generator) {
+  int at = normalize_axis("shuffle", axis, x.rank());
+  return gather(x, permutation(x.size(at), generator), at);
 }
 
 Tensor dropout(const Tensor& x, double p, bool training, Generator& generator) {

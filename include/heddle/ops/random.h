@@ -92,9 +92,24 @@ Tensor categorical(const Tensor& logits, int64_t axis = -1, Generator& generator
 
 // @dtypes floats -> i64 @shape count in place of the last axis
 
-// `count` positions along the last axis, each with probability proportional to the weight there.
-//   multinomial(tensor({0, 1, 0}), 4)   // [1 1 1 1]
-Tensor multinomial(const Tensor& weights, int64_t count, Generator& generator = default_generator());
+// `count` positions along the last axis, each with probability proportional to the weight there; without replacement
+// each at most once.
+//   multinomial(tensor({0, 1, 0}), 4)                       // [1 1 1 1]
+//   sort(multinomial(tensor({1, 1, 0}), 2, false)).values   // [0 1]
+Tensor multinomial(const Tensor& weights, int64_t count, bool replacement = true,
+                   Generator& generator = default_generator());
+
+// @dtypes i64 @shape [n]
+
+// The numbers from 0 to n - 1 in random order, all orders equally likely.
+//   sort(permutation(4)).values   // [0 1 2 3]
+Tensor permutation(int64_t n, Generator& generator = default_generator());
+
+// @dtypes any @shape same
+
+// The positions along an axis in random order.
+//   sort(shuffle(tensor({3, 1, 2}))).values   // [1. 2. 3.]
+Tensor shuffle(const Tensor& x, int64_t axis = 0, Generator& generator = default_generator());
 
 // @dtypes floats; integers and bool become f32 @shape same
 
