@@ -14,7 +14,7 @@ CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 SOURCES = $(shell find include src tests tools bench examples -name '*.h' -o -name '*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-dev test-asan test-tsan test-all bench fuzz lint format clean
+.PHONY: help setup demo test test-dev test-asan test-tsan test-all bench fuzz docs lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,11 @@ bench: build/dev/build.ninja ## every benchmark suite; figures with their refere
 fuzz: build/dev/build.ninja ## random graphs against the reference evaluator: make fuzz SECONDS=900
 	cmake --build build/dev -j $(JOBS) --target fuzz_graphs
 	build/dev/tests/fuzz_graphs --seconds $(SECONDS)
+
+docs: build/dev/build.ninja ## write docs/operators.md from the public headers
+	cmake --build build/dev -j $(JOBS) --target doc_examples
+	build/dev/tests/doc_examples/doc_examples build/dev/launches.tsv
+	python3 scripts/doc_examples.py table build/dev/launches.tsv
 
 lint: setup ## format, order of includes, length of files, white space
 	@clang-format-19 --dry-run -Werror $(SOURCES)

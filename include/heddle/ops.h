@@ -6,6 +6,7 @@
 #include <heddle/ops/binary.h>
 #include <heddle/ops/create.h>
 #include <heddle/ops/index.h>
+#include <heddle/ops/indexing.h>
 #include <heddle/ops/join.h>
 #include <heddle/ops/linalg.h>
 #include <heddle/ops/normalize.h>

@@ -17,6 +17,7 @@
 namespace heddle {
 
 class NodeRef;
+class Index;
 class Operand;
 struct TensorSlot;
 
@@ -83,17 +84,82 @@ class Tensor {
   Tensor& operator*=(const Operand& other) &;
   Tensor& operator/=(const Operand& other) &;
 
-  // A few operators as methods, for chains; the others are functions in <heddle/ops.h>.
+  // Operators as methods, for chains: `x.exp().sum(-1).sqrt()`. What they do is said at the functions of the same name,
+  // which <heddle/ops.h> has all of.
+  Tensor abs() const;
+  Tensor square() const;
+  Tensor sqrt() const;
+  Tensor rsqrt() const;
+  Tensor reciprocal() const;
+  Tensor exp() const;
+  Tensor log() const;
+  Tensor sin() const;
+  Tensor cos() const;
+  Tensor tanh() const;
+  Tensor floor() const;
+  Tensor ceil() const;
+  Tensor round() const;
+  Tensor isnan() const;
+  Tensor relu() const;
+  Tensor sigmoid() const;
+  Tensor gelu() const;
+  Tensor pow(const Operand& exponent) const;
+  Tensor clamp(const Operand& low, const Operand& high) const;
+  Tensor cast(DType dtype) const;
+  Tensor to(DType dtype) const { return cast(dtype); }
+
   Tensor sum(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor prod(const Axes& axes = {}, bool keepdim = false) const;
   Tensor mean(const Axes& axes = {}, bool keepdim = false) const;
   Tensor max(const Axes& axes = {}, bool keepdim = false) const;
   Tensor min(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor var(const Axes& axes = {}, bool keepdim = false, int64_t correction = 1) const;
+  Tensor std(const Axes& axes = {}, bool keepdim = false, int64_t correction = 1) const;
+  Tensor any(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor all(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor norm(double p = 2, const Axes& axes = {}, bool keepdim = false) const;
+  Tensor argmax(std::optional<int64_t> axis = {}, bool keepdim = false) const;
+  Tensor argmin(std::optional<int64_t> axis = {}, bool keepdim = false) const;
+  Tensor softmax(int64_t axis = -1) const;
+  Tensor log_softmax(int64_t axis = -1) const;
+
   Tensor reshape(const Dims& shape) const;
+  template <std::integral... I>
+    requires(sizeof...(I) > 1)
+  Tensor reshape(I... sizes) const {  // x.reshape(2, -1)
+    return reshape(Dims{static_cast<int64_t>(sizes)...});
+  }
+  Tensor view(const Dims& shape) const;
   Tensor permute(const Axes& axes) const;
+  template <std::integral... I>
+    requires(sizeof...(I) > 1)
+  Tensor permute(I... axes) const {  // x.permute(1, 0)
+    return permute(Axes{static_cast<int64_t>(axes)...});
+  }
   Tensor transpose(int64_t axis0 = -2, int64_t axis1 = -1) const;
-  Tensor cast(DType dtype) const;
-  // Element or sub-tensor at `index` of the first axis.
+  Tensor t() const;  // of a matrix; fewer axes stay as they are
+  Tensor expand(const Dims& shape) const;
+  Tensor flatten(int64_t begin = 0, int64_t end = -1) const;
+  Tensor squeeze(const Axes& axes = {}) const;
+  Tensor unsqueeze(const Axes& axes) const;
+  Tensor flip(const Axes& axes) const;
+  Tensor slice(int64_t axis, std::optional<int64_t> begin, std::optional<int64_t> end = {}, int64_t step = 1) const;
+  Tensor select(int64_t axis, int64_t index) const;
+  Tensor clone() const;  // a slot of its own for the same value
+
+  Tensor matmul(const Tensor& other) const;
+  Tensor dot(const Tensor& other) const;
+
+  // Element or sub-tensor at `index` of the first axis: `x[0][1]`.
   Tensor operator[](int64_t index) const;
+
+  // NumPy's x[...]: see <heddle/ops/indexing.h>. `x(0, Slice(1, 5))`, `x(Ellipsis, NewAxis)`, `x(rows, columns)`.
+  template <class... I>
+    requires(sizeof...(I) > 0)
+  Tensor operator()(const I&... indices) const {
+    return at({Index(indices)...});
+  }
+  Tensor at(std::initializer_list<Index> indices) const;
 
   // For the rest of Heddle: the value as a node of the graph.
   NodeRef node() const;

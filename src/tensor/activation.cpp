@@ -2,10 +2,91 @@
 #include "tensor/build.h"
 
 namespace heddle {
+namespace {
+
+// In f32 for small floats: what happens on the way must not overflow or be rounded.
+template <class F>
+Tensor in_wide_float(const Tensor& x, F compute) {
+  return from_wide_float(compute(to_wide_float(x)), x);
+}
+Tensor sigmoid_of(const Tensor& f) { return div(1, add(1, exp(neg(f)))); }
+// exp() of a number that is not positive neither overflows nor drowns the 1.
+Tensor softplus_of(const Tensor& f) { return add(maximum(f, 0), log1p(exp(neg(abs(f))))); }
+Tensor hardsigmoid_of(const Tensor& f) { return mul(clamp(add(f, 3), 0, 6), 1.0 / 6); }
+
+}  // namespace
 
 Tensor relu(const Tensor& x) { return maximum(x, 0); }
-Tensor sigmoid(const Tensor& x) { return div(1, add(1, exp(neg(to_float(x))))); }
-Tensor silu(const Tensor& x) { return mul(x, sigmoid(x)); }
-Tensor gelu(const Tensor& x) { return mul(mul(x, 0.5), add(1, erf(mul(x, 0.70710678118654752440)))); }
+Tensor relu6(const Tensor& x) { return clamp(x, 0, 6); }
+Tensor hardtanh(const Tensor& x, double low, double high) {
+  if (!(low <= high)) throw ValueError(text("hardtanh: the bounds ", low, " and ", high, " are not in order"));
+  return clamp(to_float(x), low, high);
+}
+Tensor threshold(const Tensor& x, double limit, double value) { return where(gt(x, limit), x, value); }
+
+Tensor sigmoid(const Tensor& x) { return in_wide_float(x, sigmoid_of); }
+Tensor logsigmoid(const Tensor& x) {
+  return in_wide_float(x, [](const Tensor& f) { return neg(softplus_of(neg(f))); });
+}
+Tensor leaky_relu(const Tensor& x, double slope) {
+  return in_wide_float(x, [&](const Tensor& f) { return where(gt(f, 0), f, mul(f, slope)); });
+}
+Tensor elu(const Tensor& x, double alpha) {
+  return in_wide_float(x, [&](const Tensor& f) { return where(gt(f, 0), f, mul(expm1(f), alpha)); });
+}
+Tensor selu(const Tensor& x) {
+  constexpr double kScale = 1.0507009873554804934, kAlpha = 1.6732632423543772848;
+  return in_wide_float(
+      x, [&](const Tensor& f) { return where(gt(f, 0), mul(f, kScale), mul(expm1(f), kScale * kAlpha)); });
+}
+Tensor celu(const Tensor& x, double alpha) {
+  if (alpha == 0) throw ValueError("celu: alpha must not be zero");
+  return in_wide_float(x, [&](const Tensor& f) { return where(gt(f, 0), f, mul(expm1(div(f, alpha)), alpha)); });
+}
+Tensor gelu(const Tensor& x) { return gelu(x, "none"); }
+Tensor gelu(const Tensor& x, std::string_view approximate) {
+  if (approximate == "none") {
+    return in_wide_float(x,
+                         [](const Tensor& f) { return mul(mul(f, 0.5), add(1, erf(mul(f, 0.70710678118654752440)))); });
+  }
+  if (approximate != "tanh")
+    throw ValueError(text("gelu: the approximation is \"none\" or \"tanh\", not \"", approximate, "\""));
+  return in_wide_float(x, [](const Tensor& f) {
+    Tensor inner = mul(mul(f, add(1, mul(square(f), 0.044715))), 0.79788456080286535588);
+    return mul(mul(f, 0.5), add(1, tanh(inner)));
+  });
+}
+Tensor silu(const Tensor& x) {
+  return in_wide_float(x, [](const Tensor& f) { return mul(f, sigmoid_of(f)); });
+}
+Tensor hardsigmoid(const Tensor& x) { return in_wide_float(x, hardsigmoid_of); }
+Tensor hardswish(const Tensor& x) {
+  return in_wide_float(x, [](const Tensor& f) { return mul(f, hardsigmoid_of(f)); });
+}
+Tensor softplus(const Tensor& x, double beta) {
+  if (!(beta > 0)) throw ValueError(text("softplus: beta must be positive, not ", beta));
+  if (beta == 1) return in_wide_float(x, softplus_of);
+  return in_wide_float(x, [&](const Tensor& f) { return div(softplus_of(mul(f, beta)), beta); });
+}
+Tensor softsign(const Tensor& x) {
+  return in_wide_float(x, [](const Tensor& f) { return div(f, add(1, abs(f))); });
+}
+Tensor mish(const Tensor& x) {
+  return in_wide_float(x, [](const Tensor& f) {
+    // tanh(log(1 + e)) = n / (n + 2) with n = e * (e + 2); above 20 that is 1.
+    Tensor e = exp(minimum(f, 20));
+    Tensor n = mul(e, add(e, 2));
+    return mul(f, div(n, add(n, 2)));
+  });
+}
+
+Tensor glu(const Tensor& x, int64_t axis) {
+  NodeRef n = x.node();
+  int at = normalize_axis("glu", axis, n->shape.rank());
+  int64_t size = n->shape[static_cast<size_t>(at)].value();
+  if (size % 2 != 0) throw ShapeError(text("glu: axis ", at, " of ", n->shape, " cannot be halved"));
+  Tensor f = to_wide_float(x);
+  return from_wide_float(mul(slice(f, at, 0, size / 2), sigmoid_of(slice(f, at, size / 2, size))), x);
+}
 
 }  // namespace heddle

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "base/error.h"
 #include "tensor/build.h"
 
@@ -35,8 +37,51 @@ Tensor add(const Operand& a, const Operand& b) { return binary(ScalarOp::add, ar
 Tensor sub(const Operand& a, const Operand& b) { return binary(ScalarOp::sub, arithmetic("sub", a, b)); }
 Tensor mul(const Operand& a, const Operand& b) { return binary(ScalarOp::mul, arithmetic("mul", a, b)); }
 Tensor div(const Operand& a, const Operand& b) { return binary(ScalarOp::div, floats("div", a, b)); }
-Tensor floordiv(const Operand& a, const Operand& b) { return binary(ScalarOp::floordiv, arithmetic("floordiv", a, b)); }
+namespace {
+
+// Floats whose sign bits are those of `sign`.
+NodeRef with_sign(const NodeRef& x, const NodeRef& sign) {
+  int bits = 8 * size_of(x->dtype);
+  DType whole = signed_of_size(size_of(x->dtype));
+  uint64_t minus = uint64_t{1} << (bits - 1);
+  NodeRef mask = make_const(Scalar::from_bits(whole, minus), x->shape);
+  NodeRef rest = make_const(Scalar::from_bits(whole, minus - 1), x->shape);
+  NodeRef size = scalar_node(ScalarOp::bit_and, {make_bitcast(x, whole), rest});
+  NodeRef from = scalar_node(ScalarOp::bit_and, {make_bitcast(sign, whole), mask});
+  return make_bitcast(scalar_node(ScalarOp::bit_or, {size, from}), x->dtype);
+}
+
+// The remainder with the sign of the dividend. Of two positive numbers it is exact, whatever their ratio.
+Tensor truncated_remainder(const Pair& p) {
+  Tensor a(p.a), b(p.b);
+  if (is_float(a.dtype())) return Tensor(with_sign(mod(abs(a), abs(b)).node(), p.a));
+  Tensor rest = binary(ScalarOp::mod, p);
+  if (!is_signed(a.dtype())) return rest;
+  return where(logical_and(ne(rest, 0), ne(lt(a, 0), lt(b, 0))), sub(rest, b), rest);
+}
+
+// NumPy's: consistent with mod() where a / b would round up to the next whole number.
+Tensor floor_divide(const Pair& p) {
+  if (!is_float(p.a->dtype)) return binary(ScalarOp::floordiv, p);
+  Tensor a(p.a), b(p.b), rest = truncated_remainder(p), quotient = div(a, b);
+  Tensor whole = div(sub(a, rest), b);
+  whole = where(logical_and(ne(rest, 0), ne(lt(b, 0), lt(rest, 0))), sub(whole, 1), whole);
+  Tensor down = floor(whole);
+  down = where(gt(sub(whole, down), 0.5), add(down, 1), down);
+  down = where(eq(whole, 0), Tensor(with_sign(zeros_like(a).node(), quotient.node())), down);
+  return where(eq(b, 0), quotient, down);
+}
+
+}  // namespace
+
+Tensor floordiv(const Operand& a, const Operand& b) { return floor_divide(arithmetic("floordiv", a, b)); }
 Tensor mod(const Operand& a, const Operand& b) { return binary(ScalarOp::mod, arithmetic("mod", a, b)); }
+Tensor remainder(const Operand& a, const Operand& b) { return binary(ScalarOp::mod, arithmetic("remainder", a, b)); }
+Tensor fmod(const Operand& a, const Operand& b) { return truncated_remainder(arithmetic("fmod", a, b)); }
+std::pair<Tensor, Tensor> divmod(const Operand& a, const Operand& b) {
+  Pair p = arithmetic("divmod", a, b);
+  return {floor_divide(p), binary(ScalarOp::mod, p)};
+}
 Tensor pow(const Operand& a, const Operand& b) {
   if (a.kind() != Operand::Kind::Tensor || b.kind() == Operand::Kind::Tensor)
     return binary(ScalarOp::pow, floats("pow", a, b));
@@ -59,8 +104,77 @@ Tensor pow(const Operand& a, const Operand& b) {
   return binary(ScalarOp::pow, floats("pow", base, b));
 }
 Tensor atan2(const Operand& y, const Operand& x) { return binary(ScalarOp::atan2, floats("atan2", y, x)); }
+Tensor copysign(const Operand& a, const Operand& b) {
+  Pair p = floats("copysign", a, b);
+  return Tensor(with_sign(p.a, p.b));
+}
+Tensor nextafter(const Operand& a, const Operand& b) {
+  Pair p = floats("nextafter", a, b);
+  Tensor x(p.a), y(p.b);
+  DType whole = signed_of_size(size_of(x.dtype()));
+  // The bits of floats of one sign are in the order of their sizes.
+  Tensor bits = bitcast(x, whole), away = eq(lt(x, y), lt(0, x));
+  Tensor next = bitcast(where(away, add(bits, 1), sub(bits, 1)), x.dtype());
+  Tensor smallest = Tensor(make_const(Scalar::from_bits(x.dtype(), 1), p.a->shape));
+  next = where(eq(x, 0), Tensor(with_sign(smallest.node(), p.b)), next);
+  next = where(eq(x, y), y, next);
+  return where(logical_or(isnan(x), isnan(y)), std::numeric_limits<double>::quiet_NaN(), next);
+}
+Tensor hypot(const Operand& a, const Operand& b) {
+  Pair p = floats("hypot", a, b);
+  Tensor x = abs(Tensor(p.a)), y = abs(Tensor(p.b)), result;
+  if (x.dtype() == kF64) {
+    Tensor large = maximum(x, y), ratio = div(minimum(x, y), large);
+    result = where(eq(large, 0), large, mul(large, sqrt(add(1, square(ratio)))));
+  } else {  // the squares of f32 neither overflow nor vanish in f64
+    result = cast(sqrt(add(square(cast(x, kF64)), square(cast(y, kF64)))), x.dtype());
+  }
+  double infinity = std::numeric_limits<double>::infinity();
+  return where(logical_or(eq(x, infinity), eq(y, infinity)), infinity, result);
+}
+namespace {
+// max(a, b) + f(-|a - b|); equal infinities have no difference.
+template <class F>
+Tensor log_add(const Pair& p, F of_difference) {
+  Tensor x(p.a), y(p.b);
+  Tensor difference = where(eq(x, y), 0, neg(abs(sub(x, y))));
+  return add(maximum(x, y), of_difference(difference));
+}
+}  // namespace
+Tensor logaddexp(const Operand& a, const Operand& b) {
+  return log_add(floats("logaddexp", a, b), [](const Tensor& d) { return log1p(exp(d)); });
+}
+Tensor logaddexp2(const Operand& a, const Operand& b) {
+  return log_add(floats("logaddexp2", a, b),
+                 [](const Tensor& d) { return mul(log1p(exp2(d)), 1.44269504088896340736); });
+}
+Tensor xlogy(const Operand& a, const Operand& b) {
+  Pair p = floats("xlogy", a, b);
+  Tensor x(p.a), y(p.b);
+  return where(logical_and(eq(x, 0), eq(y, y)), 0, mul(x, log(y)));
+}
+Tensor heaviside(const Tensor& x, const Operand& at_zero) {
+  Pair p = floats("heaviside", x, at_zero);
+  Tensor f(p.a);
+  Tensor result = where(eq(f, 0), Tensor(p.b), cast(gt(f, 0), f.dtype()));
+  return where(isnan(f), f, result);
+}
 Tensor minimum(const Operand& a, const Operand& b) { return binary(ScalarOp::minimum, promote_pair("minimum", a, b)); }
 Tensor maximum(const Operand& a, const Operand& b) { return binary(ScalarOp::maximum, promote_pair("maximum", a, b)); }
+Tensor fmin(const Operand& a, const Operand& b) {
+  Pair p = promote_pair("fmin", a, b);
+  Tensor x(p.a), y(p.b);
+  return where(isnan(x), y, where(isnan(y), x, minimum(x, y)));
+}
+Tensor fmax(const Operand& a, const Operand& b) {
+  Pair p = promote_pair("fmax", a, b);
+  Tensor x(p.a), y(p.b);
+  return where(isnan(x), y, where(isnan(y), x, maximum(x, y)));
+}
+Tensor clamp(const Tensor& x, const Operand& low, const Operand& high) {
+  return binary(ScalarOp::minimum,
+                promote_pair("clamp", binary(ScalarOp::maximum, promote_pair("clamp", x, low)), high));
+}
 Tensor eq(const Operand& a, const Operand& b) { return binary(ScalarOp::eq, promote_pair("eq", a, b)); }
 Tensor ne(const Operand& a, const Operand& b) { return binary(ScalarOp::ne, promote_pair("ne", a, b)); }
 Tensor lt(const Operand& a, const Operand& b) { return binary(ScalarOp::lt, promote_pair("lt", a, b)); }
@@ -116,5 +230,33 @@ Tensor fma(const Tensor& a, const Tensor& b, const Tensor& c) {
   Shape shape = broadcast_shapes("fma", broadcast_shapes("fma", x->shape, y->shape), z->shape);
   return Tensor(scalar_node(ScalarOp::fma, {broadcast_to(x, shape), broadcast_to(y, shape), broadcast_to(z, shape)}));
 }
+
+Tensor lerp(const Tensor& a, const Tensor& b, const Operand& weight) {
+  Pair p = floats("lerp", a, b);
+  Tensor x(p.a), y(p.b), distance = sub(y, x);
+  if (weight.kind() != Operand::Kind::Tensor) {
+    double w = weight.real();
+    return w < 0.5 ? add(x, mul(distance, w)) : sub(y, mul(distance, 1 - w));
+  }
+  const Tensor& w = weight.tensor();
+  promote_pair("lerp", x, w);  // names the operator when the shapes do not fit
+  return where(lt(w, 0.5), add(x, mul(distance, w)), sub(y, mul(distance, sub(1, w))));
+}
+
+Tensor isclose(const Operand& a, const Operand& b, double relative, double absolute, bool equal_nan) {
+  Pair p = promote_pair("isclose", a, b);
+  // Integers in f64, which tells more of them apart; small floats in f32.
+  DType wide = is_float(p.a->dtype) ? compute_dtype(p.a->dtype) : kF64;
+  Tensor x(make_cast(p.a, wide)), y(make_cast(p.b, wide));
+  Tensor near = le(abs(sub(x, y)), add(mul(abs(y), relative), absolute));
+  // Infinities are close to themselves only.
+  Tensor result = logical_or(eq(x, y), logical_and(near, isfinite(y)));
+  return equal_nan ? logical_or(result, logical_and(isnan(x), isnan(y))) : result;
+}
+bool allclose(const Operand& a, const Operand& b, double relative, double absolute, bool equal_nan) {
+  promote_pair("allclose", a, b);  // names the operator when the shapes do not fit
+  return all(isclose(a, b, relative, absolute, equal_nan)).item<bool>();
+}
+bool equal(const Tensor& a, const Tensor& b) { return a.shape() == b.shape() && all(eq(a, b)).item<bool>(); }
 
 }  // namespace heddle

@@ -1,6 +1,8 @@
 #include "tensor/build.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/error.h"
 
@@ -28,8 +30,8 @@ std::vector<int> to_axes(const char* op, const Axes& axes, int rank, bool empty_
   std::vector<int> result;
   for (int64_t axis : axes) result.push_back(normalize_axis(op, axis, rank));
   std::sort(result.begin(), result.end());
-  if (std::adjacent_find(result.begin(), result.end()) != result.end())
-    throw ValueError(text(op, ": an axis is given twice"));
+  auto twice = std::adjacent_find(result.begin(), result.end());
+  if (twice != result.end()) throw ValueError(text(op, ": ", list_text(axes), " names axis ", *twice, " twice"));
   if (axes.empty() && empty_means_all)
     for (int i = 0; i < rank; ++i) result.push_back(i);
   return result;
@@ -95,6 +97,16 @@ Pair promote_pair(const char* op, const Operand& a, const Operand& b) {
 
 NodeRef scalar_node(ScalarOp op, std::initializer_list<NodeRef> inputs) {
   return make_scalar(op, std::span<const NodeRef>(inputs.begin(), inputs.size()));
+}
+
+DType signed_of_size(int bytes) { return bytes == 1 ? kI8 : bytes == 2 ? kI16 : bytes == 4 ? kI32 : kI64; }
+
+Scalar limit_scalar(DType dtype, bool largest) {
+  double infinity = std::numeric_limits<double>::infinity();
+  Scalar limit = Scalar::of(dtype, infinity);
+  // The bit pattern below infinity is the largest finite number; a dtype without infinity has one NaN above it.
+  Scalar top = Scalar::from_bits(dtype, std::isinf(limit.as_double()) ? limit.bits() - 1 : 0x7e);
+  return largest ? top : Scalar::of(dtype, -top.as_double());
 }
 
 Tensor to_float(const Tensor& x) { return is_float(x.dtype()) ? Tensor(x.node()) : cast(x, kF32); }

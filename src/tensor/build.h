@@ -8,6 +8,8 @@
 
 namespace heddle {
 
+__extension__ using Int128 = __int128;
+
 std::string list_text(std::span<const int64_t> list);  // "[2, 3]"
 // Checks sizes (none negative, product within bounds).
 Shape to_shape(const char* op, const Dims& dims, DType dtype);
@@ -23,7 +25,13 @@ Pair promote_pair(const char* op, const Operand& a, const Operand& b);
 // A number as a value of this dtype; ValueError naming `op` when an integer dtype cannot hold it.
 Scalar number_scalar(const char* op, const Operand& number, DType dtype);
 NodeRef number_node(const char* op, const Operand& number, DType dtype, const Shape& shape);
+// Elements copied from the host.
+NodeRef buffer_node(const void* data, DType dtype, const Shape& shape);
 NodeRef scalar_node(ScalarOp op, std::initializer_list<NodeRef> inputs);
+// The signed integer of so many bytes.
+DType signed_of_size(int bytes);
+// The largest finite value of a float dtype, or the lowest.
+Scalar limit_scalar(DType dtype, bool largest);
 // Integers and bool become f32, the default float; floats stay.
 Tensor to_float(const Tensor& x);
 // Counts and sums of many elements leave the range of small floats: what is made of them is computed in f32 ...

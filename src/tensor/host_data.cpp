@@ -66,14 +66,17 @@ std::span<const T> Tensor::data() const& {
   return {static_cast<const T*>(view.data), static_cast<size_t>(numel())};
 }
 
-template <class T>
-Tensor from_data(const T* values, const Dims& dims) {
-  Shape shape = to_shape("from_data", dims, dtype_of<T>());
-  uint64_t bytes = static_cast<uint64_t>(shape.static_numel()) * sizeof(T);
+NodeRef buffer_node(const void* data, DType dtype, const Shape& shape) {
+  uint64_t bytes = static_cast<uint64_t>(shape.static_numel()) * static_cast<uint64_t>(size_of(dtype));
   Device& d = device();
   std::shared_ptr<DeviceBuffer> buffer = d.allocate(bytes);
-  d.copy_from_host(*buffer, values, bytes);
-  return Tensor(make_buffer(buffer, dtype_of<T>(), shape));
+  d.copy_from_host(*buffer, data, bytes);
+  return make_buffer(buffer, dtype, shape);
+}
+
+template <class T>
+Tensor from_data(const T* values, const Dims& dims) {
+  return Tensor(buffer_node(values, dtype_of<T>(), to_shape("from_data", dims, dtype_of<T>())));
 }
 
 template <class T>
@@ -84,9 +87,9 @@ Tensor from_vector(const std::vector<T>& values, const Dims& dims) {
   if constexpr (std::is_same_v<T, bool>) {  // std::vector<bool> packs bits
     std::unique_ptr<bool[]> bytes(new bool[values.size() + 1]);
     for (size_t i = 0; i < values.size(); ++i) bytes[i] = values[i];
-    return from_data<bool>(bytes.get(), dims);
+    return Tensor(buffer_node(bytes.get(), kBool, shape));
   } else {
-    return from_data<T>(values.data(), dims);
+    return Tensor(buffer_node(values.data(), dtype_of<T>(), shape));
   }
 }
 

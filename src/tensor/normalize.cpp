@@ -2,30 +2,73 @@
 #include "tensor/build.h"
 
 namespace heddle {
+namespace {
+
+// The last axes of a tensor; ValueError if it does not have so many.
+Axes last_axes(const char* op, const Tensor& x, int64_t count) {
+  if (count < 1 || count > x.rank())
+    throw ValueError(text(op, ": a tensor of shape ", x.node()->shape, " has no ", count, " last axes"));
+  Axes list;
+  for (int64_t i = x.rank() - count; i < x.rank(); ++i) list.push_back(i);
+  return list;
+}
+
+// A weight or bias has the shape of the last axes of x.
+void check_last_shape(const char* op, const char* what, const Tensor& x, const Tensor& given) {
+  Dims shape = x.shape(), last = given.shape();
+  if (last.empty() || last.size() > shape.size() || !std::equal(last.rbegin(), last.rend(), shape.rbegin()))
+    throw ShapeError(
+        text(op, ": a ", what, " of shape ", list_text(last), " does not fit the last axes of ", list_text(shape)));
+}
+
+// f is wide.
+Tensor softmax_of(const char* op, const Tensor& f, int64_t axis) {
+  int64_t at = normalize_axis(op, axis, f.rank());
+  if (f.numel() == 0) return f;
+  Tensor e = exp(sub(f, max(f, at, true)));
+  return mul(e, reciprocal(sum(e, at, true)));  // one division per row
+}
+Tensor layer_norm_of(const Tensor& f, const Axes& axes, double epsilon) {
+  Tensor centred = sub(f, mean(f, axes, true));
+  return mul(centred, rsqrt(add(mean(square(centred), axes, true), epsilon)));
+}
+Tensor rms_norm_of(const Tensor& f, const Axes& axes, double epsilon) {
+  return mul(f, rsqrt(add(mean(square(f), axes, true), epsilon)));
+}
+
+}  // namespace
 
 Tensor softmax(const Tensor& x, int64_t axis) {
-  Tensor f = to_wide_float(x);
-  int64_t at = normalize_axis("softmax", axis, f.rank());
-  if (f.numel() == 0) return from_wide_float(f, x);
-  Tensor e = exp(sub(f, max(f, {at}, true)));
-  return from_wide_float(mul(e, reciprocal(sum(e, {at}, true))), x);  // one division per row
+  return from_wide_float(softmax_of("softmax", to_wide_float(x), axis), x);
+}
+Tensor softmin(const Tensor& x, int64_t axis) {
+  return from_wide_float(softmax_of("softmin", neg(to_wide_float(x)), axis), x);
 }
 Tensor log_softmax(const Tensor& x, int64_t axis) {
   Tensor f = to_wide_float(x);
   int64_t at = normalize_axis("log_softmax", axis, f.rank());
   if (f.numel() == 0) return from_wide_float(f, x);
-  Tensor shifted = sub(f, max(f, {at}, true));
-  return from_wide_float(sub(shifted, log(sum(exp(shifted), {at}, true))), x);
+  Tensor shifted = sub(f, max(f, at, true));
+  return from_wide_float(sub(shifted, log(sum(exp(shifted), at, true))), x);
 }
+
 Tensor layer_norm(const Tensor& x, int64_t axes, double epsilon) {
-  Tensor f = to_wide_float(x);
-  if (axes < 1 || axes > f.rank())
-    throw ValueError(text("layer_norm: a tensor of shape ", f.node()->shape, " has no ", axes, " last axes"));
-  Axes list;
-  for (int64_t i = f.rank() - axes; i < f.rank(); ++i) list.push_back(i);
-  Tensor centred = sub(f, mean(f, list, true));
-  Tensor variance = mean(square(centred), list, true);
-  return from_wide_float(mul(centred, rsqrt(add(variance, epsilon))), x);
+  return from_wide_float(layer_norm_of(to_wide_float(x), last_axes("layer_norm", x, axes), epsilon), x);
+}
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, double epsilon) {
+  check_last_shape("layer_norm", "weight", x, weight);
+  if (bias) check_last_shape("layer_norm", "bias", x, *bias);
+  Tensor result = layer_norm_of(to_wide_float(x), last_axes("layer_norm", x, weight.rank()), epsilon);
+  result = mul(result, weight);
+  return from_wide_float(bias ? add(result, *bias) : result, x);
+}
+Tensor rms_norm(const Tensor& x, int64_t axes, double epsilon) {
+  return from_wide_float(rms_norm_of(to_wide_float(x), last_axes("rms_norm", x, axes), epsilon), x);
+}
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
+  check_last_shape("rms_norm", "weight", x, weight);
+  return from_wide_float(mul(rms_norm_of(to_wide_float(x), last_axes("rms_norm", x, weight.rank()), epsilon), weight),
+                         x);
 }
 
 }  // namespace heddle

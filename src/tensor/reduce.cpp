@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -31,6 +33,11 @@ void refuse_empty(const char* name, const NodeRef& x, const Axes& axes) {
   for (int axis : to_axes(name, axes, x->shape.rank(), true))
     if (x->shape[static_cast<size_t>(axis)].is_const(0))
       throw ValueError(text(name, ": axis ", axis, " of shape ", x->shape, " is empty, so there is no ", name));
+}
+
+Tensor extreme(const char* name, ReduceOp op, const Tensor& x, const Axes& axes, bool keepdim) {
+  refuse_empty(name, x.node(), axes);
+  return reduce(name, op, x.node(), axes, keepdim);
 }
 
 Tensor arg_reduce(const char* name, ReduceOp op, const Tensor& x, std::optional<int64_t> axis, bool keepdim) {
@@ -75,36 +82,138 @@ Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) {
 Tensor prod(const Tensor& x, const Axes& axes, bool keepdim) {
   return reduce("prod", ReduceOp::Prod, widened(x), axes, keepdim);
 }
-Tensor max(const Tensor& x, const Axes& axes, bool keepdim) {
-  refuse_empty("max", x.node(), axes);
-  return reduce("max", ReduceOp::Max, x.node(), axes, keepdim);
+Tensor max(const Tensor& x, const Axes& axes, bool keepdim) { return extreme("max", ReduceOp::Max, x, axes, keepdim); }
+Tensor min(const Tensor& x, const Axes& axes, bool keepdim) { return extreme("min", ReduceOp::Min, x, axes, keepdim); }
+Tensor amax(const Tensor& x, const Axes& axes, bool keepdim) {
+  return extreme("amax", ReduceOp::Max, x, axes, keepdim);
 }
-Tensor min(const Tensor& x, const Axes& axes, bool keepdim) {
-  refuse_empty("min", x.node(), axes);
-  return reduce("min", ReduceOp::Min, x.node(), axes, keepdim);
+Tensor amin(const Tensor& x, const Axes& axes, bool keepdim) {
+  return extreme("amin", ReduceOp::Min, x, axes, keepdim);
 }
-Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
-  Tensor f = to_wide_float(x);
-  double n = count(f.node(), to_axes("mean", axes, f.rank(), true));
-  return from_wide_float(div(reduce("mean", ReduceOp::Sum, f.node(), axes, keepdim), n), x);
+Tensor ptp(const Tensor& x, const Axes& axes, bool keepdim) {
+  return sub(extreme("ptp", ReduceOp::Max, x, axes, keepdim), extreme("ptp", ReduceOp::Min, x, axes, keepdim));
 }
-Tensor var(const Tensor& x, const Axes& axes, bool keepdim, int64_t correction) {
-  Tensor f = to_wide_float(x);
-  std::vector<int> list = to_axes("var", axes, f.rank(), true);
+namespace {
+
+Tensor mean_of(const char* name, const Tensor& f, const Axes& axes, bool keepdim) {
+  double n = count(f.node(), to_axes(name, axes, f.rank(), true));
+  return div(reduce(name, ReduceOp::Sum, f.node(), axes, keepdim), n);
+}
+// f is wide.
+Tensor variance_of(const char* name, const Tensor& f, const Axes& axes, bool keepdim, int64_t correction) {
+  std::vector<int> list = to_axes(name, axes, f.rank(), true);
   double n = count(f.node(), list);
   double degrees = std::max(n - static_cast<double>(correction), 0.0);
   if (f.dtype() == kF64 || n == 0) {
-    Tensor deviation = sub(f, mean(f, axes, true));
-    return from_wide_float(div(reduce("var", ReduceOp::Sum, square(deviation).node(), axes, keepdim), degrees), x);
+    Tensor deviation = sub(f, mean_of(name, f, axes, true));
+    return div(reduce(name, ReduceOp::Sum, square(deviation).node(), axes, keepdim), degrees);
   }
   // Sums of the deviations and of their squares in one pass. In f64 their difference loses nothing that f32 could
   // hold; deviations from an element instead of from zero make the variance of equal numbers exactly zero.
   Tensor deviation = cast(sub(f, first_of(f, list)), kF64);
-  Tensor total = reduce("var", ReduceOp::Sum, deviation.node(), axes, keepdim);
-  Tensor squares = reduce("var", ReduceOp::Sum, square(deviation).node(), axes, keepdim);
-  Tensor result = div(maximum(sub(squares, div(square(total), n)), 0), degrees);
-  return from_wide_float(cast(result, f.dtype()), x);
+  Tensor total = reduce(name, ReduceOp::Sum, deviation.node(), axes, keepdim);
+  Tensor squares = reduce(name, ReduceOp::Sum, square(deviation).node(), axes, keepdim);
+  return cast(div(maximum(sub(squares, div(square(total), n)), 0), degrees), f.dtype());
 }
+
+}  // namespace
+
+Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
+  return from_wide_float(mean_of("mean", to_wide_float(x), axes, keepdim), x);
+}
+Tensor average(const Tensor& x, const Tensor& weights, const Axes& axes, bool keepdim) {
+  Tensor f = to_wide_float(x), w = to_wide_float(weights);
+  Tensor spread(broadcast_to(w.node(), broadcast_shapes("average", w.node()->shape, f.node()->shape)));
+  if (spread.shape() != f.shape())
+    throw ShapeError(text("average: weights of shape ", w.node()->shape, " for values of shape ", f.node()->shape));
+  Tensor total = reduce("average", ReduceOp::Sum, mul(f, spread).node(), axes, keepdim);
+  return from_wide_float(div(total, reduce("average", ReduceOp::Sum, spread.node(), axes, keepdim)), x);
+}
+Tensor var(const Tensor& x, const Axes& axes, bool keepdim, int64_t correction) {
+  return from_wide_float(variance_of("var", to_wide_float(x), axes, keepdim, correction), x);
+}
+Tensor std(const Tensor& x, const Axes& axes, bool keepdim, int64_t correction) {
+  return from_wide_float(sqrt(variance_of("std", to_wide_float(x), axes, keepdim, correction)), x);
+}
+
+Tensor norm(const Tensor& x, double p, const Axes& axes, bool keepdim) {
+  Tensor size = abs(to_wide_float(x));
+  auto sum_of = [&](const Tensor& y) { return reduce("norm", ReduceOp::Sum, y.node(), axes, keepdim); };
+  Tensor result;
+  if (std::isnan(p)) throw ValueError("norm: the order is not a number");
+  if (std::isinf(p))
+    result = extreme("norm", p > 0 ? ReduceOp::Max : ReduceOp::Min, size, axes, keepdim);
+  else if (p == 0)
+    result = sum_of(cast(ne(size, 0), size.dtype()));
+  else if (p == 1)
+    result = sum_of(size);
+  else if (p == 2)
+    result = sqrt(sum_of(square(size)));
+  else
+    result = pow(sum_of(pow(size, p)), 1 / p);
+  return from_wide_float(result, x);
+}
+
+Tensor count_nonzero(const Tensor& x, const Axes& axes, bool keepdim) {
+  return reduce("count_nonzero", ReduceOp::Sum, make_cast(make_cast(x.node(), kBool), kI64), axes, keepdim);
+}
+
+Tensor nansum(const Tensor& x, const Axes& axes, bool keepdim) {
+  return reduce("nansum", ReduceOp::Sum, widened(where(isnan(x), 0, x)), axes, keepdim);
+}
+Tensor nanprod(const Tensor& x, const Axes& axes, bool keepdim) {
+  return reduce("nanprod", ReduceOp::Prod, widened(where(isnan(x), 1, x)), axes, keepdim);
+}
+
+namespace {
+
+// NaN is replaced by what every number beats; where nothing else is there, it comes back.
+Tensor nan_extreme(const char* name, ReduceOp op, const Tensor& x, const Axes& axes, bool keepdim) {
+  if (!is_float(x.dtype())) return extreme(name, op, x, axes, keepdim);
+  refuse_empty(name, x.node(), axes);
+  double infinity = std::numeric_limits<double>::infinity();
+  Tensor rest = where(isnan(x), op == ReduceOp::Max ? -infinity : infinity, x);
+  Tensor nothing = reduce(name, ReduceOp::Min, isnan(x).node(), axes, keepdim);
+  return where(nothing, std::numeric_limits<double>::quiet_NaN(), reduce(name, op, rest.node(), axes, keepdim));
+}
+
+// Numbers, with 0 in place of NaN, and how many there are.
+struct Counted {
+  Tensor is_nan, values, count;
+};
+Counted without_nan(const char* name, const Tensor& f, const Axes& axes, bool keepdim) {
+  Tensor is_nan = isnan(f);
+  Tensor ones = cast(logical_not(is_nan), f.dtype());
+  return {is_nan, where(is_nan, 0, f), reduce(name, ReduceOp::Sum, ones.node(), axes, keepdim)};
+}
+// f is wide.
+Tensor nan_variance(const char* name, const Tensor& f, const Axes& axes, bool keepdim, int64_t correction) {
+  Counted kept = without_nan(name, f, axes, true), out = without_nan(name, f, axes, keepdim);
+  Tensor centre = div(reduce(name, ReduceOp::Sum, kept.values.node(), axes, true), kept.count);
+  Tensor squares = where(kept.is_nan, 0, square(sub(f, centre)));
+  Tensor degrees = maximum(sub(out.count, correction), 0);
+  return div(reduce(name, ReduceOp::Sum, squares.node(), axes, keepdim), degrees);
+}
+
+}  // namespace
+
+Tensor nanmax(const Tensor& x, const Axes& axes, bool keepdim) {
+  return nan_extreme("nanmax", ReduceOp::Max, x, axes, keepdim);
+}
+Tensor nanmin(const Tensor& x, const Axes& axes, bool keepdim) {
+  return nan_extreme("nanmin", ReduceOp::Min, x, axes, keepdim);
+}
+Tensor nanmean(const Tensor& x, const Axes& axes, bool keepdim) {
+  Counted numbers = without_nan("nanmean", to_wide_float(x), axes, keepdim);
+  return from_wide_float(div(reduce("nanmean", ReduceOp::Sum, numbers.values.node(), axes, keepdim), numbers.count), x);
+}
+Tensor nanvar(const Tensor& x, const Axes& axes, bool keepdim, int64_t correction) {
+  return from_wide_float(nan_variance("nanvar", to_wide_float(x), axes, keepdim, correction), x);
+}
+Tensor nanstd(const Tensor& x, const Axes& axes, bool keepdim, int64_t correction) {
+  return from_wide_float(sqrt(nan_variance("nanstd", to_wide_float(x), axes, keepdim, correction)), x);
+}
+
 Tensor any(const Tensor& x, const Axes& axes, bool keepdim) {
   return reduce("any", ReduceOp::Max, make_cast(x.node(), kBool), axes, keepdim);
 }
@@ -124,19 +233,11 @@ Tensor shift_of(const Tensor& x, const Axes& axes) {
   Tensor m = max(x, axes, true);
   return where(isfinite(m), m, 0);
 }
-}  // namespace
-
-namespace {
 
 // Over axes that stay with size 1.
 Tensor direct_logsumexp(const Tensor& x, const Axes& axes) {
   Tensor shift = shift_of(x, axes);
   return add(log(sum(exp(sub(x, shift)), axes, true)), shift);
-}
-
-Tensor logaddexp_of(const Tensor& a, const Tensor& b) {
-  Tensor larger = maximum(a, b);
-  return where(isfinite(larger), add(larger, log1p(exp(neg(abs(sub(a, b)))))), larger);
 }
 
 // The sum needs the maximum first. So that both find their elements in a cache, long axes are cut into blocks, and
@@ -154,19 +255,17 @@ Tensor blocked_logsumexp(const Tensor& x, int axis) {
   Tensor of_blocks = direct_logsumexp(reshape(slice(x, axis, 0, blocks * block), cut), {axis + 1});
   Tensor result = blocked_logsumexp(squeeze(of_blocks, axis + 1), axis);
   if (blocks * block == size) return result;
-  return logaddexp_of(result, direct_logsumexp(slice(x, axis, blocks * block), {axis}));
+  return logaddexp(result, direct_logsumexp(slice(x, axis, blocks * block), {axis}));
 }
 
 }  // namespace
 
 Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
   Tensor f = to_wide_float(x);
-  if (f.numel() == 0) {  // the sum of no exponentials is 0
-    Tensor none = sum(f, axes, keepdim);
-    return from_wide_float(sub(none, std::numeric_limits<double>::infinity()), x);
-  }
-  // Neighbouring axes first become one.
   std::vector<int> list = to_axes("logsumexp", axes, f.rank(), true);
+  if (f.numel() == 0)  // the sum of no exponentials is 0
+    return from_wide_float(log(reduce("logsumexp", ReduceOp::Sum, f.node(), axes, keepdim)), x);
+  // Neighbouring axes first become one.
   Tensor result = f;
   while (!list.empty()) {
     int last = list.back(), first = last;

@@ -6,28 +6,6 @@
 
 namespace heddle {
 
-Tensor pad(const Tensor& x, const std::vector<std::pair<int64_t, int64_t>>& before_after, const Operand& value) {
-  NodeRef n = x.node();
-  if (before_after.size() != n->shape.size())
-    throw ShapeError(text("pad: ", before_after.size(), " pairs for the ", n->shape.size(), " axes of ", n->shape));
-  if (value.kind() == Operand::Kind::Tensor) throw ValueError("pad: the fill value must be a number");
-  std::vector<Expr> before, after;
-  Dims grown;
-  for (size_t i = 0; i < before_after.size(); ++i) {
-    auto [b, a] = before_after[i];
-    if (b < 0 || a < 0) throw ValueError(text("pad: axis ", i, " by ", b, " and ", a, "; use shrink to cut"));
-    before.push_back(b);
-    after.push_back(a);
-    int64_t size = n->shape[i].value();
-    if (__builtin_add_overflow(size, b, &size) || __builtin_add_overflow(size, a, &size))
-      throw ShapeError(text("pad: axis ", i, " of ", n->shape, " by ", b, " and ", a, " overflows"));
-    grown.push_back(size);
-  }
-  to_shape("pad", grown, n->dtype);
-  Scalar fill = number_scalar("pad", value, n->dtype);
-  return Tensor(make_pad(n, before, after, fill));
-}
-
 Tensor shrink(const Tensor& x, const std::vector<std::pair<int64_t, int64_t>>& begin_end) {
   NodeRef n = x.node();
   if (begin_end.size() != n->shape.size())
@@ -72,18 +50,33 @@ Tensor slice(const Tensor& x, int64_t axis, std::optional<int64_t> begin, std::o
   return squeeze(every, -1);
 }
 
-Tensor select(const Tensor& x, int64_t axis, int64_t index) {
+namespace {
+
+Tensor selected(const char* op, const Tensor& x, int64_t axis, int64_t index) {
   NodeRef n = x.node();
-  size_t at = static_cast<size_t>(normalize_axis("select", axis, n->shape.rank()));
+  size_t at = static_cast<size_t>(normalize_axis(op, axis, n->shape.rank()));
   int64_t size = n->shape[at].value();
   if (index < -size || index >= size)
-    throw IndexError(text("select: position ", index, " of axis ", at, " of ", n->shape, " does not exist"));
+    throw IndexError(text(op, ": position ", index, " of axis ", at, " of ", n->shape, " does not exist"));
   int64_t i = index < 0 ? index + size : index;
   return squeeze(slice(x, static_cast<int64_t>(at), i, i + 1), static_cast<int64_t>(at));
 }
 
+}  // namespace
+
+Tensor select(const Tensor& x, int64_t axis, int64_t index) { return selected("select", x, axis, index); }
+Tensor Tensor::operator[](int64_t index) const { return selected("operator[]", *this, 0, index); }
+
 Tensor window(const Tensor& x, int64_t axis, int64_t size, int64_t stride, int64_t dilation) {
   return Tensor(make_window(x.node(), normalize_axis("window", axis, x.rank()), size, stride, dilation));
+}
+
+Tensor unfold(const Tensor& x, int64_t axis, int64_t size, int64_t step) {
+  int at = normalize_axis("unfold", axis, x.rank());
+  if (size < 1 || step < 1 || size > x.size(at))
+    throw ShapeError(
+        text("unfold: windows of ", size, " every ", step, " do not fit axis ", at, " of ", x.node()->shape));
+  return Tensor(make_window(x.node(), at, size, step, 1));
 }
 
 Tensor unwindow(const Tensor& x, int64_t axis, int64_t size, int64_t stride, int64_t dilation, int64_t n) {

@@ -109,22 +109,28 @@ void realize(std::initializer_list<Tensor> tensors) {
   realize(std::span<const Tensor>(tensors.begin(), tensors.size()));
 }
 
-void Tensor::assign(const Tensor& value) {
-  NodeRef now = value.node(), before = node();
+namespace {
+
+void rebind(const char* op, TensorSlot& slot, const NodeRef& now) {
+  NodeRef before = slot.get();
   if (!(now->shape == before->shape))
-    throw ShapeError(text("assign: a value of shape ", now->shape, " does not fit a tensor of shape ", before->shape));
+    throw ShapeError(text(op, ": a value of shape ", now->shape, " does not fit a tensor of shape ", before->shape));
   if (now->dtype != before->dtype)
-    throw DTypeError(text("assign: a value of dtype ", now->dtype, " does not fit a tensor of dtype ", before->dtype,
+    throw DTypeError(text(op, ": a value of dtype ", now->dtype, " does not fit a tensor of dtype ", before->dtype,
                           "; cast it first"));
-  std::lock_guard guard(slot_->lock);
-  if (slot_->node && slot_->node->op == NodeOp::Buffer) slot_->previous = slot_->node->storage.get();
-  slot_->node = now;
+  std::lock_guard guard(slot.lock);
+  if (slot.node && slot.node->op == NodeOp::Buffer) slot.previous = slot.node->storage.get();
+  slot.node = now;
 }
 
-#define HD_COMPOUND(symbol, function)                       \
-  Tensor& Tensor::operator symbol(const Operand & other)& { \
-    assign(function(*this, other));                         \
-    return *this;                                           \
+}  // namespace
+
+void Tensor::assign(const Tensor& value) { rebind("assign", *slot_, value.node()); }
+
+#define HD_COMPOUND(symbol, function)                                  \
+  Tensor& Tensor::operator symbol(const Operand & other)& {            \
+    rebind("operator" #symbol, *slot_, function(*this, other).node()); \
+    return *this;                                                      \
   }
 HD_COMPOUND(+=, add)
 HD_COMPOUND(-=, sub)

@@ -33,7 +33,10 @@ Tensor log1p(const Tensor& x) { return float_op(ScalarOp::log1p, x); }
 Tensor sqrt(const Tensor& x) { return float_op(ScalarOp::sqrt, x); }
 Tensor rsqrt(const Tensor& x) { return div(1, sqrt(x)); }
 Tensor reciprocal(const Tensor& x) { return div(1, x); }
-Tensor square(const Tensor& x) { return mul(x, x); }
+Tensor square(const Tensor& x) {
+  if (x.dtype() == kBool) throw DTypeError("square: not defined on bool; cast first");
+  return mul(x, x);
+}
 Tensor sin(const Tensor& x) { return float_op(ScalarOp::sin, x); }
 Tensor cos(const Tensor& x) { return float_op(ScalarOp::cos, x); }
 Tensor tan(const Tensor& x) { return float_op(ScalarOp::tan, x); }
@@ -54,6 +57,31 @@ Tensor ceil(const Tensor& x) { return rounding_op(ScalarOp::ceil, x); }
 Tensor trunc(const Tensor& x) { return rounding_op(ScalarOp::trunc, x); }
 Tensor round(const Tensor& x) { return rounding_op(ScalarOp::round, x); }
 Tensor isnan(const Tensor& x) { return ne(x, x); }
+Tensor frac(const Tensor& x) { return is_float(x.dtype()) ? sub(x, trunc(x)) : zeros_like(x); }
+Tensor sinc(const Tensor& x) {
+  Tensor angle = mul(to_float(x), 3.14159265358979323846);
+  return where(eq(angle, 0), 1, div(sin(angle), angle));
+}
+Tensor rad2deg(const Tensor& x) { return mul(to_float(x), 57.29577951308232087680); }
+Tensor deg2rad(const Tensor& x) { return mul(to_float(x), 0.01745329251994329577); }
+Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> positive_infinity,
+                  std::optional<double> negative_infinity) {
+  if (!is_float(x.dtype())) return Tensor(x.node());
+  double infinity = std::numeric_limits<double>::infinity();
+  auto number = [&](std::optional<double> given, double limit) {
+    Scalar value = given ? Scalar::of(x.dtype(), *given) : limit_scalar(x.dtype(), limit > 0);
+    return Tensor(make_const(value));
+  };
+  Tensor result = where(isnan(x), nan, x);
+  result = where(eq(x, infinity), number(positive_infinity, infinity), result);
+  return where(eq(x, -infinity), number(negative_infinity, -infinity), result);
+}
+Tensor isposinf(const Tensor& x) { return logical_and(isinf(x), gt(x, 0)); }
+Tensor isneginf(const Tensor& x) { return logical_and(isinf(x), lt(x, 0)); }
+Tensor signbit(const Tensor& x) {
+  if (x.dtype() == kBool) return zeros_like(x);
+  return lt(is_float(x.dtype()) ? bitcast(x, signed_of_size(size_of(x.dtype()))) : x, 0);
+}
 Tensor isinf(const Tensor& x) {
   if (!is_float(x.dtype())) return full(x.shape(), 0, kBool);
   if (x.dtype() == kF8E4M3) return full(x.shape(), 0, kBool);  // it has none
@@ -69,7 +97,6 @@ Tensor bitwise_not(const Tensor& x) {
   if (is_float(x.dtype())) throw DTypeError(text("bitwise_not: needs integers or bool, not ", x.dtype()));
   return Tensor(scalar_node(ScalarOp::bit_not, {x.node()}));
 }
-Tensor clamp(const Tensor& x, const Operand& low, const Operand& high) { return minimum(maximum(x, low), high); }
 Tensor cast(const Tensor& x, DType dtype) {
   NodeRef n = x.node();
   check_shape("cast", n->shape, dtype);

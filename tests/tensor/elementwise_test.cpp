@@ -102,6 +102,7 @@ double python_mod(double a, double b) {
   double r = std::fmod(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
+double python_floordiv(double a, double b) { return b == 0 ? a / b : std::rint((a - python_mod(a, b)) / b); }
 double smaller(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b); }
 double larger(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b); }
 const Binary kBinary[] = {
@@ -109,7 +110,7 @@ const Binary kBinary[] = {
     {"sub", sub, [](double a, double b) { return a - b; }},
     {"mul", mul, [](double a, double b) { return a * b; }},
     {"div", heddle::div, [](double a, double b) { return a / b; }},
-    {"floordiv", floordiv, [](double a, double b) { return std::floor(a / b); }},
+    {"floordiv", floordiv, python_floordiv},
     {"mod", mod, python_mod},
     {"pow", heddle::pow, [](double a, double b) { return std::pow(a, b); }},
     {"minimum", minimum, smaller},
@@ -136,9 +137,9 @@ TEST_P(BinaryOp, agrees_with_the_standard_library_on_all_pairs) {
   for (size_t i = 0; i < values.size(); ++i)
     for (size_t j = 0; j < values.size(); ++j) {
       double want = op.reference(values[i], values[j]), is = got[i * values.size() + j];
-      // With infinite operands remainders differ between libraries.
+      // With infinite operands remainders differ between libraries; binary_test has floordiv's.
       if (std::string(op.name) == "mod" && (std::isinf(values[i]) || std::isinf(values[j]) || values[j] == 0)) continue;
-      if (std::string(op.name) == "floordiv" && std::fmod(values[i], values[j]) == 0 && values[j] == 0.1) continue;
+      if (std::string(op.name) == "floordiv" && std::isinf(values[j])) continue;
       if (std::isnan(want)) {
         EXPECT_TRUE(std::isnan(is)) << op.name << "(" << values[i] << ", " << values[j] << ") is " << is;
       } else if (std::isinf(want)) {

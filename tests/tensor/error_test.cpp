@@ -44,7 +44,7 @@ TEST(Errors, bad_axes_and_positions) {
   expect_error<IndexError>([] { zeros({2}).size(1); }, {"size", "1"});
   expect_error<IndexError>([] { slice(zeros({2}), 1, 0, 1); }, {"slice", "1"});
   expect_error<IndexError>([] { shrink(zeros({2}), {{0, 3}}); }, {"shrink", "[2]"});
-  expect_error<IndexError>([] { scalar(1)[0]; }, {"select"});
+  expect_error<IndexError>([] { scalar(1)[0]; }, {"operator[]"});
   expect_error<ValueError>([] { sum(zeros({2, 3}), {1, -1}); }, {"sum", "twice"});
   expect_error<ValueError>([] { permute(zeros({2, 3}), {0, 0}); }, {"permute", "twice"});
   expect_error<ValueError>([] { cat({}, 0); }, {"cat"});
@@ -70,9 +70,9 @@ TEST(Errors, item_of_several_elements) {
 
 TEST(Errors, sizes_that_overflow) {
   int64_t large = int64_t{1} << 40;
-  expect_error<ShapeError>([&] { zeros({large, large}); }, {"full", "1099511627776"});
-  expect_error<ShapeError>([] { zeros({INT64_MAX}); }, {"full"});
-  expect_error<ShapeError>([] { zeros({-1}); }, {"full", "-1"});
+  expect_error<ShapeError>([&] { zeros({large, large}); }, {"zeros", "1099511627776"});
+  expect_error<ShapeError>([] { zeros({INT64_MAX}); }, {"zeros"});
+  expect_error<ShapeError>([] { zeros({-1}); }, {"zeros", "-1"});
   expect_error<ShapeError>([&] { (void)(zeros({large, 1}) + zeros({1, large})); }, {"add", "1099511627776"});
   expect_error<ShapeError>([&] { expand(zeros({large, 1}), {large, large}); }, {"expand", "1099511627776"});
   expect_error<ShapeError>([&] { pad(zeros({2}), {{INT64_MAX, 0}}); }, {"pad", "[2]"});

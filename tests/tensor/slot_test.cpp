@@ -33,8 +33,8 @@ TEST(Slot, compound_assignment) {
   n += 3;
   n *= tensor({2, 2}, kI32);
   EXPECT_EQ(integers(n), (std::vector<int64_t>{8, 10}));
-  expect_error<DTypeError>([&] { n += 0.5; }, {"assign", "f32", "i32"});
-  expect_error<DTypeError>([&] { n /= 2; }, {"assign", "f32", "i32"});
+  expect_error<DTypeError>([&] { n += 0.5; }, {"operator+=", "f32", "i32"});
+  expect_error<DTypeError>([&] { n /= 2; }, {"operator/=", "f32", "i32"});
   expect_equal(n, {8, 10});
 }
 
@@ -42,7 +42,7 @@ TEST(Slot, broadcasting_may_not_grow_a_slot) {
   Tensor x = zeros({2});
   x += scalar(1);
   expect_equal(x, {1, 1});
-  expect_error<ShapeError>([&] { x += zeros({3, 2}); }, {"assign", "[3, 2]", "[2]"});
+  expect_error<ShapeError>([&] { x += zeros({3, 2}); }, {"operator+=", "[3, 2]", "[2]"});
 }
 
 TEST(Slot, realising_keeps_the_value) {

@@ -7,8 +7,11 @@
 
 namespace heddle {
 
-// Along `axis` of x the elements chosen by `index`, whose axes take that axis's place (NumPy's take).
-//   gather(x /*[5, 3]*/, tensor({4, 0}, kI64))   // [2, 3]: the last row and the first
+// @dtypes any; the index any integer @shape the index's in place of the axis
+
+// Along `axis` of x the elements chosen by `index`, whose axes take that axis's place (NumPy's take). Negative ones
+// count from the end.
+//   gather(tensor({10, 20, 30}), tensor({2, 0, -1}, kI64))   // [30. 10. 30.]
 Tensor gather(const Tensor& x, const Tensor& index, int64_t axis = 0);
 // The same; without an axis x counts as flattened.
 //   take(x /*[5, 3]*/, tensor({14}, kI64))   // [1]: the last element

@@ -5,8 +5,28 @@
 
 namespace heddle {
 
-Tensor softmax(const Tensor& x, int64_t axis);
-Tensor log_softmax(const Tensor& x, int64_t axis);
-Tensor layer_norm(const Tensor& x, int64_t axes = 1, double epsilon = 1e-5);  // over the last `axes` axes
+// @dtypes floats; integers and bool become f32 @shape same
+
+// exp(x) / sum(exp(x)).
+//   softmax(tensor({1, 2, 3}))   // [0.09003056 0.24472849 0.66524094]
+Tensor softmax(const Tensor& x, int64_t axis = -1);
+// softmax(-x).
+//   softmin(tensor({3, 2, 1}))   // [0.09003056 0.24472849 0.66524094]
+Tensor softmin(const Tensor& x, int64_t axis = -1);
+// log(softmax(x)), exact where softmax is tiny.
+//   log_softmax(tensor({0, 200}))   // [-200.    0.]
+Tensor log_softmax(const Tensor& x, int64_t axis = -1);
+// Mean 0 and variance 1 over the last `axes` axes.
+//   layer_norm(tensor({1, 3}))   // [-0.999995 0.999995]
+Tensor layer_norm(const Tensor& x, int64_t axes = 1, double epsilon = 1e-5);
+// Over the axes that `weight` has; then times weight, plus bias.
+//   layer_norm(tensor({1, 3}), tensor({2, 2}), tensor({10, 20}))   // [ 8.00001 21.99999]
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias = {}, double epsilon = 1e-5);
+// x / sqrt(mean(x * x) + epsilon) over the last `axes` axes.
+//   rms_norm(tensor({3, 4}))   // [0.8485281 1.1313708]
+Tensor rms_norm(const Tensor& x, int64_t axes = 1, double epsilon = 1e-6);
+// Over the axes that `weight` has; then times weight.
+//   rms_norm(tensor({3, 4}), tensor({1, 2}))   // [0.8485281 2.2627416]
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-6);
 
 }  // namespace heddle

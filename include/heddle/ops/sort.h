@@ -9,22 +9,42 @@ struct ValuesIndices {
   Tensor values, indices;  // indices: i64, along the axis
 };
 
+// @dtypes any @shape same
+
 // Sorting is stable: equal elements keep their order, in descending order too. A NaN counts as larger than every
 // number, -0 and 0 as equal.
+//   sort(tensor({3, 1, 2})).values   // [1. 2. 3.]
 ValuesIndices sort(const Tensor& x, int64_t axis = -1, bool descending = false);
+//   argsort(tensor({3, 1, 2}))   // [1 2 0]
 Tensor argsort(const Tensor& x, int64_t axis = -1, bool descending = false);
+
+// @dtypes any @shape k in place of the axis
+
 // The k largest (smallest) elements along an axis in order, and where they are; the first ones among equals.
+//   topk(tensor({3, 1, 2}), 2).indices   // [0 2]
 ValuesIndices topk(const Tensor& x, int64_t k, int64_t axis = -1, bool largest = true);
+
+// @dtypes any @shape without the axis
+
 // The k-th smallest element (from 1 on) along an axis.
+//   kthvalue(tensor({3, 1, 2}), 1).values   // 1.0
 ValuesIndices kthvalue(const Tensor& x, int64_t k, int64_t axis = -1, bool keepdim = false);
+
+// @dtypes floats; integers and bool become f32 @shape without the axis
 
 // The value below which a part q (0 to 1) of the elements lies, between two elements by straight line; NaN where there
 // is a NaN. Over all axes when none is given. Floats keep their dtype, all else becomes f32.
+//   quantile(tensor({1, 2, 3, 4, 5}), 0.25)   // 2.0
 Tensor quantile(const Tensor& x, double q, std::optional<int64_t> axis = {}, bool keepdim = false);
-Tensor median(const Tensor& x, std::optional<int64_t> axis = {}, bool keepdim = false);  // as NumPy: quantile 1/2
+// As NumPy has it: quantile 1/2.
+//   median(tensor({4, 1, 2, 3}))   // 2.5
+Tensor median(const Tensor& x, std::optional<int64_t> axis = {}, bool keepdim = false);
+
+// @dtypes any -> i64 @shape of the values
 
 // For each value the position in `sorted` (one axis, ascending) at which it would be put in: before equal elements, or
 // behind them if `right`. i64.
+//   searchsorted(tensor({1, 3, 5}), tensor({3, 4}))   // [1 2]
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false);
 
 }  // namespace heddle

@@ -1,0 +1,97 @@
+#include "doc_examples.h"
+
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "runtime/plan.h"
+
+namespace {
+
+int g_examples = 0, g_failures = 0;
+std::map<std::string, uint64_t> g_launches;
+
+// Line breaks and runs of blanks as one blank.
+std::string one_line(const std::string& text) {
+  std::string out;
+  for (char c : text) {
+    bool blank = std::isspace(static_cast<unsigned char>(c));
+    if (!blank)
+      out += c;
+    else if (!out.empty() && out.back() != ' ')
+      out += ' ';
+  }
+  return out;
+}
+
+// The same words; numbers may differ in the last digits of f32, because targets with and without fused multiply-add do.
+bool same_text(const std::string& got, const std::string& expected) {
+  const char *a = got.c_str(), *b = expected.c_str();
+  while (*a && *b) {
+    char *end_a, *end_b;
+    double x = std::strtod(a, &end_a), y = std::strtod(b, &end_b);
+    if (end_a != a && end_b != b) {
+      bool both_nan = std::isnan(x) && std::isnan(y);
+      if (!both_nan && x != y && !(std::fabs(x - y) <= 1e-6 * std::fabs(y))) return false;
+      a = end_a;
+      b = end_b;
+    } else if (*a++ != *b++) {
+      return false;
+    }
+  }
+  return *a == *b;
+}
+
+}  // namespace
+
+void check_example(const char* function, const char* code, const char* expected,
+                   const std::function<std::string()>& f) {
+  ++g_examples;
+  heddle::run_stats() = {};
+  std::string got;
+  try {
+    got = one_line(f());
+  } catch (const std::exception& error) {
+    got = std::string("exception: ") + error.what();
+  }
+  g_launches.emplace(function, heddle::run_stats().launches);
+  if (same_text(got, one_line(expected))) return;
+  ++g_failures;
+  std::printf("%s\t%s\n  prints %s\n  the comment says %s\n", function, code, got.c_str(), expected);
+}
+
+void note_launches(const char* function, const std::function<heddle::Tensor()>& f) {
+  heddle::run_stats() = {};
+  f().realize();
+  g_launches.emplace(function, heddle::run_stats().launches);
+}
+
+int finish(const char* launches_path) {
+  std::printf("doc_examples: %d of %d are right\n", g_examples - g_failures, g_examples);
+  if (launches_path) {
+    std::ofstream out(launches_path);
+    for (const auto& [name, count] : g_launches) out << name << '\t' << count << '\n';
+  }
+  return g_failures == 0 ? 0 : 1;
+}
+
+std::string shown(const heddle::Tensor& value) { return heddle::to_string(value); }
+std::string shown(const std::vector<heddle::Tensor>& values) {
+  std::string out;
+  for (const heddle::Tensor& value : values) out += (out.empty() ? "" : ", ") + shown(value);
+  return out;
+}
+std::string shown(const heddle::Dims& values) {
+  std::string out = "[";
+  for (int64_t value : values) out += (out.size() == 1 ? "" : ", ") + std::to_string(value);
+  return out + "]";
+}
+std::string shown(bool value) { return value ? "true" : "false"; }
+std::string shown(double value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
