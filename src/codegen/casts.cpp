@@ -1,8 +1,11 @@
 // Conversions between dtypes, with exactly the meaning of core's cast() and bitcast().
 #include <llvm/IR/Constants.h>
+#include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/MDBuilder.h>
 
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "codegen/emit.h"
@@ -19,7 +22,7 @@ llvm::Value* widen_bfloat(Emitter& emitter, llvm::Value* v) {
 }
 
 // To nearest even; a NaN stays one, quiet.
-llvm::Value* narrow_to_bfloat(Emitter& emitter, llvm::Value* v) {
+llvm::Value* round_to_bfloat(Emitter& emitter, llvm::Value* v) {
   auto& b = emitter.b;
   llvm::Value* bits = b.CreateBitCast(v, shaped(b.getInt32Ty(), v));
   llvm::Value* high = b.CreateLShr(bits, integer_like(bits, 16));
@@ -29,6 +32,59 @@ llvm::Value* narrow_to_bfloat(Emitter& emitter, llvm::Value* v) {
   llvm::Value* quiet = b.CreateOr(high, integer_like(bits, 0x40));
   llvm::Value* result = b.CreateSelect(b.CreateFCmpUNO(v, v), quiet, rounded);
   return b.CreateTrunc(result, shaped(b.getInt16Ty(), v));
+}
+
+// The machine's instruction does the same, but takes subnormal numbers for zero. They are rare: a vector with one of
+// them goes the long way.
+llvm::Value* narrow_to_bfloat(Emitter& emitter, llvm::Value* v) {
+  auto& b = emitter.b;
+  const int64_t lanes = lanes_of(v);
+  if (!emitter.traits.bfloat || lanes < 4 || lanes % 4 != 0 || (lanes & (lanes - 1)) != 0)
+    return round_to_bfloat(emitter, v);
+  if (lanes > 16) {
+    std::vector<int> half(static_cast<size_t>(lanes / 2)), all(static_cast<size_t>(lanes));
+    std::iota(all.begin(), all.end(), 0);
+    std::iota(half.begin(), half.end(), 0);
+    llvm::Value* low = narrow_to_bfloat(emitter, b.CreateShuffleVector(v, half));
+    std::iota(half.begin(), half.end(), static_cast<int>(lanes / 2));
+    llvm::Value* high = narrow_to_bfloat(emitter, b.CreateShuffleVector(v, half));
+    return b.CreateShuffleVector(low, high, all);
+  }
+  constexpr int kSubnormal = 0x20;
+  llvm::Intrinsic::ID classify = lanes == 16  ? llvm::Intrinsic::x86_avx512_fpclass_ps_512
+                                 : lanes == 8 ? llvm::Intrinsic::x86_avx512_fpclass_ps_256
+                                              : llvm::Intrinsic::x86_avx512_fpclass_ps_128;
+  llvm::Value* subnormal = b.CreateIntrinsic(classify, {}, {v, b.getInt32(kSubnormal)});
+  llvm::Value* quick = nullptr;
+  llvm::Type* small = shaped(b.getInt16Ty(), v);
+  if (lanes == 4) {
+    // Gives eight elements, the upper ones zero.
+    llvm::Type* eight = llvm::FixedVectorType::get(b.getBFloatTy(), 8);
+    quick = b.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_mask_cvtneps2bf16_128, {},
+                              {v, llvm::Constant::getNullValue(eight),
+                               llvm::ConstantInt::getTrue(llvm::FixedVectorType::get(b.getInt1Ty(), 4))});
+    const int first[] = {0, 1, 2, 3};
+    quick = b.CreateShuffleVector(quick, first);
+  } else {
+    quick = b.CreateIntrinsic(lanes == 16 ? llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512
+                                          : llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_256,
+                              {}, {v});
+  }
+  quick = b.CreateBitCast(quick, small);
+  llvm::BasicBlock* before = b.GetInsertBlock();
+  llvm::Function* function = before->getParent();
+  auto* rare = llvm::BasicBlock::Create(emitter.context, "subnormal", function);
+  auto* after = llvm::BasicBlock::Create(emitter.context, "narrowed", function);
+  b.CreateCondBr(b.CreateOrReduce(subnormal), rare, after,
+                 llvm::MDBuilder(emitter.context).createBranchWeights(1, 1000));
+  b.SetInsertPoint(rare);
+  llvm::Value* exact = round_to_bfloat(emitter, v);
+  b.CreateBr(after);
+  b.SetInsertPoint(after);
+  llvm::PHINode* result = b.CreatePHI(small, 2);
+  result->addIncoming(quick, before);
+  result->addIncoming(exact, rare);
+  return result;
 }
 
 llvm::Value* widen_half(Emitter& emitter, llvm::Value* v) {

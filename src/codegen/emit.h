@@ -21,6 +21,7 @@ struct Emitter;
 struct Traits {
   bool gather = false;  // gathers and scatters 4- and 8-byte elements under a mask
   bool half = false;    // converts between f16 and f32
+  bool bfloat = false;  // converts vectors of f32 to bf16 as AVX-512 does
   bool fma = false;
   bool nan_minmax = false;    // has minimum and maximum that propagate NaN
   bool read_zeros = false;    // a load whose guard fails may read a block of zeros instead of being jumped over

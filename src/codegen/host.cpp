@@ -92,6 +92,7 @@ int64_t emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Modu
   Traits traits;
   traits.gather = target.vector_bytes >= 64;
   traits.half = traits.fma = target.vector_bytes >= 32;
+  traits.bfloat = target.vector_bytes >= 64 && target.llvm_features.find("+avx512bf16") != std::string::npos;
   traits.read_zeros = traits.stream = true;
   Emitter emitter(kernel, module, traits);
   auto& b = emitter.b;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -37,7 +38,19 @@ int available_cores() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-int64_t cache_bytes(int name, int64_t fallback) {
+// What one core sees. The C library counts the third-level caches of the whole package on some machines, so the kernel
+// is asked first.
+int64_t cache_bytes(int level, int name, int64_t fallback) {
+  for (int index = 0; index < 8; ++index) {
+    const std::string folder = text("/sys/devices/system/cpu/cpu0/cache/index", index, "/");
+    std::ifstream levels(folder + "level"), types(folder + "type"), sizes(folder + "size");
+    int found = 0;
+    std::string type, unit;
+    int64_t size = 0;
+    if (!(levels >> found) || !(types >> type)) break;
+    if (found != level || type == "Instruction" || !(sizes >> size >> unit) || size <= 0) continue;
+    return unit == "K" ? size << 10 : unit == "M" ? size << 20 : size;
+  }
   long size = sysconf(name);
   return size > 0 ? size : fallback;
 }
@@ -61,9 +74,9 @@ Target make_target(const llvm::StringMap<bool>& features, const Kind& kind, bool
     }
   }
   target.cores = available_cores();
-  target.l1_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, target.l1_bytes);
-  target.l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, target.l2_bytes);
-  target.l3_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE, target.l3_bytes);
+  target.l1_bytes = cache_bytes(1, _SC_LEVEL1_DCACHE_SIZE, target.l1_bytes);
+  target.l2_bytes = cache_bytes(2, _SC_LEVEL2_CACHE_SIZE, target.l2_bytes);
+  target.l3_bytes = cache_bytes(3, _SC_LEVEL3_CACHE_SIZE, target.l3_bytes);
   return target;
 }
 

@@ -19,6 +19,15 @@ Expr constant_term(const Expr& e) {
 
 // Bytes that divide the address of element `e` of a buffer, 64 at most: buffers start at multiples of 64.
 uint64_t alignment(const Expr& e, DType dtype) {
+  // Sums such as x - x % 16 show it only when they are divided.
+  auto is_rest = [](const Expr& term) {
+    return term.kind() == ExprKind::Mod ||
+           (term.kind() == ExprKind::Mul &&
+            std::ranges::any_of(term.args(), [](const Expr& factor) { return factor.kind() == ExprKind::Mod; }));
+  };
+  if (e.kind() == ExprKind::Add && std::ranges::any_of(e.args(), is_rest))
+    for (int64_t bytes = 64; bytes >= 16; bytes /= 2)
+      if (mod(e, bytes / size_of(dtype)).is_const(0)) return static_cast<uint64_t>(bytes);
   uint64_t multiple = static_cast<uint64_t>(e.multiple());
   uint64_t elements = multiple == 0 ? 64 : std::min<uint64_t>(64, multiple & (~multiple + 1));
   return std::min<uint64_t>(64, elements * static_cast<uint64_t>(size_of(dtype)));

@@ -77,6 +77,7 @@ struct Walk {
   int step = 1;        // elements per part
   int64_t block = 1;   // parts per iteration
   bool whole = false;  // all parts at once, no loop
+  Expr head = 0;       // elements before the first full part, fewer than `step`
 };
 
 // A value that the nest writes down while it computes it.
@@ -104,6 +105,7 @@ struct Nest {
   std::vector<Expr> bounds;   // those of `known` that limit the walks or make up `condition`
   std::vector<Expr> full;     // conditions that hold everywhere if `full_guard` does
   Expr full_guard = 0;
+  const Inst* aligned = nullptr;  // a store along vector_dim: full vectors of it start at multiples of their size
   std::unordered_map<const Inst*, int32_t> ahead;  // loads that fetch what the next round wants, and how far that is
 
   bool has_dot() const;
@@ -176,6 +178,7 @@ class Lowering {
   Expr coordinate(int dim, int64_t size);
   void spill(Value v);
   void plan_ahead(Nest& nest);
+  void plan_alignment(Nest& nest);
 
   // lower_simd_nest.cpp
   void run_nest(Nest& nest);
@@ -186,6 +189,10 @@ class Lowering {
   void write(const Nest& nest, std::span<const Position> positions, std::vector<Value>& out);
   std::vector<Value> walk(const Walk& walk, std::vector<Value> carried,
                           const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body);
+  std::vector<Value> walk_aligned(
+      const Walk& walk, std::vector<Value> carried,
+      const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body);
+  Expr head_of(const Nest& nest, const std::vector<std::vector<Part>>& parts);
   Expr root_guard(const Nest& nest, const Inst& root, const Position& at);
   Value mask_of(const Nest& nest, const Inst& root, const Expr& keep, const Position& at);
   Value masked(Value v, Value mask, const Scalar& otherwise);

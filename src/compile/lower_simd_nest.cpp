@@ -10,6 +10,7 @@ namespace heddle::simd {
 std::vector<Value> Lowering::walk(
     const Walk& walk, std::vector<Value> carried,
     const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body) {
+  if (!walk.head.is_const(0)) return walk_aligned(walk, std::move(carried), body);
   const int64_t step = walk.step;
   auto block_of = [&](const Expr& first, int64_t count, int level) {
     std::vector<Part> parts;
@@ -59,6 +60,43 @@ std::vector<Value> Lowering::walk(
         return body({&part, 1}, carried);
       },
       [&] { return carried; });
+}
+
+// Both ends are parts of vectors, computed by one piece of code; full parts lie between them.
+std::vector<Value> Lowering::walk_aligned(
+    const Walk& walk, std::vector<Value> carried,
+    const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body) {
+  const Expr step = walk.step, per_block = step * Expr(walk.block);
+  const Expr first = walk.head;
+  const Expr left = max(walk.bound - first, 0), rest = mod(left, step), blocks = floordiv(left, per_block);
+  carried = loop(2, std::move(carried), [&](const Expr& end, std::vector<Value> now) {
+    Expr count = select(end, rest, min(first, walk.bound));
+    Part part{end * (first + left - rest), depth(), walk.step, lt(lane(walk.step), count)};
+    return body({&part, 1}, std::move(now));
+  });
+  auto full = [&](const Expr& begin, int64_t count, const Expr& times) {
+    carried = loop(times, std::move(carried), [&](const Expr& i, std::vector<Value> now) {
+      std::vector<Part> parts;
+      for (int64_t j = 0; j < count; ++j)
+        parts.push_back({begin + (i * Expr(count) + Expr(j)) * step, depth(), walk.step, 1});
+      return body(parts, std::move(now));
+    });
+  };
+  full(first, walk.block, blocks);
+  if (walk.block > 1) full(first + blocks * per_block, 1, floordiv(left, step) - blocks * Expr(walk.block));
+  return carried;
+}
+
+// Elements from where the vectors start to the first place at which the nest's store is aligned.
+Expr Lowering::head_of(const Nest& nest, const std::vector<std::vector<Part>>& parts) {
+  const Inst& store = *nest.aligned;
+  Substitution places;
+  for (size_t d = 0; d < store.coords.size(); ++d) {
+    const bool along = static_cast<int>(d) == nest.vector_dim;
+    places.emplace_back(store.coords[d], along ? Expr(0) : parts[d][0].base);
+  }
+  Expr begin = substitute(store.address, places);
+  return ceildiv(begin, nest.width) * Expr(nest.width) - begin;
 }
 
 void Lowering::run_nest(Nest& nest) {
@@ -155,7 +193,9 @@ void Lowering::nest_blocks(const Nest& nest, size_t next, std::vector<std::vecto
     return;
   }
   const int d = order[next];
-  walk(nest.walks[d], {}, [&](std::span<const Part> now, std::vector<Value> carried) {
+  Walk how = nest.walks[d];
+  if (d == nest.vector_dim && nest.aligned) how.head = head_of(nest, parts);
+  walk(how, {}, [&](std::span<const Part> now, std::vector<Value> carried) {
     parts[d].assign(now.begin(), now.end());
     nest_blocks(nest, next + 1, parts, out);
     return carried;

@@ -16,6 +16,9 @@ constexpr int64_t kSmall = 8;
 constexpr int64_t kAheadBytes = 2048;
 constexpr int64_t kAheadCost = 16;
 
+// Rows of at least so many vectors are worth a start that aligns their stores.
+constexpr int64_t kAlignedVectors = 8;
+
 bool free_of(const Expr& e, std::span<const Expr> vars) {
   return std::none_of(vars.begin(), vars.end(), [&](const Expr& v) { return depends_on(e, v); });
 }
@@ -103,6 +106,8 @@ double access_cost(const Kernel& kernel, const Inst& inst, int dim, int lanes) {
 // Lanes that fill a vector register with the type most of the work is in.
 int Lowering::natural_width(const Nest& nest, std::span<const Inst* const> leaves) const {
   int widest = 1, widest_float = 0;
+  bool moves = nest.axis < 0;  // and computes nothing
+  for (const Inst* inst : leaves) moves &= inst->op == Op::load;
   auto look = [&](Value v) {
     DType dtype = in_.values[v].dtype;
     widest = std::max(widest, size_of(dtype));
@@ -116,7 +121,7 @@ int Lowering::natural_width(const Nest& nest, std::span<const Inst* const> leave
   }
   for (const Save& save : nest.saves) look(save.value);
   // Small floats are computed in f32, and indices of 64 bits beside narrower data are few.
-  int bytes = widest_float ? std::max(widest_float, 4) : widest;
+  int bytes = widest_float && !moves ? std::max(widest_float, 4) : widest;
   return std::max(1, target_.vector_bytes / bytes);
 }
 
@@ -206,6 +211,7 @@ void Lowering::plan(Nest& nest, const Layout* wanted) {
   }
   plan_walks(nest, cost);
   plan_versions(nest, inner);
+  plan_alignment(nest);
 }
 
 // Conditions that all roots share: those on a single coordinate end its walk early, those on none skip the nest.
@@ -377,6 +383,26 @@ void Lowering::plan_ahead(Nest& nest) {
     if (!next || next->coefficient == 0 || std::abs(next->coefficient) > INT32_MAX) continue;
     nest.ahead.emplace(inst, static_cast<int32_t>(next->coefficient));
     fetched = true;
+  }
+}
+
+// Stores that bypass the caches must be aligned. Where rows start anywhere, the walk along each of them begins with as
+// many elements as lie before the first aligned place.
+void Lowering::plan_alignment(Nest& nest) {
+  if (nest.axis >= 0 || nest.vector_dim < 0 || nest.walks[nest.vector_dim].whole) return;
+  if (nest.shape[nest.vector_dim] < kAlignedVectors * nest.width) return;
+  for (size_t d = 0; d < nest.walks.size(); ++d)
+    if (nest.walks[d].whole && nest.shape[d] != 1) return;
+  for (const Inst* root : nest.roots) {
+    if (root->op != Op::store || root->hint != kernel::Hint::Stream || !root->binds.empty()) continue;
+    const Expr& along = root->coords[nest.vector_dim];
+    std::optional<Linear> linear = linear_in(root->address, along);
+    if (!linear || linear->coefficient != 1 || linear->rest.multiple() % nest.width == 0) continue;
+    nest.aligned = root;
+    // One head for all rows of an iteration: one row each.
+    for (size_t d = 0; d < nest.walks.size(); ++d)
+      if (static_cast<int>(d) != nest.vector_dim) nest.walks[d].block = 1;
+    return;
   }
 }
 

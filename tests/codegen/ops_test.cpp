@@ -162,6 +162,31 @@ TEST(Casts, to_f8_round_once_from_every_half_and_from_f64) {
     }
 }
 
+// Around every bfloat, subnormal ones included: ties and their neighbours.
+TEST(Casts, f32_to_bfloat_rounds_to_nearest_even_in_vectors_of_any_length) {
+  const uint32_t low[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+  const int64_t n = 65536 * 6;
+  Memory x(kF32, n);
+  for (int64_t k = 0; k < n; ++k)
+    x.as<uint32_t>()[k] = static_cast<uint32_t>(k % 65536) << 16 | low[static_cast<size_t>(k / 65536)];
+  for (const Target& target : targets())
+    for (int lanes : {4, 8, 16, 32}) {
+      Memory y(kBF16, n);
+      kernel::Kernel kernel = kernel::parse(text("kernel.thread @narrow(in %x: f32[", n, "], out %y: bf16[", n,
+                                                 "]) {\nphase grid(i < ", n / lanes, ") {\n%a = load %x[i * ", lanes,
+                                                 " + d0] : vec<", lanes, "xf32>\n%b = cast %a : vec<", lanes,
+                                                 "xbf16>\nstore %y[i * ", lanes, " + d0], %b\n}\n}\n"));
+      CompiledKernel compiled = compile_host(kernel, target);
+      run_compiled(kernel, compiled, {x.data(), y.data()}, {});
+      int wrong = 0;
+      for (int64_t k = 0; k < n && wrong < 5; ++k) {
+        if (same(y.at(k), cast(x.at(k), kBF16))) continue;
+        ++wrong;
+        ADD_FAILURE() << target.name << " " << lanes << " lanes, bits " << x.as<uint32_t>()[k] << ": " << y.at(k);
+      }
+    }
+}
+
 TEST(Ops, a_vector_meets_a_scalar) {
   Memory x(kF32, 32), y(kF32, 32);
   fill(x, 6);

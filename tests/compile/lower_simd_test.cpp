@@ -534,6 +534,39 @@ kernel @strided(in %x: i16[3000], out %y: i16[1000], out %z: i16[1000]) {
 )");
 }
 
+const char* const kRowsCopied = R"(
+kernel @rows(in %x: TYPE[8 * 700], out %y: TYPE[8 * COLS]) {
+  phase grid(c < 4) {
+    %v = load %x[(c * 2 + d0) * 700 + d1 + 5] : tile<2xCOLSxTYPE>
+    store %y[(c * 2 + d0) * COLS + d1], %v stream
+  }
+}
+)";
+
+// The streamed stores of rows that start anywhere are aligned but for their ends.
+TEST(LowerSimd, streamed_rows_of_odd_length_are_stored_in_aligned_vectors) {
+  for (const char* type : {"f32", "bf16", "i8", "f64"})
+    for (int64_t columns : {128, 129, 140, 255, 513, 690})
+      for (const Target& target : {avx512(), avx2()}) {
+        std::string tile = with(kRowsCopied, "COLS", columns);
+        for (size_t at = tile.find("TYPE"); at != std::string::npos; at = tile.find("TYPE")) tile.replace(at, 4, type);
+        SCOPED_TRACE(tile);
+        expect_same(tile, 0, {}, target);
+      }
+  std::string tile = with(kRowsCopied, "COLS", 513);
+  for (size_t at = tile.find("TYPE"); at != std::string::npos; at = tile.find("TYPE")) tile.replace(at, 4, "f32");
+  Kernel lowered = lower(kernel::parse(tile), avx512());
+  int full = 0;
+  for (const kernel::Phase& phase : lowered.phases)
+    kernel::visit(phase.body, [&](const kernel::Inst& inst) {
+      if (inst.op != kernel::Op::store || !inst.guard.is_const(1)) return;
+      ++full;
+      Expr first = substitute(inst.address, {{inst.coords[0], 0}});
+      EXPECT_TRUE(mod(first, 16).is_const(0)) << to_string(first);
+    });
+  EXPECT_GE(full, 1) << print(lowered);
+}
+
 TEST(LowerSimd, transposed_tiles_are_read_along_memory) {
   std::string text = expect_same(R"(
 kernel @turn(in %x: f32[64 * 1000], out %y: f32[64 * 1000]) {
