@@ -92,7 +92,7 @@ int64_t emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Modu
   Traits traits;
   traits.gather = target.vector_bytes >= 64;
   traits.half = traits.fma = target.vector_bytes >= 32;
-  traits.read_zeros = traits.stream = true;
+  traits.read_zeros = traits.stream = traits.shuffle = true;
   Emitter emitter(kernel, module, traits);
   auto& b = emitter.b;
 

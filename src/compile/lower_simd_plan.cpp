@@ -1,5 +1,6 @@
 // How a nest runs: which dimension becomes vectors, how far each is walked, what stays in registers.
 #include <algorithm>
+#include <cmath>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -96,7 +97,11 @@ double access_cost(const Kernel& kernel, const Inst& inst, int dim, int lanes) {
   }
   if (!c.is_var() || !depends_on(inst.address, c)) return 0.3;
   std::optional<Linear> linear = linear_in(inst.address, c);
-  return linear && linear->coefficient == 1 ? 1.0 : apart;
+  if (!linear) return apart;
+  const int64_t stride = std::abs(linear->coefficient);
+  if (stride == 1) return linear->coefficient == 1 ? 1.0 : 2.0;
+  // Loads of elements close together take what lies between with them.
+  return inst.op == Op::load && stride <= 4 ? std::min(apart, 2.0 * static_cast<double>(stride)) : apart;
 }
 
 // Lanes that fill a vector register with the type most of the work is in.
@@ -114,8 +119,12 @@ int Lowering::natural_width(const Nest& nest, std::span<const Inst* const> leave
     for (Value v : root->results) look(v);
   }
   for (const Save& save : nest.saves) look(save.value);
-  // Small floats are computed in f32, and indices of 64 bits beside narrower data are few.
-  int bytes = widest_float ? std::max(widest_float, 4) : widest;
+  // Small floats are computed in f32, unless they are only moved; indices of 64 bits beside narrower data are few.
+  bool computes = std::any_of(leaves.begin(), leaves.end(), [](const Inst* inst) {
+    return inst->op != Op::load && inst->op != Op::constant && inst->op != kernel::from(ScalarOp::where);
+  });
+  for (const Inst* root : nest.roots) computes |= root->op != Op::store;
+  int bytes = widest_float ? std::max(widest_float, computes ? 4 : 1) : widest;
   return std::max(1, target_.vector_bytes / bytes);
 }
 
@@ -138,8 +147,14 @@ void Lowering::plan(Nest& nest, const Layout* wanted) {
       if (nest.shape[d] == 1) continue;
       int lanes = static_cast<int>(std::min<int64_t>(nest.shape[d], nest.width));
       double cost = 0;
-      for (const Inst* inst : inner)
-        cost += inst->op == Op::load ? access_cost(in_, *inst, d, lanes) : static_cast<double>(op_cost(inst->op));
+      for (const Inst* inst : inner) {
+        if (inst->op != Op::load)
+          cost += static_cast<double>(op_cost(inst->op));
+        else if (turned_along(nest, *inst, d))
+          cost += 1 + std::log2(lanes);
+        else
+          cost += access_cost(in_, *inst, d, lanes);
+      }
       for (const Inst* root : nest.roots) {
         if (writes_memory(root->op)) {
           cost += access_cost(in_, *root, d, lanes);
@@ -204,6 +219,7 @@ void Lowering::plan(Nest& nest, const Layout* wanted) {
     nest.walks[d].bound = bound;
   }
   plan_walks(nest, cost);
+  if (!wanted) plan_turned(nest, inner);
   plan_versions(nest, inner);
 }
 
