@@ -176,6 +176,7 @@ void Emitter::instruction(const kernel::Inst& inst, Values& block_values) {
       if (traits.barrier) traits.barrier(*this);
       return;
     case Op::shuffle_xor: return shuffle(inst, block_values);
+    case Op::transpose: return transpose(inst, block_values);
   }
 }
 

@@ -26,6 +26,7 @@ struct Traits {
   bool nan_minmax = false;    // has minimum and maximum that propagate NaN
   bool read_zeros = false;    // a load whose guard fails may read a block of zeros instead of being jumped over
   bool stream = false;        // has stores that bypass the caches, and fetches lines into them on request
+  bool shuffle = false;       // rearranges the lanes of vectors in registers
   bool shared_local = false;  // several threads of a cell work on Local memory at once
   llvm::Value* (*shuffle_xor)(Emitter& emitter, llvm::Value* word, int mask) = nullptr;  // of 32-bit integers
   void (*barrier)(Emitter& emitter) = nullptr;
@@ -58,6 +59,7 @@ struct Place {
   enum class Pattern { Uniform, Forward, Backward, Scattered } pattern = Pattern::Uniform;
   llvm::Value* pointer = nullptr;    // of the element at the lowest address; Scattered: of element 0 of the buffer
   llvm::Value* indices = nullptr;    // Scattered: element numbers
+  int64_t stride = 0;                // Scattered: elements between lanes, where that is a constant; 0: it is not
   llvm::Value* condition = nullptr;  // i1 for all lanes together; null: true
   llvm::Value* mask = nullptr;       // one i1 per lane; null: all
   bool never = false;                // the guard is false
@@ -95,6 +97,7 @@ struct Emitter {
   void branch(const kernel::Inst& inst, Values& block_values);
   void reduce(const kernel::Inst& inst, Values& block_values);
   void shuffle(const kernel::Inst& inst, Values& block_values);
+  void transpose(const kernel::Inst& inst, Values& block_values);  // transpose.cpp
   llvm::Value* index(const kernel::Inst& inst, const Values& block_values);
   // for (i = begin; i < end; ++i) carried = body(i, carried); gives the final ones.
   Values counted_loop(const char* name, llvm::Value* begin, llvm::Value* end, bool runs, Values carried,
@@ -128,6 +131,7 @@ struct Emitter {
   Place place(const kernel::Inst& inst, int64_t lanes, const Values& block_values);
   llvm::Value* guarded_load(const kernel::Inst& inst, llvm::Type* type, const Place& at, llvm::Value* flag);
   llvm::Value* gather(const kernel::Inst& inst, llvm::Type* type, const Place& at);
+  llvm::Value* pick(const kernel::Inst& inst, llvm::Type* type, const Place& at);
   void combine_lane(const kernel::Inst& inst, llvm::Value* pointer, llvm::Value* v, llvm::Value* flag);
   llvm::Value* from_memory(llvm::Value* v, DType dtype);
   llvm::Value* to_memory(llvm::Value* v, DType dtype);

@@ -93,7 +93,7 @@ int64_t emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Modu
   traits.gather = target.vector_bytes >= 64;
   traits.half = traits.fma = target.vector_bytes >= 32;
   traits.bfloat = target.vector_bytes >= 64 && target.llvm_features.find("+avx512bf16") != std::string::npos;
-  traits.read_zeros = traits.stream = true;
+  traits.read_zeros = traits.stream = traits.shuffle = true;
   Emitter emitter(kernel, module, traits);
   auto& b = emitter.b;
 

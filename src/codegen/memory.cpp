@@ -33,6 +33,9 @@ uint64_t alignment(const Expr& e, DType dtype) {
   return std::min<uint64_t>(64, elements * static_cast<uint64_t>(size_of(dtype)));
 }
 
+// Elements this close are loaded with those between them.
+constexpr int64_t kNearStride = 4;
+
 llvm::Value* both(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y) { return !x ? y : !y ? x : b.CreateAnd(x, y); }
 
 }  // namespace
@@ -82,6 +85,7 @@ Place Emitter::place(const kernel::Inst& inst, int64_t lanes, const Values& bloc
       llvm::Value* lane = iota(narrow ? 32 : 64, lanes);
       auto* factor = llvm::ConstantInt::get(lane->getType(), static_cast<uint64_t>(step), true);
       result.indices = b.CreateMul(lane, factor);
+      result.stride = step;
     }
   } else {
     result.pattern = Place::Pattern::Scattered;
@@ -151,6 +155,30 @@ llvm::Value* Emitter::gather(const kernel::Inst& inst, llvm::Type* type, const P
   return result;
 }
 
+// Every second, third or fourth element, in either direction: loads everything between the first and the last of them,
+// and leaves out what is not wanted.
+llvm::Value* Emitter::pick(const kernel::Inst& inst, llvm::Type* type, const Place& at) {
+  const int64_t lanes = lanes_of(at.indices), apart = std::abs(at.stride), last = (lanes - 1) * apart;
+  llvm::Value* lowest = at.pointer;
+  if (at.stride < 0) lowest = b.CreateGEP(type->getScalarType(), lowest, b.getInt64(static_cast<uint64_t>(-last)));
+  llvm::Value* result = nullptr;
+  for (int64_t part = 0; part < apart; ++part) {
+    // The last vector ends with the last element wanted: what lies behind may not exist.
+    const int64_t start = std::min(part * lanes, last + 1 - lanes);
+    Place here = at;
+    here.pointer = b.CreateGEP(type->getScalarType(), lowest, b.getInt64(static_cast<uint64_t>(start)));
+    llvm::Value* loaded = guarded_load(inst, type, here, at.condition);
+    std::vector<int> order;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      const int64_t element = (at.stride < 0 ? lanes - 1 - lane : lane) * apart;
+      const bool inside = element >= part * lanes && element < (part + 1) * lanes;
+      order.push_back(static_cast<int>(inside ? lanes + element - start : lane));
+    }
+    result = b.CreateShuffleVector(result ? result : llvm::PoisonValue::get(type), loaded, order);
+  }
+  return result;
+}
+
 llvm::Value* Emitter::load(const kernel::Inst& inst, const Values& block_values) {
   int64_t lanes = lanes_of(kernel.values[inst.results[0]]);
   DType dtype = kernel.buffers[inst.buffer].dtype;
@@ -187,7 +215,12 @@ llvm::Value* Emitter::load(const kernel::Inst& inst, const Values& block_values)
       if (backward) v = b.CreateVectorReverse(v);
       break;
     }
-    case Place::Pattern::Scattered: v = gather(inst, type, at); break;
+    case Place::Pattern::Scattered: {
+      const int64_t apart = std::abs(at.stride);
+      bool near = traits.shuffle && !at.mask && apart >= 2 && apart <= kNearStride && lanes >= 4;
+      v = near ? pick(inst, type, at) : gather(inst, type, at);
+      break;
+    }
   }
   return from_memory(v, dtype);
 }

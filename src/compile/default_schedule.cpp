@@ -10,6 +10,8 @@ namespace {
 
 // Elements a cell of elementwise work covers: long enough to hide its start, short enough to balance.
 constexpr int64_t kChunk = 16384;
+// A transposing cell: bytes of a row that it writes, and elements of a row that it reads.
+constexpr int64_t kTurnedRun = 512, kTurnedLength = 16384;
 // A row up to this long is one tile; longer ones are walked in pieces.
 constexpr int64_t kWholeRow = 16384, kRowPiece = 8192;
 
@@ -136,7 +138,26 @@ void loop_inner(StageSchedule& plan, const std::vector<int64_t>& inner, size_t o
   }
 }
 
-void schedule_elementwise(Schedule& schedule, const Loops& loops, const Shape2& shape, int64_t chunk, int64_t block) {
+// Two axes that accesses walk element by element. A CPU reads a square at a time along one and writes it along the
+// other: a cell writes runs of several lines, and reads so far along its rows that fetching ahead pays.
+void schedule_turned(Schedule& schedule, const Loops& loops, const Shape2& shape, size_t other, const Target& target) {
+  const size_t last = shape.outer.size() - 1;
+  if (target.machine == Machine::Simt) {
+    schedule.cell[last] = std::min<int64_t>(shape.outer[last], 32);
+    schedule.cell[other] = std::min<int64_t>(shape.outer[other], 32);
+    return;
+  }
+  int64_t narrowest = 8;
+  for (const kernel::Inst& inst : loops.stages[0].body.insts)
+    if (inst.op == kernel::Op::store)
+      narrowest = std::min<int64_t>(narrowest, size_of(loops.buffers[static_cast<size_t>(inst.buffer)].dtype));
+  int64_t run = std::clamp<int64_t>(kTurnedRun / narrowest, 64, 256), length = kTurnedLength;
+  while (length > 64 && shape.points < static_cast<double>(8 * target.cores * run * length)) length /= 2;
+  schedule.cell[last] = std::min(shape.outer[last], run);
+  schedule.cell[other] = std::min(shape.outer[other], length);
+}
+
+void schedule_elementwise(Schedule& schedule, const Loops& loops, const Shape2& shape, const Target& target) {
   size_t rank = shape.outer.size();
   if (rank == 0) return;
   std::vector<double> score = unit_strides(loops, loops.stages[0]);
@@ -145,10 +166,10 @@ void schedule_elementwise(Schedule& schedule, const Loops& loops, const Shape2& 
   for (size_t i = 0; i + 1 < rank; ++i)
     if (score[i] > 0 && shape.outer[i] > 1) other = i;
   if (other < rank) {
-    schedule.cell[rank - 1] = std::min(shape.outer[rank - 1], block);
-    schedule.cell[other] = std::min(shape.outer[other], block);
+    schedule_turned(schedule, loops, shape, other, target);
     return;
   }
+  const int64_t chunk = target.machine == Machine::Simd ? kChunk : 1024;
   int64_t held = 1;
   for (size_t i = rank; i-- > 0;) {
     schedule.cell[i] = std::clamp<int64_t>(chunk / held, 1, shape.outer[i]);
@@ -322,8 +343,7 @@ Schedule default_schedule(const Loops& loops, const Target& target) {
   if (loops.stages.back().ordered) {
     schedule_scatter(schedule, loops, shape, target);
   } else if (!reduces) {
-    schedule_elementwise(schedule, loops, shape, target.machine == Machine::Simd ? kChunk : 1024,
-                         target.machine == Machine::Simd ? 64 : 32);
+    schedule_elementwise(schedule, loops, shape, target);
   } else if (worth_blocking(loops, shape, contraction)) {
     if (target.machine == Machine::Simd)
       schedule_matmul_simd(schedule, *contraction, shape, target);

@@ -182,6 +182,7 @@ bool Lowering::stage_transposed(const Nest& nest) {
   bool staged = false;
   for (const Inst* inst : leaves(nest)) {
     if (inst->op != Op::load || !inst->binds.empty()) continue;
+    if (std::find(nest.turned.begin(), nest.turned.end(), inst) != nest.turned.end()) continue;
     const Type& type = in_.values[inst->results[0]];
     if (type.shape[nest.vector_dim] == 1 || type.numel() > kStagedElements) continue;
     std::optional<Linear> step = linear_in(inst->address, inst->coords[nest.vector_dim]);

@@ -106,6 +106,11 @@ struct Nest {
   std::vector<Expr> full;     // conditions that hold everywhere if `full_guard` does
   Expr full_guard = 0;
   const Inst* aligned = nullptr;  // a store along vector_dim: full vectors of it start at multiples of their size
+  // Squares of width x width elements are computed at once where this is a dimension: `turned` are the loads that walk
+  // memory along it, not along vector_dim. They read it in its order and are transposed in registers.
+  int turned_dim = -1;
+  std::vector<const Inst*> turned;
+  int squares = 1;                                 // next to each other along vector_dim at a time
   std::unordered_map<const Inst*, int32_t> ahead;  // loads that fetch what the next round wants, and how far that is
 
   bool has_dot() const;
@@ -180,6 +185,12 @@ class Lowering {
   void plan_ahead(Nest& nest);
   void plan_alignment(Nest& nest);
 
+  // lower_simd_turned.cpp
+  std::optional<int> turned_along(const Nest& nest, const Inst& load, int vector_dim) const;
+  void plan_turned(Nest& nest, std::span<const Inst* const> leaves);
+  void nest_squares(const Nest& nest, std::vector<std::vector<Part>>& parts, std::vector<Value>& out);
+  void turn(const Nest& nest, const Inst& load, const std::vector<std::vector<Part>>& parts);
+
   // lower_simd_nest.cpp
   void run_nest(Nest& nest);
   std::vector<Value> nest_body(const Nest& nest);
@@ -204,6 +215,7 @@ class Lowering {
   Expr lane(int width);
   Value fresh(Type type);
   Value emit(const Nest& nest, Value v, const Position& at);
+  Position project(const Position& at, const Dims& shape) const;
   Value emit_lazy(const Nest& nest, const Inst& inst, const Position& at, int level);
   Value emit_access(const Nest& nest, const Inst& inst, const Position& at, int level);
   Value splat(Value v, int width, int level);

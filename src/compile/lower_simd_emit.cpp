@@ -12,22 +12,6 @@ int64_t power_of_two_above(int64_t n) {
   return p;
 }
 
-// What remains of a position for a tile of this shape: dimensions of size 1 stay at 0.
-Position project(const Position& at, const Dims& shape, int base_level) {
-  Position out = at;
-  for (size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] != 1) continue;
-    out.at[d] = 0;
-    out.level[d] = base_level;
-  }
-  if (at.vector_dim >= 0 && shape[at.vector_dim] == 1) {
-    out.vector_dim = -1;
-    out.width = 1;
-    out.active = 1;
-  }
-  return out;
-}
-
 }  // namespace
 
 std::vector<Chunk> chunks(int64_t size, int width) {
@@ -83,12 +67,28 @@ bool Lowering::usable(const Rep& rep, const Nest& nest) const {
   return true;
 }
 
+// What remains of a position for a tile of this shape: dimensions of size 1 stay at 0.
+Position Lowering::project(const Position& at, const Dims& shape) const {
+  Position out = at;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] != 1) continue;
+    out.at[d] = 0;
+    out.level[d] = base_level_;
+  }
+  if (at.vector_dim >= 0 && shape[at.vector_dim] == 1) {
+    out.vector_dim = -1;
+    out.width = 1;
+    out.active = 1;
+  }
+  return out;
+}
+
 Value Lowering::emit(const Nest& nest, Value v, const Position& at) {
   const Rep& rep = reps_[v];
   if (rep.kind == Rep::Scalar) return rep.scalar;
   const Type& type = in_.values[v];
   HD_ASSERT(type.shape.size() == at.at.size(), kernel::to_string(type), " in a nest of rank ", at.at.size());
-  Position here = project(at, type.shape, base_level_);
+  Position here = project(at, type.shape);
   int level = base_level_;
   for (int l : here.level) level = std::max(level, l);
 

@@ -186,12 +186,10 @@ void Lowering::nest_blocks(const Nest& nest, size_t next, std::vector<std::vecto
                            std::vector<Value>& out) {
   SmallVector<int, 4> order;
   for (int d = 0; d < static_cast<int>(nest.shape.size()); ++d)
-    if (d != nest.axis && d != nest.vector_dim) order.push_back(d);
-  if (nest.vector_dim >= 0 && nest.vector_dim != nest.axis) order.push_back(nest.vector_dim);
-  if (next == order.size()) {
-    nest_leaf(nest, parts, out);
-    return;
-  }
+    if (d != nest.axis && d != nest.vector_dim && d != nest.turned_dim) order.push_back(d);
+  const bool squares = nest.turned_dim >= 0;
+  if (nest.vector_dim >= 0 && nest.vector_dim != nest.axis && !squares) order.push_back(nest.vector_dim);
+  if (next == order.size()) return squares ? nest_squares(nest, parts, out) : nest_leaf(nest, parts, out);
   const int d = order[next];
   Walk how = nest.walks[d];
   if (d == nest.vector_dim && nest.aligned) how.head = head_of(nest, parts);

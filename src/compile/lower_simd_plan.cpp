@@ -1,5 +1,6 @@
 // How a nest runs: which dimension becomes vectors, how far each is walked, what stays in registers.
 #include <algorithm>
+#include <cmath>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -100,7 +101,11 @@ double access_cost(const Kernel& kernel, const Inst& inst, int dim, int lanes) {
   }
   if (!c.is_var() || !depends_on(inst.address, c)) return 0.3;
   std::optional<Linear> linear = linear_in(inst.address, c);
-  return linear && linear->coefficient == 1 ? 1.0 : apart;
+  if (!linear) return apart;
+  const int64_t stride = std::abs(linear->coefficient);
+  if (stride == 1) return linear->coefficient == 1 ? 1.0 : 2.0;
+  // Loads of elements close together take what lies between with them.
+  return inst.op == Op::load && stride <= 4 ? std::min(apart, 2.0 * static_cast<double>(stride)) : apart;
 }
 
 // Lanes that fill a vector register with the type most of the work is in.
@@ -144,8 +149,14 @@ void Lowering::plan(Nest& nest, const Layout* wanted) {
       if (nest.shape[d] == 1) continue;
       int lanes = static_cast<int>(std::min<int64_t>(nest.shape[d], nest.width));
       double cost = 0;
-      for (const Inst* inst : inner)
-        cost += inst->op == Op::load ? access_cost(in_, *inst, d, lanes) : static_cast<double>(op_cost(inst->op));
+      for (const Inst* inst : inner) {
+        if (inst->op != Op::load)
+          cost += static_cast<double>(op_cost(inst->op));
+        else if (turned_along(nest, *inst, d))
+          cost += 1 + std::log2(lanes);
+        else
+          cost += access_cost(in_, *inst, d, lanes);
+      }
       for (const Inst* root : nest.roots) {
         if (writes_memory(root->op)) {
           cost += access_cost(in_, *root, d, lanes);
@@ -210,6 +221,7 @@ void Lowering::plan(Nest& nest, const Layout* wanted) {
     nest.walks[d].bound = bound;
   }
   plan_walks(nest, cost);
+  if (!wanted) plan_turned(nest, inner);
   plan_versions(nest, inner);
   plan_alignment(nest);
 }
@@ -389,7 +401,7 @@ void Lowering::plan_ahead(Nest& nest) {
 // Stores that bypass the caches must be aligned. Where rows start anywhere, the walk along each of them begins with as
 // many elements as lie before the first aligned place.
 void Lowering::plan_alignment(Nest& nest) {
-  if (nest.axis >= 0 || nest.vector_dim < 0 || nest.walks[nest.vector_dim].whole) return;
+  if (nest.axis >= 0 || nest.vector_dim < 0 || nest.turned_dim >= 0 || nest.walks[nest.vector_dim].whole) return;
   if (nest.shape[nest.vector_dim] < kAlignedVectors * nest.width) return;
   for (size_t d = 0; d < nest.walks.size(); ++d)
     if (nest.walks[d].whole && nest.shape[d] != 1) return;

@@ -257,6 +257,20 @@ Value Builder::shuffle_xor(Value v, int mask) {
   return append(std::move(inst), type(v));
 }
 
+std::vector<Value> Builder::transpose(std::span<const Value> rows) {
+  Inst inst;
+  inst.op = Op::transpose;
+  std::vector<Value> results;
+  for (Value v : rows) {
+    HD_ASSERT(type(v) == type(rows[0]), "transpose of vectors of different types");
+    inst.args.push_back(v);
+    results.push_back(fresh(type(v)));
+    inst.results.push_back(results.back());
+  }
+  block().insts.push_back(std::move(inst));
+  return results;
+}
+
 std::vector<Value> Builder::apply(const Reducer& reducer, std::span<const Value> left, std::span<const Value> right) {
   HD_ASSERT(left.size() == reducer.width() && right.size() == reducer.width());
   std::vector<Value> map(reducer.values.size(), kNoValue);

@@ -58,6 +58,7 @@ class Builder {
                                const std::function<std::vector<Value>()>& otherwise = {});
   void barrier();
   Value shuffle_xor(Value v, int mask);
+  std::vector<Value> transpose(std::span<const Value> rows);  // n vectors of n lanes
 
   // Inlines reducer.combine over whole tiles.
   std::vector<Value> apply(const Reducer& reducer, std::span<const Value> left, std::span<const Value> right);

@@ -358,6 +358,10 @@ void Machine::step(const Step& s, const Mask& mask) {
       case Op::combine: memory(s, t); break;
       case Op::reduce: reduce(s, t); break;
       case Op::dot: dot(s, t); break;
+      case Op::transpose:
+        for (size_t i = 0; i < s.args.size(); ++i)
+          for (size_t k = 0; k < s.results.size(); ++k) data(s.results[k], t)[i] = data(s.args[i], t)[k];
+        break;
       default: {
         SmallVector<Operand, 3> operands;
         for (size_t n = 0; n < s.args.size(); ++n) operands.push_back(operand(s, n, t));

@@ -82,6 +82,7 @@ const char* name(Op op) {
     case Op::branch: return "branch";
     case Op::barrier: return "barrier";
     case Op::shuffle_xor: return "shuffle_xor";
+    case Op::transpose: return "transpose";
     default: return "?";
   }
 }

@@ -66,6 +66,7 @@ enum class Op : uint8_t {
   // thread level only
   barrier,      // all threads of the block; makes local memory written before visible after
   shuffle_xor,  // args[0] of the lane whose number in the warp is mine ^ immediate (warps are 32 threads)
+  transpose,    // args: n vectors of n lanes, n a power of two; lane i of result k is lane k of args[i]
 };
 inline constexpr bool is_scalar_op(Op op) { return static_cast<int>(op) < kScalarOpCount; }
 inline constexpr Op from(ScalarOp op) { return static_cast<Op>(op); }

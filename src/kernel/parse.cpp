@@ -483,6 +483,11 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     expect(',');
     inst.immediate = integer<int>(0, 1 << 20);
     set_types(inst, values, {Type(values[inst.args[0]])});
+  } else if (op == "transpose") {
+    inst.op = Op::transpose;
+    uses(inst.args);
+    if (inst.results.size() != inst.args.size()) fail_at(at, "transpose gives one result for each of its operands");
+    for (Value v : inst.results) values[v] = Type(values[inst.args[0]]);
   } else {
     fail_at(at, heddle::text("unknown instruction '", op, "'"));
   }

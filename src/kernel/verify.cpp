@@ -312,6 +312,17 @@ void Verifier::inst(const Inst& i) {
         check(i.immediate >= 0 && i.immediate < 32, "lane mask ", i.immediate, " is outside the warp");
         result(i, 0, arg(i, 0));
         break;
+      case Op::transpose: {
+        check(kernel_.level == Level::Thread, "transpose at tile level");
+        auto lanes = static_cast<int64_t>(i.args.size());
+        check(lanes >= 2 && (lanes & (lanes - 1)) == 0, "transposes ", lanes, " vectors");
+        counts(i, i.args.size(), i.args.size());
+        for (size_t n = 0; n < i.args.size(); ++n) {
+          check(arg(i, n) == Type{arg(i, 0).dtype, {lanes}}, "operand ", to_string(arg(i, n)), " among ", lanes);
+          result(i, n, arg(i, 0));
+        }
+        break;
+      }
       default: {
         check(is_scalar_op(i.op), "unknown op ", static_cast<int>(i.op));
         counts(i, info(scalar_op(i.op)).arity, 1);

@@ -50,6 +50,28 @@ TEST(Memory, constant_strides_forward_and_backward) {
   }
 }
 
+// Rows of a square, transposed in registers.
+TEST(Memory, transposes) {
+  for (DType dtype : kSizes)
+    for (int lanes : {2, 4, 8, 32}) {
+      std::string type = text("vec<", lanes, "x", dtype, ">"), loads, names, results, stores;
+      for (int i = 0; i < lanes; ++i) {
+        loads += text("%a", i, " = load %x[d0 + ", i * (lanes + 1), "] : ", type, "\n");
+        names += text(i ? ", " : "", "%a", i);
+        results += text(i ? ", " : "", "%b", i);
+        stores += text("store %y[d0 + ", i * lanes, "], %b", i, "\n");
+      }
+      kernel::Kernel kernel = kernel::parse(text("kernel.thread @turn(in %x: ", dtype, "[", lanes * (lanes + 1),
+                                                 "], out %y: ", dtype, "[", lanes * lanes, "]) {\nphase grid(i < 1) {\n",
+                                                 loads, results, " = transpose ", names, "\n", stores, "}\n}\n"));
+      for (const Target& target : targets()) {
+        Memory x(dtype, lanes * (lanes + 1)), y(dtype, lanes * lanes);
+        fill(x, 13);
+        expect_like_interpreter(kernel, {&x, &y}, target, {});
+      }
+    }
+}
+
 TEST(Memory, addresses_that_are_not_linear) {
   for (DType dtype : kSizes) {
     check({dtype, 16, 64, 64, "(i * 16 + d0) // 3", "", "(i * 16 + d0 + 5) % 64", "", "i < 4", "", false});

@@ -202,6 +202,12 @@ class RandomKernel {
       case 9:
         if (depth < 2) branch(depth);
         break;
+      case 15:
+        if (options_.level == Level::Thread)
+          transpose();
+        else
+          scalar_op();
+        break;
       case 16: exchange(); break;
       case 17:
         if (options_.threads == 32 && uniform_) keep(builder_->shuffle_xor(pick(kF32), 1 << roll(5)));
@@ -235,6 +241,15 @@ class RandomKernel {
                      ? lt(where.coords[static_cast<size_t>(axis)], size_ + 1)
                      : Expr(1);
     keep(builder_->reduce(std::vector<Value>{v}, axis, reducer, guard, where.coords)[0]);
+  }
+
+  void transpose() {
+    std::vector<Value> rows;
+    for (Value v : pool_)
+      if (type(v) == Type{kF32, shapes_[1]}) rows = {v};
+    while (rows.size() < static_cast<size_t>(shapes_[1][0])) rows.push_back(pick_like(rows[0]));
+    for (Value v : builder_->transpose(rows))
+      if (roll(3) == 0) keep(v);
   }
 
   void scalar_op() {

@@ -97,6 +97,8 @@ const char* const kTexts[] = {
     %3 = load %s[d0] : vec<8xf32>
     %4 = reduce add %3 axis 0
     %5 = bitcast %4 : i32
+    %6 = load %s[d0] : vec<2xf32>
+    %7, %8 = transpose %6, %6
   }
 }
 )",

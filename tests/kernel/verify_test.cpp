@@ -44,6 +44,8 @@ const char* const kThread = R"(kernel.thread @thread(in %x: f32[256], out %y: f3
     barrier
     %2 = load %x[d0] : vec<8xf32>
     %3 = reduce add %2 axis 0
+    %4 = load %x[d0] : vec<2xf32>
+    %5, %6 = transpose %4, %4
     store %y[i * 64 + t], %1
   }
 }

@@ -1,6 +1,7 @@
 #include "backend/cpu/work_estimate.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace heddle {
 namespace {
@@ -37,6 +38,8 @@ double cost(const kernel::Kernel& kernel, const kernel::Block& block) {
       total += static_cast<double>(bytes) * kNanosecondsPerByte;
     else if (inst.op == kernel::from(ScalarOp::div) || inst.op == kernel::from(ScalarOp::sqrt))
       each = 16;
+    else if (inst.op == Op::transpose)
+      each = static_cast<double>(inst.results.size()) * std::bit_width(inst.results.size());
     total += each * kNanosecondsPerInstruction * static_cast<double>(vectors);
   }
   return total;
