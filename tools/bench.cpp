@@ -23,8 +23,8 @@ struct Suite {
   bool one_thread_first;  // unless a number of threads is asked for, measured with one thread and with all
 };
 constexpr Suite kSuites[] = {
-    {"memory", measure_memory, false},   {"odd", measure_odd, false},      {"small", measure_small, false},
-    {"index", measure_index, false},     {"compile", measure_compile, false}, {"matmul", measure_matmul, true},
+    {"memory", measure_memory, false},     {"odd", measure_odd, false},         {"small", measure_small, false},
+    {"index", measure_index, false},       {"compile", measure_compile, false}, {"matmul", measure_matmul, true},
     {"overhead", measure_overhead, false}, {"sort", measure_sort, true},
 };
 

@@ -1,4 +1,6 @@
 // Rows chosen by an index, and rows added to where an index says, against a copy of the same number of bytes.
+#include <heddle/heddle.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <random>

@@ -1,5 +1,5 @@
-// Nests in which some loads walk memory along another dimension than the vectors: squares of such loads are transposed in
-// registers.
+// Nests in which some loads walk memory along another dimension than the vectors: squares of such loads are transposed
+// in registers.
 #include <algorithm>
 
 #include "base/error.h"

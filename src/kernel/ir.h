@@ -56,13 +56,13 @@ enum class Op : uint8_t {
   store,    // buffer[address] = args[0] where guard holds
   combine,  // buffer[address] = reducer(buffer[address], args[0]) where guard holds; simple reducers only
   check,    // reports values that must not be: buffer[address] = args[0] (an integer, as i64) of some element for which
-            // guard holds, any one of them; nothing when there is none. Nobody else writes there, but other cells' checks
-  reduce,   // args: k tiles of one shape; results: the same with dimension `axis` reduced to 1. Elements whose
-            // guard is false count as the identity. On a vector (thread level, rank 1): gives scalars.
-  dot,      // args a, b, acc: acc + sum over `axis` of a * b (operands broadcast). Same guard rule.
-  loop,     // for var in [0, extent): carried values; args are the initial ones, results the final ones
-  branch,   // if `guard` (free of coordinates): blocks[0], else blocks[1] (may be empty when there are no results).
-            // args are the values of `binds`, single elements
+          // guard holds, any one of them; nothing when there is none. Nobody else writes there, but other cells' checks
+  reduce,  // args: k tiles of one shape; results: the same with dimension `axis` reduced to 1. Elements whose
+           // guard is false count as the identity. On a vector (thread level, rank 1): gives scalars.
+  dot,     // args a, b, acc: acc + sum over `axis` of a * b (operands broadcast). Same guard rule.
+  loop,    // for var in [0, extent): carried values; args are the initial ones, results the final ones
+  branch,  // if `guard` (free of coordinates): blocks[0], else blocks[1] (may be empty when there are no results).
+           // args are the values of `binds`, single elements
   // thread level only
   barrier,      // all threads of the block; makes local memory written before visible after
   shuffle_xor,  // args[0] of the lane whose number in the warp is mine ^ immediate (warps are 32 threads)

@@ -213,7 +213,8 @@ void Verifier::branch(const Inst& i) {
   size_t outer = variables_.size();
   for (size_t n = 0; n < i.binds.size(); ++n) {
     const Type& t = arg(i, n);
-    check((is_integer(t.dtype) || t.dtype == DType::boolean) && t.numel() == 1, "variable ", i.binds[n], " is bound to ", to_string(t));
+    check((is_integer(t.dtype) || t.dtype == DType::boolean) && t.numel() == 1, "variable ", i.binds[n],
+          " is bound to ", to_string(t));
     enter(i.binds[n], i.binds[n].is_var() ? i.binds[n].extent() : Expr(1), "bound variable");
   }
   expression(i.guard, "condition");

@@ -21,7 +21,9 @@ std::vector<Index> complete(const Tensor& x, std::span<const Index> indices) {
   int rank = x.rank();
   if (used > rank) throw IndexError(text("at: ", used, " indices for the ", rank, " axes of ", x.node()->shape));
   std::vector<Index> result;
-  auto fill = [&] { result.insert(result.end(), static_cast<size_t>(rank - used), Index(Slice())); };
+  auto fill = [&] {
+    for (int i = used; i < rank; ++i) result.push_back(Index(Slice()));
+  };
   for (const Index& index : indices) {
     result.push_back(index);  // an ellipsis for no axes still stands between its neighbours
     if (index.kind() == Index::Kind::Rest) fill();

@@ -61,9 +61,9 @@ TEST(Memory, transposes) {
         results += text(i ? ", " : "", "%b", i);
         stores += text("store %y[d0 + ", i * lanes, "], %b", i, "\n");
       }
-      kernel::Kernel kernel = kernel::parse(text("kernel.thread @turn(in %x: ", dtype, "[", lanes * (lanes + 1),
-                                                 "], out %y: ", dtype, "[", lanes * lanes, "]) {\nphase grid(i < 1) {\n",
-                                                 loads, results, " = transpose ", names, "\n", stores, "}\n}\n"));
+      kernel::Kernel kernel = kernel::parse(
+          text("kernel.thread @turn(in %x: ", dtype, "[", lanes * (lanes + 1), "], out %y: ", dtype, "[", lanes * lanes,
+               "]) {\nphase grid(i < 1) {\n", loads, results, " = transpose ", names, "\n", stores, "}\n}\n"));
       for (const Target& target : targets()) {
         Memory x(dtype, lanes * (lanes + 1)), y(dtype, lanes * lanes);
         fill(x, 13);
