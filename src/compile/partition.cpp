@@ -695,21 +695,22 @@ class Partitioner {
     return keys;
   }
 
-  // Whether something in group b needs, directly or not, what group a writes. True when the search grows too long.
+  // Whether something in group b needs, directly or not, what group a writes. Kernels run as a whole: whatever a group
+  // on the way writes counts. True when the search grows too long.
   bool reaches(int a, int b) {
-    std::vector<int> stack = group(a).units;
-    std::unordered_set<int> seen(stack.begin(), stack.end());
+    std::vector<int> stack{a};
+    std::unordered_set<int> seen{a};
+    size_t steps = 0;
     while (!stack.empty()) {
-      int id = stack.back();
+      int g = stack.back();
       stack.pop_back();
-      if (unit(id).group == b) return true;
-      if (seen.size() > kSearchLimit) return true;
-      auto follow = [&](const Node* node, bool memory) {
-        for (int reader : readers_[{node, memory}])
-          if (seen.insert(reader).second) stack.push_back(reader);
-      };
-      for (const Node* result : unit(id).writes) follow(result, true);
-      if (unit(id).writes.empty()) follow(unit(id).node, !unit(id).reduces);
+      for (int id : group(g).units)
+        for (int reader : readers_[{unit(id).node, !unit(id).reduces}]) {
+          int next = unit(reader).group;
+          if (next == b && next != a) return true;
+          if (++steps > kSearchLimit) return true;
+          if (next >= 0 && seen.insert(next).second) stack.push_back(next);
+        }
     }
     return false;
   }

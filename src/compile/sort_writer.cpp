@@ -21,8 +21,11 @@ DType signed_of(int bytes) {
 uint64_t sign_of(DType key) { return uint64_t{1} << (8 * size_of(key) - 1); }
 
 // The bits of infinity: larger magnitudes are NaNs.
+// The largest magnitude that is a number.
 uint64_t infinity_of(DType dtype) {
   switch (dtype) {
+    case DType::f8e4m3: return 0x7e;  // has no infinity
+    case DType::f8e5m2: return 0x7c;
     case DType::f16: return 0x7c00;
     case DType::bf16: return 0x7f80;
     case DType::f32: return 0x7f800000;

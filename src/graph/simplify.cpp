@@ -116,7 +116,9 @@ std::vector<NodeRef> rewrite(std::span<const NodeRef> roots, Replacement replace
 
 }  // namespace
 
-std::vector<NodeRef> simplify(std::span<const NodeRef> roots) {
+namespace {
+
+std::vector<NodeRef> simplify_once(std::span<const NodeRef> roots) {
   // An argmax of which nobody wants the index is a max.
   NodeMap index_wanted;
   for (const NodeRef& root : roots) index_wanted.insert(root.get(), 1);
@@ -133,6 +135,20 @@ std::vector<NodeRef> simplify(std::span<const NodeRef> roots) {
     return improve(rebuilt);
   };
   return rewrite(roots, [](const Node*) { return NodeRef(); }, edit);
+}
+
+}  // namespace
+
+std::vector<NodeRef> simplify(std::span<const NodeRef> roots) {
+  // What one round makes of a node may let its inputs become simpler. More than two rounds with effect are rare.
+  constexpr int kRounds = 8;
+  std::vector<NodeRef> result(roots.begin(), roots.end());
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<NodeRef> next = simplify_once(result);
+    if (next == result) break;
+    result = std::move(next);
+  }
+  return result;
 }
 
 std::vector<NodeRef> replace(std::span<const NodeRef> roots, const std::unordered_map<const Node*, NodeRef>& with) {

@@ -110,8 +110,8 @@ TEST(Verify, variables_are_in_scope) {
   expect_refused(kTile, {
                             {"address stranger uses stranger", [&](Kernel&, auto& b) { b[kLoad].address = stranger; }},
                             {"guard stranger < 2", [&](Kernel&, auto& b) { b[kLoad].guard = lt(stranger, 2); }},
-                            {"guard stranger < 2", [&](Kernel&, auto& b) { b[kBranch].guard = lt(stranger, 2); }},
-                            {"guard", [&](Kernel&, auto& b) { b[kBranch].guard = lt(b[kLoad].coords[1], 2); }},
+                            {"condition stranger < 2", [&](Kernel&, auto& b) { b[kBranch].guard = lt(stranger, 2); }},
+                            {"condition", [&](Kernel&, auto& b) { b[kBranch].guard = lt(b[kLoad].coords[1], 2); }},
                             {"extent stranger uses stranger", [&](Kernel&, auto& b) { b[kLoop].extent = stranger; }},
                             {"size of a buffer stranger", [&](Kernel& k, auto&) { k.buffers[0].size = stranger; }},
                             {"address k uses k", [&](Kernel&, auto& b) { b[kLoad].address = b[kLoop].var; }},
