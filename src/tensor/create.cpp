@@ -2,12 +2,13 @@
 
 #include "base/error.h"
 #include "tensor/build.h"
+#include "tensor/symbolic.h"
 
 namespace heddle {
 
 Tensor full(const Dims& dims, const Operand& value, DType dtype) {
   if (value.kind() == Operand::Kind::Tensor) throw ValueError("full: the value must be a number");
-  return Tensor(number_node("full", value, dtype, to_shape("full", dims, dtype)));
+  return Tensor(number_node("full", value, dtype, to_symbolic_shape("full", dims, dtype)));
 }
 Tensor scalar(const Operand& value, DType dtype) { return full({}, value, dtype); }
 Tensor zeros(const Dims& dims, DType dtype) { return full(dims, 0, dtype); }

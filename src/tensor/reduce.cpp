@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "tensor/build.h"
+#include "tensor/symbolic.h"
 
 namespace heddle {
 namespace {
@@ -29,7 +30,7 @@ NodeRef widened(const Tensor& x) {
 // max and min of nothing have no value.
 void refuse_empty(const char* name, const NodeRef& x, const Axes& axes) {
   for (int axis : to_axes(name, axes, x->shape.rank(), true))
-    if (x->shape[static_cast<size_t>(axis)].is_const(0))
+    if (known_size(x->shape[static_cast<size_t>(axis)]) == 0)
       throw ValueError(text(name, ": axis ", axis, " of shape ", x->shape, " is empty, so there is no ", name));
 }
 
@@ -42,7 +43,7 @@ Tensor arg_reduce(const char* name, ReduceOp op, const Tensor& x, std::optional<
   } else {
     n = make_reshape(n, Shape{n->shape.numel()});
   }
-  if (n->shape[static_cast<size_t>(at)].is_const(0))
+  if (known_size(n->shape[static_cast<size_t>(at)]) == 0)
     throw ValueError(text(name, ": axis ", at, " of shape ", before, " is empty, so there is no ", name));
   NodeRef index = make_get(make_arg_reduce(op, n, at), 1);
   if (!keepdim) return Tensor(index);
@@ -61,11 +62,14 @@ Tensor first_of(const Tensor& x, std::span<const int> axes) {
   return Tensor(make_shrink(n, begin, size));
 }
 
-double count(const NodeRef& x, std::span<const int> axes) {
-  double n = 1;
-  for (int axis : axes) n *= static_cast<double>(x->shape[static_cast<size_t>(axis)].value());
+// How many elements each result is made of.
+Expr count(const NodeRef& x, std::span<const int> axes) {
+  Expr n = 1;
+  for (int axis : axes) n = n * x->shape[static_cast<size_t>(axis)];
   return n;
 }
+// As data for the kernel where it is symbolic.
+Tensor count_tensor(const Expr& n, DType dtype) { return Tensor(size_node(n, dtype)); }
 
 }  // namespace
 
@@ -85,25 +89,25 @@ Tensor min(const Tensor& x, const Axes& axes, bool keepdim) {
 }
 Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
   Tensor f = to_wide_float(x);
-  double n = count(f.node(), to_axes("mean", axes, f.rank(), true));
-  return from_wide_float(div(reduce("mean", ReduceOp::Sum, f.node(), axes, keepdim), n), x);
+  Expr n = count(f.node(), to_axes("mean", axes, f.rank(), true));
+  return from_wide_float(div(reduce("mean", ReduceOp::Sum, f.node(), axes, keepdim), count_tensor(n, f.dtype())), x);
 }
 Tensor var(const Tensor& x, const Axes& axes, bool keepdim, int64_t correction) {
   Tensor f = to_wide_float(x);
   std::vector<int> list = to_axes("var", axes, f.rank(), true);
-  double n = count(f.node(), list);
-  double degrees = std::max(n - static_cast<double>(correction), 0.0);
-  if (f.dtype() == kF64 || n == 0) {
+  Expr n = count(f.node(), list), degrees = max(n - correction, 0);
+  if (f.dtype() == kF64 || n.lo() == 0) {
     Tensor deviation = sub(f, mean(f, axes, true));
-    return from_wide_float(div(reduce("var", ReduceOp::Sum, square(deviation).node(), axes, keepdim), degrees), x);
+    Tensor squares = reduce("var", ReduceOp::Sum, square(deviation).node(), axes, keepdim);
+    return from_wide_float(div(squares, count_tensor(degrees, f.dtype())), x);
   }
   // Sums of the deviations and of their squares in one pass. In f64 their difference loses nothing that f32 could
   // hold; deviations from an element instead of from zero make the variance of equal numbers exactly zero.
   Tensor deviation = cast(sub(f, first_of(f, list)), kF64);
   Tensor total = reduce("var", ReduceOp::Sum, deviation.node(), axes, keepdim);
   Tensor squares = reduce("var", ReduceOp::Sum, square(deviation).node(), axes, keepdim);
-  Tensor result = div(maximum(sub(squares, div(square(total), n)), 0), degrees);
-  return from_wide_float(cast(result, f.dtype()), x);
+  Tensor centred = maximum(sub(squares, div(square(total), count_tensor(n, kF64))), 0);
+  return from_wide_float(cast(div(centred, count_tensor(degrees, kF64)), f.dtype()), x);
 }
 Tensor any(const Tensor& x, const Axes& axes, bool keepdim) {
   return reduce("any", ReduceOp::Max, make_cast(x.node(), kBool), axes, keepdim);
@@ -146,7 +150,9 @@ Tensor blocked_logsumexp(const Tensor& x, int axis) {
   bool last = axis == x.rank() - 1;
   // A block of a row fits the L1 cache; of columns so many rows are read side by side.
   int64_t block = last ? 8192 : 16, most = last ? 65536 : 64;
-  if (size <= most) return direct_logsumexp(x, {axis});
+  // How many blocks there are must not depend on the value of a symbol.
+  bool symbolic = !x.node()->shape[static_cast<size_t>(axis)].is_const();
+  if (size <= most || symbolic) return direct_logsumexp(x, {axis});
   int64_t blocks = size / block;
   Dims cut = x.shape();
   cut[static_cast<size_t>(axis)] = blocks;

@@ -43,11 +43,11 @@ Tensor trunc(const Tensor& x) { return rounding_op(ScalarOp::trunc, x); }
 Tensor round(const Tensor& x) { return rounding_op(ScalarOp::round, x); }
 Tensor isnan(const Tensor& x) { return ne(x, x); }
 Tensor isinf(const Tensor& x) {
-  if (!is_float(x.dtype())) return full(x.shape(), 0, kBool);
+  if (!is_float(x.dtype())) return Tensor(number_node("isinf", 0, kBool, x.node()->shape));
   return eq(abs(x), std::numeric_limits<double>::infinity());
 }
 Tensor isfinite(const Tensor& x) {
-  if (!is_float(x.dtype())) return full(x.shape(), 1, kBool);
+  if (!is_float(x.dtype())) return Tensor(number_node("isfinite", 1, kBool, x.node()->shape));
   return lt(abs(x), std::numeric_limits<double>::infinity());
 }
 Tensor logical_not(const Tensor& x) { return Tensor(scalar_node(ScalarOp::bit_not, {make_cast(x.node(), kBool)})); }

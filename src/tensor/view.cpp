@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "tensor/build.h"
+#include "tensor/symbolic.h"
 
 namespace heddle {
 namespace {
@@ -24,7 +25,7 @@ std::vector<int> permutation(const char* op, const Axes& axes, int rank) {
 
 Tensor reshape(const Tensor& x, const Dims& dims) {
   NodeRef n = x.node();
-  int64_t total = n->shape.static_numel(), known = 1;
+  int64_t total = n->shape.known_numel(), known = 1;
   int guess = -1;
   Dims full = dims;
   auto fail = [&](const char* why) {
@@ -46,7 +47,8 @@ Tensor reshape(const Tensor& x, const Dims& dims) {
     known = total;
   }
   if (known != total) fail("the numbers of elements differ");
-  return Tensor(make_reshape(n, to_shape("reshape", full, n->dtype)));
+  to_shape("reshape", full, n->dtype);
+  return Tensor(make_reshape(n, reshape_sizes(n->shape, full, guess)));
 }
 
 Tensor permute(const Tensor& x, const Axes& axes) {
@@ -67,8 +69,10 @@ Tensor expand(const Tensor& x, const Dims& dims) {
   Dims full = dims;
   size_t extra = dims.size() >= n->shape.size() ? dims.size() - n->shape.size() : 0;
   for (size_t i = extra; i < dims.size(); ++i)
-    if (dims[i] == -1) full[i] = n->shape[i - extra].value();
-  Shape shape = to_shape("expand", full, n->dtype);
+    if (dims[i] == -1) full[i] = known_size(n->shape[i - extra]);
+  Shape shape = to_symbolic_shape("expand", full, n->dtype);
+  for (size_t i = extra; i < dims.size(); ++i)
+    if (same_size(n->shape[i - extra], shape[i])) shape[i] = n->shape[i - extra];
   if (dims.size() < n->shape.size() || !(broadcast_shapes("expand", n->shape, shape) == shape))
     throw ShapeError(text("expand: ", n->shape, " cannot be expanded to ", shape));
   return Tensor(broadcast_to(n, shape));
