@@ -1,6 +1,7 @@
 // Everything a program needs.
 #pragma once
 
+#include <heddle/dim.h>
 #include <heddle/dtype.h>
 #include <heddle/error.h>
 #include <heddle/ops.h>

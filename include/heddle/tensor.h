@@ -17,8 +17,10 @@
 namespace heddle {
 
 class NodeRef;
+class Dim;
 class Index;
 class Operand;
+class Shape;
 struct TensorSlot;
 
 // Sizes of a tensor's axes: `zeros({2, 3})`, or of the only one: `zeros(3)`.
@@ -29,6 +31,10 @@ class Dims : public std::vector<int64_t> {
   template <std::integral I>
     requires(!std::same_as<I, bool>)
   Dims(I size) : std::vector<int64_t>{static_cast<int64_t>(size)} {}
+
+  // Of a list from Tensor::shape() with symbolic sizes (dim.h): what they are. An operator that is given the list goes
+  // on with the symbol wherever the number is still the same.
+  std::shared_ptr<const Shape> recorded;
 };
 
 // Axes an operator works on: a list, or one; negative ones count from the end. `{}` means all of them to a reduction.
@@ -59,6 +65,11 @@ class Tensor {
   int rank() const;
   int64_t numel() const;
   DType dtype() const;
+
+  // The same elements with the size of one axis from now on symbolic: whatever is computed from it is compiled once for
+  // all values of `size`. shape() and size() go on giving the number. ValueError if the number is none of its values.
+  // Computes the tensor, except where it is a constant.
+  Tensor with_dim(int64_t axis, const Dim& size) const;
 
   // Computes the value now and keeps it. Returns *this.
   const Tensor& realize() const;

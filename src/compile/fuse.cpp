@@ -456,6 +456,7 @@ Program fuse(std::span<const NodeRef> roots) {
     merge_reductions(step.loops);
     merge_axes(step.loops);
     share_blocks(step.loops);
+    step.loops.symbols = find_symbols(step.loops);
     program.steps.push_back(std::move(step));
   }
   for (const NodeRef& root : roots) {

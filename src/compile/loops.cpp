@@ -48,9 +48,9 @@ bool try_merge(std::vector<Axis>& axes, size_t i, std::vector<Stage>& stages, si
   return true;
 }
 
-std::string axis_list(const std::vector<Axis>& axes) {
+std::string axis_list(const std::vector<Axis>& axes, const Substitution& names) {
   std::string out;
-  for (const Axis& axis : axes) out += text(out.empty() ? "" : ", ", axis.var, " < ", axis.extent);
+  for (const Axis& axis : axes) out += text(out.empty() ? "" : ", ", axis.var, " < ", substitute(axis.extent, names));
   return out;
 }
 
@@ -66,7 +66,42 @@ void merge_axes(Loops& loops) {
   }
 }
 
+std::vector<Expr> find_symbols(const Loops& loops) {
+  std::vector<Expr> found;
+  auto add = [&](const Expr& e, std::span<const Expr> except = {}) {
+    if (e.is_const()) return;
+    for (const Expr& var : variables(e))
+      if (var.is_symbol() && std::find(found.begin(), found.end(), var) == found.end() &&
+          std::find(except.begin(), except.end(), var) == except.end())
+        found.push_back(var);
+  };
+  for (const Axis& axis : loops.outer) add(axis.extent);
+  for (const kernel::Buffer& buffer : loops.buffers) add(buffer.size);
+  for (const Stage& stage : loops.stages) {
+    for (const Axis& axis : stage.inner) add(axis.extent);
+    kernel::visit(stage.body, [&](const kernel::Inst& inst) {
+      add(inst.address, inst.binds);
+      add(inst.guard, inst.binds);
+    });
+  }
+  return found;
+}
+
 namespace {
+
+// Symbols under names that differ: the text stands for the kernel when compiled ones are looked up.
+Substitution symbol_names(const Loops& loops) {
+  Substitution names;
+  for (const Expr& symbol : loops.symbols) {
+    auto taken = [&](const std::string& name) {
+      return std::any_of(names.begin(), names.end(), [&](auto& pair) { return pair.second.name() == name; });
+    };
+    std::string name = symbol.name();
+    for (int i = 1; taken(name); ++i) name = text(symbol.name(), "_", i);
+    names.emplace_back(symbol, Expr::symbol(name, symbol.lo(), symbol.hi(), symbol.multiple()));
+  }
+  return names;
+}
 
 // All stages as one block, for the kernel printer: it names values by their order. A reduction is written as a simple
 // one, so that every instruction is one line.
@@ -103,17 +138,23 @@ std::vector<std::string> instruction_lines(const Loops& loops) {
 
 std::string print(const Loops& loops) {
   std::ostringstream out;
-  out << "loops @" << loops.name << " outer(" << axis_list(loops.outer) << ")\n";
+  Substitution names = symbol_names(loops);
+  out << "loops @" << loops.name << " outer(" << axis_list(loops.outer, names) << ")";
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Expr& s = names[i].second;
+    out << (i ? ", " : " symbols(") << s << " in [" << s.lo() << ", " << s.hi() << "] multiple " << s.multiple();
+  }
+  out << (names.empty() ? "\n" : ")\n");
   for (const kernel::Buffer& b : loops.buffers)
     out << "  "
         << (b.space == kernel::Space::In    ? "in"
             : b.space == kernel::Space::Out ? "out"
                                             : "inout")
-        << " %" << b.name << ": " << b.dtype << "[" << b.size << "]\n";
+        << " %" << b.name << ": " << b.dtype << "[" << substitute(b.size, names) << "]\n";
   std::vector<std::string> lines = instruction_lines(loops);
   size_t next = 0;
   for (const Stage& stage : loops.stages) {
-    out << "  stage inner(" << axis_list(stage.inner) << ")" << (stage.ordered ? " ordered" : "") << "\n";
+    out << "  stage inner(" << axis_list(stage.inner, names) << ")" << (stage.ordered ? " ordered" : "") << "\n";
     for (size_t i = 0; i < stage.body.insts.size(); ++i) out << lines.at(next++) << "\n";
     if (!stage.reducer) continue;
     std::string line = lines.at(next++);

@@ -39,7 +39,7 @@ struct Stage {
 
 struct Loops {
   std::string name;
-  std::vector<Expr> symbols;
+  std::vector<Expr> symbols;            // sizes known at run time, each once: find_symbols()
   std::vector<kernel::Buffer> buffers;  // In, Out; last, if there are checks, an InOut one of an i64 for each
   std::vector<kernel::Type> values;     // all rank 0
   std::vector<Axis> outer;              // contiguous axes are merged
@@ -54,6 +54,9 @@ void merge_reductions(Loops& loops);
 
 // Computes once what elements at the same remainder of an axis have in common. In place.
 void share_blocks(Loops& loops);
+
+// The symbols that extents, addresses, guards and sizes of buffers are made of, in the order of their appearance.
+std::vector<Expr> find_symbols(const Loops& loops);
 
 std::string print(const Loops& loops);
 void verify(const Loops& loops);

@@ -657,6 +657,10 @@ class Tiler {
     access.address = substitute(inst.address, in.axes);
     Expr guard = substitute(inst.guard, in.axes);
     access.guard = logical_and(guard == in.guard ? in.instead : guard, bounds(in.place, used));
+    // Along an axis of at most one element the index is 0 and left no trace; there may still be no element at all.
+    if (inst.op == Op::load)
+      for (size_t i = outer_; i < used.size(); ++i)
+        if (!used[i]) access.guard = logical_and(access.guard, lt(0, axis(in.stage, i).extent));
     size_t first_bound = inst.args.size() - inst.binds.size();
     for (size_t b = 0; b < inst.binds.size(); ++b) {
       Value v = value(inst.args[first_bound + b], in);

@@ -25,6 +25,24 @@ int64_t Shape::static_numel() const {
   return product;
 }
 
+int64_t Shape::known_numel() const {
+  int64_t product = 1;
+  for (const Expr& dim : *this) product *= known_size(dim);
+  return product;
+}
+
+int64_t known_size(const Expr& size) {
+  if (size.is_const()) return size.value();
+  std::optional<int64_t> value = known_value(size);
+  if (!value) throw ValueError(text("the size ", size, " has no value"));
+  return *value;
+}
+
+bool same_size(const Expr& a, const Expr& b) {
+  if (a == b || provably_equal(a, b)) return true;
+  return a.is_const() != b.is_const() && known_value(a) && known_value(a) == known_value(b);
+}
+
 SmallVector<Expr, 4> Shape::strides() const {
   SmallVector<Expr, 4> strides(size(), Expr(1));
   for (size_t axis = size(); axis-- > 1;) strides[axis - 1] = strides[axis] * (*this)[axis];
@@ -33,7 +51,10 @@ SmallVector<Expr, 4> Shape::strides() const {
 
 std::string to_string(const Shape& shape) {
   std::string out = "[";
-  for (const Expr& dim : shape) out += (out.size() > 1 ? ", " : "") + to_string(dim);
+  for (const Expr& dim : shape) {
+    out += (out.size() > 1 ? ", " : "") + to_string(dim);
+    if (std::optional<int64_t> value = known_value(dim); value && !dim.is_const()) out += text("=", *value);
+  }
   return out + "]";
 }
 std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << to_string(shape); }
@@ -54,8 +75,10 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
     if (other.is_const(1) || dim == other) continue;
     if (dim.is_const(1)) {
       dim = other;
-    } else if (!provably_equal(dim, other)) {
+    } else if (!same_size(dim, other)) {
       throw ShapeError(text(op, ": shapes ", a, " and ", b, " do not broadcast: ", dim, " against ", other));
+    } else if (dim.is_const()) {
+      dim = other;
     }
   }
   return result;

@@ -156,6 +156,14 @@ int64_t evaluate(const Expr& e, const std::function<int64_t(const Expr& var)>& v
   return evaluate_in(e, value_of, done);
 }
 
+std::optional<int64_t> known_value(const Expr& e) {
+  if (e.is_const()) return e.value();
+  if (e.is_var()) return ExprNode::of(e)->variable->value;
+  for (const Expr& variable : variables(e))
+    if (!ExprNode::of(variable)->variable->value) return std::nullopt;
+  return evaluate(e, [](const Expr& variable) { return *ExprNode::of(variable)->variable->value; });
+}
+
 bool depends_on(const Expr& e, const Expr& var) {
   bool found = false;
   for_each_node(e, [&](const Expr& node) { found |= node == var; });
@@ -167,7 +175,7 @@ std::vector<Expr> variables(const Expr& e) {
   for_each_node(e, [&](const Expr& node) {
     if (node.is_var()) result.push_back(node);
   });
-  std::sort(result.begin(), result.end(), [](const Expr& a, const Expr& b) { return a.id() < b.id(); });
+  std::sort(result.begin(), result.end(), [](const Expr& a, const Expr& b) { return compare(a, b) < 0; });
   return result;
 }
 

@@ -79,11 +79,16 @@ Expr expr_from_node(const ExprNode* node) {
 
 namespace {
 
-Expr make_variable(std::string name, bool is_index, Range range, int64_t multiple, const Expr& extent) {
+// `from`: the symbol that `value` is bound to; null for a new variable.
+Expr make_variable(std::string name, bool is_index, Range range, int64_t multiple, const Expr& extent,
+                   const Variable* from = nullptr, std::optional<int64_t> value = {}) {
   static std::atomic<uint64_t> next_id{1};
   uint64_t id = next_id.fetch_add(1, std::memory_order_relaxed);
-  ExprNode probe(ExprKind::Var, {}, hash_combine(static_cast<uint64_t>(ExprKind::Var), id));
-  probe.variable = std::make_unique<Variable>(Variable{std::move(name), id, extent, is_index});
+  uint64_t family = from ? from->id : id;
+  uint64_t hash = hash_combine(static_cast<uint64_t>(ExprKind::Var), family);
+  if (value) hash = hash_combine(hash, static_cast<uint64_t>(*value));
+  ExprNode probe(ExprKind::Var, {}, hash);
+  probe.variable = std::make_unique<Variable>(Variable{std::move(name), id, extent, is_index, family, value});
   probe.lo = range.lo;
   probe.hi = range.hi;
   probe.multiple = multiple;
@@ -131,11 +136,22 @@ Expr Expr::symbol(std::string name, int64_t lo, int64_t hi, int64_t multiple) {
   return make_variable(std::move(name), false, {lo, hi}, multiple, Expr());
 }
 
+Expr Expr::bound(const Expr& symbol, int64_t value) {
+  if (!symbol.is_symbol() || symbol.node()->variable->value) throw ValueError(text("cannot bind ", symbol));
+  if (value < symbol.lo() || value > symbol.hi() || value % symbol.multiple() != 0)
+    throw ValueError(text("the size '", symbol, "' cannot be ", value, ": it lies in [", symbol.lo(), ", ", symbol.hi(),
+                          "]", symbol.multiple() > 1 ? text(" and is a multiple of ", symbol.multiple()) : ""));
+  return make_variable(symbol.name(), false, {symbol.lo(), symbol.hi()}, symbol.multiple(), Expr(),
+                       symbol.node()->variable.get(), value);
+}
+
 Expr Expr::index(std::string name, const Expr& extent) {
   if (extent.hi() < 0) throw ValueError(text("index '", name, "': extent ", extent, " is negative"));
   // An empty index never takes a value; the range [0, 0] keeps lo <= hi.
   return make_variable(std::move(name), true, {0, std::max<int64_t>(extent.hi() - 1, 0)}, 1, extent);
 }
+
+bool Expr::is_symbol() const { return is_var() && !node()->variable->is_index; }
 
 ExprKind Expr::kind() const { return bits_ & 1 ? ExprKind::Const : node()->kind; }
 
@@ -185,7 +201,10 @@ int compare(const Expr& a, const Expr& b) {
     ExprKind kx = x->kind(), ky = y->kind();
     if (kx != ky) return kx < ky ? -1 : 1;
     if (kx == ExprKind::Const) return x->value() < y->value() ? -1 : 1;
-    if (kx == ExprKind::Var) return x->id() < y->id() ? -1 : 1;
+    if (kx == ExprKind::Var) {
+      const Variable &v = *ExprNode::of(*x)->variable, &w = *ExprNode::of(*y)->variable;
+      return v.family != w.family ? (v.family < w.family ? -1 : 1) : v.value < w.value ? -1 : 1;
+    }
     std::span<const Expr> xs = x->args(), ys = y->args();
     size_t common = std::min(xs.size(), ys.size());
     size_t i = 0;

@@ -45,6 +45,10 @@ class Expr {
   // A symbol of a program (a size bound at run time): lo <= value <= hi, a multiple of `multiple`.
   // Two calls give two different symbols, whatever their names.
   static Expr symbol(std::string name, int64_t lo, int64_t hi, int64_t multiple = 1);
+  // The size `symbol` where it is `value`: a symbol of its own that brings its value along. Equal calls give equal
+  // handles. Name, bounds and divisor are those of `symbol`; nothing but known_value() looks at the value, so what is
+  // built of it holds for every other value too.
+  static Expr bound(const Expr& symbol, int64_t value);
   // A loop or tile coordinate: 0 <= value < extent. The extent may hold symbols.
   static Expr index(std::string name, const Expr& extent);
 
@@ -52,7 +56,8 @@ class Expr {
   bool is_const() const { return (bits_ & 1) || is_large_const(); }
   bool is_const(int64_t value) const { return is_const() && this->value() == value; }
   bool is_var() const { return kind() == ExprKind::Var; }
-  int64_t value() const;  // of a constant
+  bool is_symbol() const;  // a variable that is no index
+  int64_t value() const;   // of a constant
   // Operands. Add and Mul have two or more in canonical order, a constant last; a term of a sum with a
   // coefficient is a Mul that ends in it. Everything else is binary (longer And, Or, Min, Max nest to the left)
   // but Not (one) and Select (three). Not occurs only around Eq.
@@ -112,8 +117,11 @@ Expr simplify_given(const Expr& e, const Expr& condition);
 // The value of e where value_of gives that of each variable.
 int64_t evaluate(const Expr& e, const std::function<int64_t(const Expr& var)>& value_of);
 
+// The value of e where every variable in it is a bound symbol (or there is none).
+std::optional<int64_t> known_value(const Expr& e);
+
 bool depends_on(const Expr& e, const Expr& var);
-std::vector<Expr> variables(const Expr& e);  // each once, in order of id
+std::vector<Expr> variables(const Expr& e);  // each once, in the order in which they were made
 
 // e == coefficient * var + rest, rest free of var; nothing when e is not of that form with a constant coefficient.
 struct Linear {

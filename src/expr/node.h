@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/intern.h"
@@ -17,6 +18,8 @@ struct Variable {
   uint64_t id;
   Expr extent;  // of an index: it is below this
   bool is_index;
+  uint64_t family;               // the id; of a bound symbol that of the symbol it was made from
+  std::optional<int64_t> value;  // of a bound symbol
 };
 
 using ExprArgs = SmallVector<Expr, 3>;
@@ -45,7 +48,8 @@ struct ExprNode {
 
   bool same(const ExprNode& other) const {
     if (kind != other.kind) return false;
-    if (kind == ExprKind::Var) return variable->id == other.variable->id;
+    if (kind == ExprKind::Var)
+      return variable->family == other.variable->family && variable->value == other.variable->value;
     if (kind == ExprKind::Const) return lo == other.lo;
     return args == other.args;
   }
@@ -73,7 +77,8 @@ inline bool is_symbolic(const Expr& e) { return ExprNode::of(e) && ExprNode::of(
 // For an index variable true; its extent() is then the symbolic bound.
 inline bool is_index_variable(const Expr& e) { return e.is_var() && ExprNode::of(e)->variable->is_index; }
 
-// A total order that depends on structure and on the order in which variables were made, never on addresses.
+// A total order that depends on structure and on the order in which variables were made, never on addresses. Bound
+// symbols stand where the symbols stand that they were made from, so that another value leaves the order alone.
 int compare(const Expr& a, const Expr& b);
 
 // The range of an operation whose operands have these ranges.

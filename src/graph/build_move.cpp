@@ -17,6 +17,13 @@ bool keeps_element_order(const Shape& shape, std::span<const int> axes) {
   return true;
 }
 
+// Axis by axis the same size, on one side perhaps a symbol and on the other the number it stands for.
+bool same_sizes(const Shape& a, const Shape& b) {
+  bool same = a.size() == b.size();
+  for (size_t i = 0; same && i < a.size(); ++i) same = same_size(a[i], b[i]);
+  return same;
+}
+
 SmallVector<int, 4> axes_of(const Node& node) {
   SmallVector<int, 4> axes;
   for (const Expr& attr : node.attrs) axes.push_back(static_cast<int>(attr.value()));
@@ -29,11 +36,16 @@ NodeRef make_reshape(const NodeRef& x, const Shape& shape) {
   check_operand("reshape", x);
   if (x->shape == shape) return x;
   check_shape("reshape", shape, x->dtype);
-  if (!same_dim(x->shape.numel(), shape.numel()))
+  // Between symbols and the numbers they stand for it is enough that these agree: every graph with this node had the
+  // same check.
+  std::optional<int64_t> before = known_value(x->shape.numel());
+  if (!same_dim(x->shape.numel(), shape.numel()) && !(before && before == known_value(shape.numel())))
     throw ShapeError(
         text("reshape: ", x->dtype, x->shape, " has ", x->shape.numel(), " elements, ", shape, " has ", shape.numel()));
   if (x->op == NodeOp::Const) return const_like(x->literal, shape);
   if (x->op == NodeOp::Reshape) return make_reshape(x->inputs[0], shape);
+  if (x->op == NodeOp::Iota && same_sizes(x->shape, shape))
+    return make_iota(x->dtype, shape, static_cast<int>(x->attrs[0].value()));
   NewNode node = new_node(NodeOp::Reshape, x->dtype, shape);
   node->inputs.push_back(x);
   return finish(std::move(node));

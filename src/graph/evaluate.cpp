@@ -146,6 +146,7 @@ int64_t Evaluation::size(const Expr& e) const {
                               var.hi(), "] and is a multiple of ", var.multiple()));
       return value;
     }
+    if (std::optional<int64_t> own = known_value(var)) return *own;
     throw ValueError(text("evaluate: symbol ", var, " has no value"));
   });
 }

@@ -15,9 +15,7 @@ namespace {
 
 constexpr uint64_t kArgumentBytes = 64;
 
-uint64_t bytes_of(const Node& node) {
-  return static_cast<uint64_t>(node.shape.static_numel()) * static_cast<uint64_t>(size_of(node.dtype));
-}
+Expr bytes_of(const Node& node) { return node.shape.numel() * size_of(node.dtype); }
 
 // What a Buffer node of the graph stands for: a leaf (0, 1, …) or an argument.
 struct Source {
@@ -31,6 +29,7 @@ class PlanBuilder {
       : key_(key), arguments_(arguments), device_(device) {
     plan_.device = &device;
     plan_.arguments = static_cast<int>(arguments.size());
+    plan_.symbols = key.symbols;
   }
 
   Plan build(std::span<const NodeRef> roots) {
@@ -82,7 +81,7 @@ class PlanBuilder {
         output.argument = source->second.argument;
       } else if (!fresh) {
         output.same_as = first->second;
-      } else if (bytes_of(*node) > 0) {
+      } else if (!bytes_of(*node).is_const(0)) {
         computed_.push_back(simple[i]);
         output_of_.push_back(static_cast<int>(i));
       }
@@ -115,13 +114,17 @@ class PlanBuilder {
 
   void compile_steps() {
     for (const Program::Step& step : program_.steps) {
-      HD_ASSERT(step.loops.symbols.empty(), "kernel ", step.loops.name, " wants symbols");
       CompiledStep compiled = compile_step(step, device_);
       Launch launch;
       launch.executable = std::move(compiled.executable);
       launch.name = step.direct ? step.direct->name : step.loops.name;
       launch.bytes_read = compiled.traffic.read;
       launch.bytes_written = compiled.traffic.written;
+      for (const Expr& symbol : step.loops.symbols) {
+        auto known = std::find(plan_.symbols.begin(), plan_.symbols.end(), symbol);
+        HD_ASSERT(known != plan_.symbols.end(), "kernel ", step.loops.name, " has a size of its own: ", symbol);
+        launch.symbols.push_back(static_cast<uint32_t>(known - plan_.symbols.begin()));
+      }
       plan_.launches.push_back(std::move(launch));
     }
   }
@@ -144,49 +147,54 @@ class PlanBuilder {
   // Lives of the tensors between steps and of the kernels' own temporaries; then every launch gets its slots.
   void place_temporaries() {
     constexpr int64_t kPlaced = 0;
-    std::vector<Lifetime> lifetimes;
+    std::vector<Temporary>& lives = plan_.temporaries;
     std::vector<int> life_of(program_.tensors.size(), -1);
-    std::vector<std::vector<int>> temp_lives(program_.steps.size());
     for (size_t s = 0; s < program_.steps.size(); ++s) {
       int now = static_cast<int>(s);
-      for (int t : program_.steps[s].tensors) {
-        auto tensor = static_cast<size_t>(t);
-        if (slots_[tensor].kind != Slot::Kind::Arena || slots_[tensor].index >= kPlaced) continue;
-        if (life_of[tensor] < 0) {
-          life_of[tensor] = static_cast<int>(lifetimes.size());
-          lifetimes.push_back({bytes_of(*program_.tensors[tensor].node), now, now});
-        }
-        lifetimes[static_cast<size_t>(life_of[tensor])].last = now;
-      }
-      for (const kernel::Buffer& buffer : plan_.launches[s].executable->kernel().buffers) {
-        if (buffer.space != kernel::Space::Temp) continue;
-        temp_lives[s].push_back(static_cast<int>(lifetimes.size()));
-        lifetimes.push_back(
-            {static_cast<uint64_t>(buffer.size.hi()) * static_cast<uint64_t>(size_of(buffer.dtype)), now, now});
-      }
-    }
-    MemoryPlan memory = plan_memory(lifetimes);
-    uint64_t base = base_bytes();
-    plan_.arena_bytes = base + memory.bytes;
-    auto slot_of_life = [&](int life) {
-      return Slot{Slot::Kind::Arena, static_cast<int64_t>(base + memory.offsets[static_cast<size_t>(life)])};
-    };
-    for (size_t s = 0; s < program_.steps.size(); ++s) {
-      const auto& buffers = plan_.launches[s].executable->kernel().buffers;
-      size_t temps = 0;
-      for (size_t b = 0; b < buffers.size(); ++b) {
+      Launch& launch = plan_.launches[s];
+      const kernel::Kernel& kernel = launch.executable->kernel();
+      Substitution to_plan;  // the kernel may come from another plan, with symbols of its own
+      for (size_t i = 0; i < kernel.symbols.size(); ++i)
+        to_plan.emplace_back(kernel.symbols[i], plan_.symbols[launch.symbols[i]]);
+      for (size_t b = 0; b < kernel.buffers.size(); ++b) {
         Slot slot{Slot::Kind::Arena, -1};
         if (b < program_.steps[s].tensors.size()) {
           auto tensor = static_cast<size_t>(program_.steps[s].tensors[b]);
-          slot = life_of[tensor] >= 0 ? slot_of_life(life_of[tensor]) : slots_[tensor];
-        } else if (buffers[b].space == kernel::Space::InOut) {
+          slot = slots_[tensor];
+          if (slot.kind == Slot::Kind::Arena && slot.index < kPlaced) {
+            int& life = life_of[tensor];
+            if (life < 0) {
+              life = static_cast<int>(lives.size());
+              lives.push_back({bytes_of(*program_.tensors[tensor].node), now, now});
+            }
+            lives[static_cast<size_t>(life)].last = now;
+            slot = {Slot::Kind::Temporary, life};
+          }
+        } else if (kernel.buffers[b].space == kernel::Space::InOut) {
           slot.index = static_cast<int64_t>(check_offsets_[s]);
-        } else if (buffers[b].space == kernel::Space::Temp) {
-          slot = slot_of_life(temp_lives[s][temps++]);
+        } else if (kernel.buffers[b].space == kernel::Space::Temp) {
+          slot = {Slot::Kind::Temporary, static_cast<int64_t>(lives.size())};
+          Expr bytes = substitute(kernel.buffers[b].size, to_plan) * size_of(kernel.buffers[b].dtype);
+          lives.push_back({bytes, now, now});
         }
-        plan_.launches[s].slots.push_back(slot);
+        launch.slots.push_back(slot);
       }
     }
+    plan_.arena_bytes = base_bytes();
+    if (!plan_.symbols.empty()) return;
+    // All sizes are known: lay them out now.
+    std::vector<Lifetime> lifetimes;
+    for (const Temporary& life : lives)
+      lifetimes.push_back({static_cast<uint64_t>(life.bytes.value()), life.first, life.last});
+    MemoryPlan memory = plan_memory(lifetimes);
+    for (Launch& launch : plan_.launches)
+      for (Slot& slot : launch.slots)
+        if (slot.kind == Slot::Kind::Temporary) {
+          uint64_t offset = plan_.arena_bytes + memory.offsets[static_cast<size_t>(slot.index)];
+          slot = {Slot::Kind::Arena, static_cast<int64_t>(offset)};
+        }
+    plan_.arena_bytes += memory.bytes;
+    lives.clear();
   }
 
   // Lets outputs take over the memory of leaves where that cannot be noticed.
@@ -211,7 +219,7 @@ class PlanBuilder {
     for (const PlanOutput& output : plan_.outputs)
       if (output.leaf >= 0) taken[static_cast<size_t>(output.leaf)] = true;
     // Leaves by size, so that the search is not every output with every leaf.
-    std::unordered_map<uint64_t, std::vector<int>> by_size;
+    std::unordered_map<Expr, std::vector<int>> by_size;
     for (size_t l = 0; l < key_.leaves.size(); ++l)
       if (key_.donatable_leaf[l] && !taken[l]) by_size[bytes_of(*key_.leaves[l])].push_back(static_cast<int>(l));
     for (size_t o = 0; o < plan_.outputs.size(); ++o) {

@@ -20,14 +20,12 @@ uint64_t hash_words(std::span<const uint64_t> words) {
   return hash_mix(h);
 }
 
-uint64_t constant(const Node& node, const Expr& e) {
-  if (!e.is_const()) {
-    Expr symbol = e;
-    if (auto all = variables(e); !all.empty()) symbol = all[0];
-    throw ValueError(
-        text("cannot realize ", name(node.op), " ", node.dtype, node.shape, ": the size ", symbol, " has no value"));
-  }
-  return static_cast<uint64_t>(e.value());
+// No size and no attribute comes near: they stand before the words of an expression with symbols.
+constexpr uint64_t kNewExpression = uint64_t{1} << 63, kKnownExpression = kNewExpression + 1;
+
+uint64_t known_bytes(const Node& node) {
+  return static_cast<uint64_t>(known_value(node.shape.numel()).value_or(0)) *
+         static_cast<uint64_t>(size_of(node.dtype));
 }
 
 }  // namespace
@@ -83,6 +81,40 @@ uint32_t GraphKey::number(const Node* node) const {
   }
 }
 
+void GraphKey::read_integer(const Node& node, const Expr& e) {
+  if (e.is_const()) {
+    words.push_back(static_cast<uint64_t>(e.value()));
+    HD_ASSERT(words.back() != kNewExpression && words.back() != kKnownExpression, "the size ", e);
+    return;
+  }
+  auto [known, fresh] = expressions_.try_emplace(e, expressions_.size());
+  words.push_back(fresh ? kNewExpression : kKnownExpression);
+  if (fresh)
+    read_symbolic(node, e);
+  else
+    words.push_back(known->second);
+}
+
+// The structure of an expression, operands after their operation. A symbol is its number and what is known of it.
+void GraphKey::read_symbolic(const Node& node, const Expr& e) {
+  words.push_back(static_cast<uint64_t>(e.kind()) | static_cast<uint64_t>(e.args().size()) << 8);
+  if (e.is_const()) {
+    words.push_back(static_cast<uint64_t>(e.value()));
+  } else if (e.is_var()) {
+    auto number = static_cast<size_t>(std::find(symbols.begin(), symbols.end(), e) - symbols.begin());
+    words.push_back(number);
+    if (number < symbols.size()) return;
+    std::optional<int64_t> value = known_value(e);
+    if (!value)
+      throw ValueError(
+          text("cannot realize ", name(node.op), " ", node.dtype, node.shape, ": the size ", e, " has no value"));
+    symbols.push_back(e);
+    symbol_values.push_back(*value);
+    for (int64_t property : {e.lo(), e.hi(), e.multiple()}) words.push_back(static_cast<uint64_t>(property));
+  }
+  for (const Expr& argument : e.args()) read_symbolic(node, argument);
+}
+
 void GraphKey::read_node(const Node& node) {
   uint64_t kind = 0;
   if (node.op == NodeOp::Scalar) kind = static_cast<uint64_t>(node.scalar_op);
@@ -90,7 +122,7 @@ void GraphKey::read_node(const Node& node) {
   if (node.op == NodeOp::Scatter) kind = static_cast<uint64_t>(node.scatter_op);
   words.push_back(static_cast<uint64_t>(node.op) | static_cast<uint64_t>(node.dtype) << 8 | kind << 16 |
                   static_cast<uint64_t>(node.shape.size()) << 24 | static_cast<uint64_t>(node.inputs.size()) << 40);
-  for (const Expr& dimension : node.shape) words.push_back(constant(node, dimension));
+  for (const Expr& dimension : node.shape) read_integer(node, dimension);
   for (const NodeRef& input : node.inputs) words.push_back(visit(input.get()));
 
   switch (node.op) {
@@ -99,6 +131,9 @@ void GraphKey::read_node(const Node& node) {
       if (device && device != home)
         throw ValueError(text("cannot realize a graph whose data is on both ", device->name(), " and ", home->name()));
       device = home;
+      if (!node.shape.is_static() && known_bytes(node) > node.storage->bytes())
+        throw ValueError(text("cannot realize: buffer ", node.dtype, node.shape, " has ", node.storage->bytes(),
+                              " bytes, not the ", known_bytes(node), " of its shape"));
       bool may_take = std::binary_search(donatable_.begin(), donatable_.end(), node.storage.get());
       words.push_back(may_take);
       leaves.push_back(&node);
@@ -120,7 +155,7 @@ void GraphKey::read_node(const Node& node) {
     default: break;
   }
   words.push_back(node.attrs.size());
-  for (const Expr& attribute : node.attrs) words.push_back(constant(node, attribute));
+  for (const Expr& attribute : node.attrs) read_integer(node, attribute);
 }
 
 void GraphKey::read(std::span<const NodeRef> roots, std::span<const Storage* const> donatable) {
@@ -131,6 +166,9 @@ void GraphKey::read(std::span<const NodeRef> roots, std::span<const Storage* con
   leaves.clear();
   donatable_leaf.clear();
   constants.clear();
+  symbols.clear();
+  symbol_values.clear();
+  if (!expressions_.empty()) expressions_.clear();
   device = nullptr;
   if (++walk_ == 0) {  // the marks of four billion walks ago would look fresh
     std::fill(table_.begin(), table_.end(), Entry{nullptr, 0, 0});

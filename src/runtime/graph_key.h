@@ -1,13 +1,15 @@
 // Reads a graph into the flat form by which plans are found again.
 //
 // The words say everything that decides the plan (ops, dtypes, shapes, attributes, integer constants, which node feeds
-// which, which leaves may be donated) and nothing else: leaves count by position only. Values of float constants are
+// which, which leaves may be donated) and nothing else: leaves count by position only, and so do symbols, together with
+// their bounds and divisors but without their values. Values of float constants are
 // kept apart, because they often change from call to call. Equal words mean the same graph, exactly: the hash only
 // finds candidates.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "graph/node.h"
@@ -34,6 +36,8 @@ class GraphKey {
   std::vector<const Node*> leaves;   // Buffers, in order of their numbers
   std::vector<bool> donatable_leaf;
   std::vector<const Node*> constants;  // the nodes of `floats`
+  std::vector<Expr> symbols;           // in the order of their appearance
+  std::vector<int64_t> symbol_values;
 
   // The number of a node of the graph.
   uint32_t number(const Node* node) const;
@@ -41,6 +45,8 @@ class GraphKey {
  private:
   uint32_t visit(const Node* node);
   void read_node(const Node& node);
+  void read_integer(const Node& node, const Expr& e);
+  void read_symbolic(const Node& node, const Expr& e);
   void grow();
 
   struct Entry {
@@ -50,7 +56,8 @@ class GraphKey {
   std::vector<Entry> table_;
   size_t mask_ = 0;
   uint32_t walk_ = 0;
-  std::vector<const Storage*> donatable_;  // sorted
+  std::vector<const Storage*> donatable_;           // sorted
+  std::unordered_map<Expr, uint64_t> expressions_;  // with symbols, and their numbers
 };
 
 // A leaf's memory. Throws ValueError if no device made it.

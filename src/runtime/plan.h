@@ -8,13 +8,14 @@ namespace heddle {
 
 // Where a kernel's buffer comes from when the plan runs.
 struct Slot {
-  enum class Kind { Leaf, Output, Arena } kind;
-  int64_t index;  // Leaf, Output: which; Arena: byte offset; -1: none (Local)
+  enum class Kind { Leaf, Output, Arena, Temporary } kind;
+  int64_t index;  // Leaf, Output, Temporary: which; Arena: byte offset; -1: none (Local)
 };
 
 struct Launch {
   std::shared_ptr<Executable> executable;
-  std::vector<Slot> slots;  // for each buffer of the kernel; Local ones unused
+  std::vector<Slot> slots;        // for each buffer of the kernel; Local ones unused
+  std::vector<uint32_t> symbols;  // for each symbol of the kernel, which of the plan's it is
   std::string name;
   uint64_t bytes_read, bytes_written;  // of distinct elements touched, at the upper bounds of symbols
 };
@@ -37,11 +38,21 @@ struct PlanOutput {
   int argument = -1;  // the value of this argument
 };
 
+// Memory needed from launch `first` to launch `last`.
+struct Temporary {
+  Expr bytes;  // over Plan::symbols
+  int first, last;
+};
+
 struct Plan {
   Device* device;
+  // Sizes that each run gives, by position. Graphs that share the plan have other symbols in the same places.
+  std::vector<Expr> symbols;
   std::vector<Launch> launches;
   std::vector<PlanOutput> outputs;
   uint64_t arena_bytes;
+  // With symbols: what each run lays out behind the arena's arena_bytes, because sizes differ from run to run.
+  std::vector<Temporary> temporaries;
   // Scalars that change from run to run. Argument k is an element at byte 64 * k of the arena, written before the first
   // launch.
   int arguments = 0;
@@ -62,8 +73,9 @@ RunStats& run_stats();
 // (move them there), and that every other node which depends on the storage, and the storage itself, is referred to
 // from inside the graph alone. When a launch fails the contents of donated storages are lost.
 // Throws IndexError for an index out of range that a kernel met; the results are then not kept, and nothing is donated
-// to plans that could fail so. Throws ValueError for symbolic sizes, for Inputs, and when leaves live on different
-// devices; OutOfMemory; CompileError.
+// to plans that could fail so. Sizes may be bound symbols (Expr::bound): then one plan serves all their values. Throws
+// ValueError for symbols without a value, for Inputs, and when leaves live on different devices; OutOfMemory;
+// CompileError.
 std::vector<NodeRef> realize(std::span<const NodeRef> roots, std::span<const Storage* const> donatable = {});
 
 void clear_plan_cache();

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "runtime/build_plan.h"
 #include "runtime/graph_key.h"
+#include "runtime/memory_plan.h"
 #include "runtime/plan.h"
 #include "runtime/plan_cache.h"
 
@@ -19,6 +20,8 @@ struct Workspace {
   std::vector<std::shared_ptr<Storage>> outputs;
   std::vector<void*> output_addresses, leaf_addresses, buffers;
   std::vector<uint64_t> arguments;
+  std::vector<int64_t> symbols;   // of one launch
+  std::vector<uint64_t> offsets;  // of the plan's temporaries
   std::vector<bool> held;
   std::vector<uint32_t> pending;
 };
@@ -58,6 +61,28 @@ void find_held(const GraphKey& key, std::vector<bool>& held, std::vector<uint32_
   }
 }
 
+// The value of an expression over the plan's symbols in this run.
+uint64_t size_now(const Expr& e, const Plan& plan, const Workspace& work) {
+  if (e.is_const()) return static_cast<uint64_t>(e.value());
+  return static_cast<uint64_t>(evaluate(e, [&](const Expr& symbol) {
+    auto known = std::find(plan.symbols.begin(), plan.symbols.end(), symbol);
+    HD_ASSERT(known != plan.symbols.end(), "the plan has no size ", symbol);
+    return work.key.symbol_values[static_cast<size_t>(known - plan.symbols.begin())];
+  }));
+}
+
+// Places for this run's temporaries; returns the size of the arena.
+uint64_t place_temporaries(const Plan& plan, Workspace& work) {
+  if (plan.temporaries.empty()) return plan.arena_bytes;
+  std::vector<Lifetime> lifetimes;
+  for (const Temporary& life : plan.temporaries)
+    lifetimes.push_back({size_now(life.bytes, plan, work), life.first, life.last});
+  MemoryPlan memory = plan_memory(lifetimes);
+  work.offsets = std::move(memory.offsets);
+  for (uint64_t& offset : work.offsets) offset += plan.arena_bytes;
+  return plan.arena_bytes + memory.bytes;
+}
+
 void provide_outputs(const Plan& plan, Workspace& work) {
   const GraphKey& key = work.key;
   bool searched = false;
@@ -79,8 +104,7 @@ void provide_outputs(const Plan& plan, Workspace& work) {
     if (storage) {
       address = static_cast<DeviceBuffer*>(storage.get())->address();
     } else {
-      uint64_t bytes =
-          static_cast<uint64_t>(output.shape.static_numel()) * static_cast<uint64_t>(size_of(output.dtype));
+      uint64_t bytes = size_now(output.shape.numel(), plan, work) * static_cast<uint64_t>(size_of(output.dtype));
       std::shared_ptr<DeviceBuffer> fresh = plan.device->allocate(bytes);
       if (output.argument >= 0)
         plan.device->copy_from_host(*fresh, &work.arguments[8 * static_cast<size_t>(output.argument)], bytes);
@@ -100,15 +124,18 @@ void launch(const Plan& plan, const Launch& step, std::byte* arena, Workspace& w
       case Slot::Kind::Leaf: address = work.leaf_addresses[static_cast<size_t>(slot.index)]; break;
       case Slot::Kind::Output: address = work.output_addresses[static_cast<size_t>(slot.index)]; break;
       case Slot::Kind::Arena: address = slot.index < 0 ? nullptr : arena + slot.index; break;
+      case Slot::Kind::Temporary: address = arena + work.offsets[static_cast<size_t>(slot.index)]; break;
     }
     work.buffers.push_back(address);
   }
+  work.symbols.clear();
+  for (uint32_t symbol : step.symbols) work.symbols.push_back(work.key.symbol_values[symbol]);
   if (!log_enabled(Log::Run)) {
-    plan.device->launch(*step.executable, work.buffers, {});
+    plan.device->launch(*step.executable, work.buffers, work.symbols);
     return;
   }
   auto start = std::chrono::steady_clock::now();
-  plan.device->launch(*step.executable, work.buffers, {});
+  plan.device->launch(*step.executable, work.buffers, work.symbols);
   plan.device->synchronize();
   double microseconds = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   log_write(Log::Run, text(step.name, ": ", microseconds, " us, ", step.bytes_read, " bytes read, ", step.bytes_written,
@@ -135,8 +162,9 @@ void run(const CachedPlan& cached, Workspace& work) {
   work.leaf_addresses.clear();
   for (const Node* leaf : key.leaves) work.leaf_addresses.push_back(device_buffer(*leaf).address());
 
+  uint64_t arena_bytes = place_temporaries(plan, work);
   std::shared_ptr<DeviceBuffer> arena;
-  if (plan.arena_bytes > 0) arena = plan.device->allocate(plan.arena_bytes);
+  if (arena_bytes > 0) arena = plan.device->allocate(arena_bytes);
   if (!work.arguments.empty())
     plan.device->copy_from_host(*arena, work.arguments.data(), work.arguments.size() * sizeof(uint64_t));
   auto* base = arena ? static_cast<std::byte*>(arena->address()) : nullptr;
@@ -147,7 +175,7 @@ void run(const CachedPlan& cached, Workspace& work) {
     stats.bytes_read += step.bytes_read;
     stats.bytes_written += step.bytes_written;
   }
-  stats.arena_bytes += plan.arena_bytes;
+  stats.arena_bytes += arena_bytes;
   if (!plan.checks.empty()) report_checks(plan, *arena, work);
 }
 
@@ -199,8 +227,7 @@ std::vector<NodeRef> realize(std::span<const NodeRef> roots, std::span<const Sto
       continue;
     }
     size_t output = key.number(root.get());
-    const PlanOutput& described = plan->plan.outputs[output];
-    results.push_back(make_buffer(work.outputs[output], described.dtype, described.shape));
+    results.push_back(make_buffer(work.outputs[output], root->dtype, root->shape));
   }
   return results;
 }

@@ -42,6 +42,8 @@ NodeRef broadcast_to(const NodeRef& x, const Shape& shape) {
   Shape padded;
   for (size_t i = x->shape.size(); i < shape.size(); ++i) padded.push_back(1);
   padded.append(x->shape.begin(), x->shape.end());
+  for (size_t i = 0; i < shape.size(); ++i)  // a number beside the symbol that stands for it
+    if (!padded[i].is_const(1) && same_size(padded[i], shape[i])) padded[i] = shape[i];
   return make_expand(make_reshape(x, padded), shape);
 }
 

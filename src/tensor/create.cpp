@@ -2,13 +2,14 @@
 
 #include "base/error.h"
 #include "tensor/build.h"
+#include "tensor/symbolic.h"
 
 namespace heddle {
 namespace {
 
 Tensor filled(const char* op, const Dims& dims, const Operand& value, DType dtype) {
   if (value.kind() == Operand::Kind::Tensor) throw ValueError(text(op, ": the value must be a number"));
-  return Tensor(number_node(op, value, dtype, to_shape(op, dims, dtype)));
+  return Tensor(number_node(op, value, dtype, to_symbolic_shape(op, dims, dtype)));
 }
 Tensor filled_like(const char* op, const Tensor& x, const Operand& value, std::optional<DType> dtype) {
   if (value.kind() == Operand::Kind::Tensor) throw ValueError(text(op, ": the value must be a number"));

@@ -2,13 +2,14 @@
 
 #include "base/error.h"
 #include "tensor/index_common.h"
+#include "tensor/symbolic.h"
 
 namespace heddle {
 
 NodeRef to_positions(const char* op, const Tensor& index, const Shape& of, size_t axis) {
   NodeRef i = index.node();
   if (!is_integer(i->dtype)) throw DTypeError(text(op, ": the index must hold integers, not ", i->dtype));
-  int64_t size = of[axis].value();
+  int64_t size = known_size(of[axis]);
   if (size == 0 && index.numel() > 0)
     throw IndexError(text(op, ": axis ", axis, " of ", of, " has no elements to choose from"));
   if (i->op == NodeOp::Const && index.numel() > 0) {
@@ -19,7 +20,7 @@ NodeRef to_positions(const char* op, const Tensor& index, const Shape& of, size_
   if (!is_signed(i->dtype)) return i;
   // A narrow index could not hold its position counted from the front.
   Tensor wide = cast(index, size_of(i->dtype) <= 4 && size <= INT32_MAX ? kI32 : kI64);
-  return where(lt(wide, 0), add(wide, size), wide).node();
+  return where(lt(wide, 0), add(wide, Tensor(size_node(of[axis], wide.dtype()))), wide).node();
 }
 
 MergedIndex merge_indices(const char* op, const Tensor& x, const std::vector<Tensor>& indices, size_t axis) {

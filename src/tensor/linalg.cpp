@@ -14,12 +14,12 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   if (dtype == kBool) throw DTypeError("matmul: not defined on bool; cast first");
   Tensor left = cast(row ? unsqueeze(a, 0) : a, dtype), right = cast(column ? unsqueeze(b, 1) : b, dtype);
   Shape l = left.node()->shape, r = right.node()->shape;
-  if (!(l.back() == r[r.size() - 2]))
+  if (!same_size(l.back(), r[r.size() - 2]))
     throw ShapeError(text("matmul: ", x->shape, " and ", y->shape, ": inner dimensions ", l.back(), " and ",
                           r[r.size() - 2], " differ"));
   for (size_t back = 3; back <= std::min(l.size(), r.size()); ++back) {
     const Expr &p = l[l.size() - back], &q = r[r.size() - back];
-    if (!(p == q) && !p.is_const(1) && !q.is_const(1))
+    if (!same_size(p, q) && !p.is_const(1) && !q.is_const(1))
       throw ShapeError(
           text("matmul: ", x->shape, " and ", y->shape, ": the batches ", p, " and ", q, " do not broadcast"));
   }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "tensor/build.h"
+#include "tensor/symbolic.h"
 
 namespace heddle {
 namespace {
@@ -31,7 +32,7 @@ NodeRef widened(const Tensor& x) {
 // max and min of nothing have no value.
 void refuse_empty(const char* name, const NodeRef& x, const Axes& axes) {
   for (int axis : to_axes(name, axes, x->shape.rank(), true))
-    if (x->shape[static_cast<size_t>(axis)].is_const(0))
+    if (known_size(x->shape[static_cast<size_t>(axis)]) == 0)
       throw ValueError(text(name, ": axis ", axis, " of shape ", x->shape, " is empty, so there is no ", name));
 }
 
@@ -49,7 +50,7 @@ Tensor arg_reduce(const char* name, ReduceOp op, const Tensor& x, std::optional<
   } else {
     n = make_reshape(n, Shape{n->shape.numel()});
   }
-  if (n->shape[static_cast<size_t>(at)].is_const(0))
+  if (known_size(n->shape[static_cast<size_t>(at)]) == 0)
     throw ValueError(text(name, ": axis ", at, " of shape ", before, " is empty, so there is no ", name));
   NodeRef index = make_get(make_arg_reduce(op, n, at), 1);
   if (!keepdim) return Tensor(index);
@@ -68,11 +69,14 @@ Tensor first_of(const Tensor& x, std::span<const int> axes) {
   return Tensor(make_shrink(n, begin, size));
 }
 
-double count(const NodeRef& x, std::span<const int> axes) {
-  double n = 1;
-  for (int axis : axes) n *= static_cast<double>(x->shape[static_cast<size_t>(axis)].value());
+// How many elements each result is made of.
+Expr count(const NodeRef& x, std::span<const int> axes) {
+  Expr n = 1;
+  for (int axis : axes) n = n * x->shape[static_cast<size_t>(axis)];
   return n;
 }
+// As data for the kernel where it is symbolic.
+Tensor count_tensor(const Expr& n, DType dtype) { return Tensor(size_node(n, dtype)); }
 
 }  // namespace
 
@@ -96,24 +100,25 @@ Tensor ptp(const Tensor& x, const Axes& axes, bool keepdim) {
 namespace {
 
 Tensor mean_of(const char* name, const Tensor& f, const Axes& axes, bool keepdim) {
-  double n = count(f.node(), to_axes(name, axes, f.rank(), true));
-  return div(reduce(name, ReduceOp::Sum, f.node(), axes, keepdim), n);
+  Expr n = count(f.node(), to_axes(name, axes, f.rank(), true));
+  return div(reduce(name, ReduceOp::Sum, f.node(), axes, keepdim), count_tensor(n, f.dtype()));
 }
 // f is wide.
 Tensor variance_of(const char* name, const Tensor& f, const Axes& axes, bool keepdim, int64_t correction) {
   std::vector<int> list = to_axes(name, axes, f.rank(), true);
-  double n = count(f.node(), list);
-  double degrees = std::max(n - static_cast<double>(correction), 0.0);
-  if (f.dtype() == kF64 || n == 0) {
+  Expr n = count(f.node(), list), degrees = max(n - correction, 0);
+  if (f.dtype() == kF64 || n.lo() == 0) {
     Tensor deviation = sub(f, mean_of(name, f, axes, true));
-    return div(reduce(name, ReduceOp::Sum, square(deviation).node(), axes, keepdim), degrees);
+    Tensor squares = reduce(name, ReduceOp::Sum, square(deviation).node(), axes, keepdim);
+    return div(squares, count_tensor(degrees, f.dtype()));
   }
   // Sums of the deviations and of their squares in one pass. In f64 their difference loses nothing that f32 could
   // hold; deviations from an element instead of from zero make the variance of equal numbers exactly zero.
   Tensor deviation = cast(sub(f, first_of(f, list)), kF64);
   Tensor total = reduce(name, ReduceOp::Sum, deviation.node(), axes, keepdim);
   Tensor squares = reduce(name, ReduceOp::Sum, square(deviation).node(), axes, keepdim);
-  return cast(div(maximum(sub(squares, div(square(total), n)), 0), degrees), f.dtype());
+  Tensor centred = maximum(sub(squares, div(square(total), count_tensor(n, kF64))), 0);
+  return cast(div(centred, count_tensor(degrees, kF64)), f.dtype());
 }
 
 }  // namespace
@@ -247,7 +252,9 @@ Tensor blocked_logsumexp(const Tensor& x, int axis) {
   bool last = axis == x.rank() - 1;
   // A block of a row fits the L1 cache; of columns so many rows are read side by side.
   int64_t block = last ? 8192 : 16, most = last ? 65536 : 64;
-  if (size <= most) return direct_logsumexp(x, {axis});
+  // How many blocks there are must not depend on the value of a symbol.
+  bool symbolic = !x.node()->shape[static_cast<size_t>(axis)].is_const();
+  if (size <= most || symbolic) return direct_logsumexp(x, {axis});
   int64_t blocks = size / block;
   Dims cut = x.shape();
   cut[static_cast<size_t>(axis)] = blocks;

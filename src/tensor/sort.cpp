@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "tensor/build.h"
+#include "tensor/symbolic.h"
 
 namespace heddle {
 namespace {
@@ -24,7 +25,8 @@ Tensor axis_back(const Tensor& x, int axis) {
 }
 
 ValuesIndices first_of(const Tensor& x, int axis, bool descending, int64_t count) {
-  NodeRef sorted = make_sort(axis_last(x, axis).node(), descending, count);
+  // Networks are made for one number of elements.
+  NodeRef sorted = make_sort(with_numbers(axis_last(x, axis).node()), descending, count);
   return {axis_back(Tensor(make_get(sorted, 0)), axis), axis_back(Tensor(make_get(sorted, 1)), axis)};
 }
 
@@ -100,7 +102,7 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   if (sorted.rank() != 1)
     throw ShapeError(text("searchsorted: the sorted elements have one axis, not the shape ", sorted.node()->shape));
   DType dtype = promote(sorted.dtype(), values.dtype());
-  Tensor table = cast(sorted, dtype), wanted = cast(values, dtype);
+  Tensor table(with_numbers(cast(sorted, dtype).node())), wanted = cast(values, dtype);
   int64_t n = sorted.numel();
   // How many elements come before: power by power, largest first, as long as they do.
   DType counter = n < int64_t{1} << 30 ? kI32 : kI64;

@@ -21,15 +21,16 @@ NodeRef Tensor::node() const { return slot_->get(); }
 Dims Tensor::shape() const {
   NodeRef n = node();
   Dims result;
-  for (const Expr& e : n->shape) result.push_back(e.value());
+  for (const Expr& e : n->shape) result.push_back(known_size(e));
+  if (!n->shape.is_static()) result.recorded = std::make_shared<const Shape>(n->shape);
   return result;
 }
 int64_t Tensor::size(int64_t axis) const {
   NodeRef n = node();
-  return n->shape[static_cast<size_t>(normalize_axis("size", axis, n->shape.rank()))].value();
+  return known_size(n->shape[static_cast<size_t>(normalize_axis("size", axis, n->shape.rank()))]);
 }
 int Tensor::rank() const { return node()->shape.rank(); }
-int64_t Tensor::numel() const { return node()->shape.static_numel(); }
+int64_t Tensor::numel() const { return node()->shape.known_numel(); }
 DType Tensor::dtype() const { return node()->dtype; }
 bool Tensor::is_realized() const { return node()->op == NodeOp::Buffer; }
 
@@ -113,7 +114,9 @@ namespace {
 
 void rebind(const char* op, TensorSlot& slot, const NodeRef& now) {
   NodeRef before = slot.get();
-  if (!(now->shape == before->shape))
+  bool fits = now->shape.size() == before->shape.size();
+  for (size_t i = 0; fits && i < now->shape.size(); ++i) fits = same_size(now->shape[i], before->shape[i]);
+  if (!fits)
     throw ShapeError(text(op, ": a value of shape ", now->shape, " does not fit a tensor of shape ", before->shape));
   if (now->dtype != before->dtype)
     throw DTypeError(text(op, ": a value of dtype ", now->dtype, " does not fit a tensor of dtype ", before->dtype,

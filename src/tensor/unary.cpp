@@ -83,12 +83,12 @@ Tensor signbit(const Tensor& x) {
   return lt(is_float(x.dtype()) ? bitcast(x, signed_of_size(size_of(x.dtype()))) : x, 0);
 }
 Tensor isinf(const Tensor& x) {
-  if (!is_float(x.dtype())) return full(x.shape(), 0, kBool);
-  if (x.dtype() == kF8E4M3) return full(x.shape(), 0, kBool);  // it has none
+  if (!is_float(x.dtype())) return Tensor(number_node("isinf", 0, kBool, x.node()->shape));
+  if (x.dtype() == kF8E4M3) return Tensor(number_node("isinf", 0, kBool, x.node()->shape));  // it has none
   return eq(abs(x), std::numeric_limits<double>::infinity());
 }
 Tensor isfinite(const Tensor& x) {
-  if (!is_float(x.dtype())) return full(x.shape(), 1, kBool);
+  if (!is_float(x.dtype())) return Tensor(number_node("isfinite", 1, kBool, x.node()->shape));
   if (x.dtype() == kF8E4M3) return eq(x, x);  // there is no infinity
   return lt(abs(x), std::numeric_limits<double>::infinity());
 }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "tensor/build.h"
+#include "tensor/symbolic.h"
 
 namespace heddle {
 namespace {
@@ -24,8 +25,8 @@ std::vector<int> permutation(const char* op, const Axes& axes, int rank) {
 
 namespace {
 
-// The shape with its -1 worked out.
-Dims complete(const char* op, const Shape& from, const Dims& dims, int64_t total) {
+// The shape with its -1 worked out; `open` says where that was.
+Dims complete(const char* op, const Shape& from, const Dims& dims, int64_t total, int& open) {
   int64_t known = 1;
   int guess = -1;
   Dims result = dims;
@@ -48,13 +49,16 @@ Dims complete(const char* op, const Shape& from, const Dims& dims, int64_t total
     known = total;
   }
   if (known != total) fail("the numbers of elements differ");
+  open = guess;
   return result;
 }
 
 Tensor reshaped(const char* op, const Tensor& x, const Dims& dims) {
   NodeRef n = x.node();
-  Dims full = complete(op, n->shape, dims, n->shape.static_numel());
-  return Tensor(make_reshape(n, to_shape(op, full, n->dtype)));
+  int open = -1;
+  Dims full = complete(op, n->shape, dims, n->shape.known_numel(), open);
+  to_shape(op, full, n->dtype);
+  return Tensor(make_reshape(n, reshape_sizes(n->shape, full, open)));
 }
 
 Tensor exchanged(const char* op, const Tensor& x, int64_t axis0, int64_t axis1) {
@@ -74,12 +78,13 @@ Tensor unflatten(const Tensor& x, int64_t axis, const Dims& sizes) {
   NodeRef n = x.node();
   size_t at = static_cast<size_t>(normalize_axis("unflatten", axis, n->shape.rank()));
   if (sizes.empty()) throw ShapeError("unflatten: no sizes are given");
-  Dims parts = complete("unflatten", Shape{n->shape[at]}, sizes, n->shape[at].value());
+  int open = -1;
+  Dims parts = complete("unflatten", Shape{n->shape[at]}, sizes, known_size(n->shape[at]), open);
   Shape shape;
   for (size_t i = 0; i < n->shape.size(); ++i) {
     if (i != at) shape.push_back(n->shape[i]);
     if (i == at)
-      for (int64_t size : parts) shape.push_back(size);
+      for (const Expr& size : reshape_sizes(Shape{n->shape[at]}, parts, open)) shape.push_back(size);
   }
   return Tensor(make_reshape(n, shape));
 }
@@ -125,8 +130,10 @@ Tensor expanded(const char* op, const Tensor& x, const Dims& dims) {
   Dims full = dims;
   size_t extra = dims.size() >= n->shape.size() ? dims.size() - n->shape.size() : 0;
   for (size_t i = extra; i < dims.size(); ++i)
-    if (dims[i] == -1) full[i] = n->shape[i - extra].value();
-  Shape shape = to_shape(op, full, n->dtype);
+    if (dims[i] == -1) full[i] = known_size(n->shape[i - extra]);
+  Shape shape = to_symbolic_shape(op, full, n->dtype);
+  for (size_t i = extra; i < dims.size(); ++i)
+    if (same_size(n->shape[i - extra], shape[i])) shape[i] = n->shape[i - extra];
   if (dims.size() < n->shape.size() || !(broadcast_shapes(op, n->shape, shape) == shape))
     throw ShapeError(text(op, ": ", n->shape, " cannot be expanded to ", shape));
   return Tensor(broadcast_to(n, shape));

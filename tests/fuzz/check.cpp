@@ -25,6 +25,7 @@ using testing::RandomGraphOptions;
 const char* name(Way way) {
   switch (way) {
     case Way::Realize: return "realize";
+    case Way::Simulated: return "simulated";
     case Way::Tile: return "tile";
     case Way::Simd: return "simd";
     case Way::Simt: return "simt";
@@ -39,14 +40,17 @@ int default_steps(uint64_t seed) { return 3 + static_cast<int>(Random(seed ^ 0x7
 
 namespace {
 
+constexpr uint64_t kVariants = 4;  // values of symbolic sizes that a plan is run with
+
 // Seeds differ in the size of graphs and tensors and in the dtypes they mix.
-RandomGraphOptions options_of(const Check& check) {
+RandomGraphOptions options_of(const Check& check, uint64_t variant = 0) {
   Random random(check.seed ^ 0x6f7074);
   RandomGraphOptions options;
   options.steps = check.steps >= 0 ? check.steps : default_steps(check.seed);
   options.max_nodes = 80;
   options.max_elements = random.of(std::vector<int64_t>{100, 300, 300, 1000, 3000});
   options.symbolic = check.symbolic;
+  options.variant = variant;
   if (random.chance(0.25)) options.dtypes = {DType::f32, DType::f32, DType::f32, DType::i32, DType::boolean};
   if (random.chance(0.1)) options.dtypes = {DType::f16, DType::bf16, DType::f32, DType::i64};
   return options;
@@ -69,12 +73,12 @@ std::string print(const std::vector<Where>& steps) {
 }
 
 // The same graph over memory of the device.
-std::vector<NodeRef> on_device(const RandomGraph& graph) {
+std::vector<NodeRef> on_device(const RandomGraph& graph, Device& home) {
   std::unordered_map<const Node*, NodeRef> with;
   for (const NodeRef& leaf : graph.leaves) {
     uint64_t bytes = leaf->storage->bytes();
-    std::shared_ptr<DeviceBuffer> memory = device().allocate(bytes);
-    device().copy_from_host(*memory, leaf->storage->host_data(), bytes);
+    std::shared_ptr<DeviceBuffer> memory = home.allocate(bytes);
+    home.copy_from_host(*memory, leaf->storage->host_data(), bytes);
     with[leaf.get()] = make_buffer(memory, leaf->dtype, leaf->shape);
   }
   return replace(graph.roots, with);
@@ -93,17 +97,25 @@ HostArray to_array(const void* data, DType dtype, const std::vector<int64_t>& sh
   return array;
 }
 
-std::vector<HostArray> run_realize(const RandomGraph& graph, const std::vector<HostArray>& want, bool bad_indices) {
+std::vector<HostArray> run_realize(const RandomGraph& graph, const std::vector<HostArray>& want, Way way,
+                                   bool bad_indices) {
   std::vector<NodeRef> done;
   try {
-    done = realize(on_device(graph));
+    done = realize(on_device(graph, device(way == Way::Simulated ? "simulated" : "")));
   } catch (const IndexError&) {
     if (bad_indices) return want;
     throw;
   }
   std::vector<HostArray> results;
-  for (size_t i = 0; i < done.size(); ++i)
-    results.push_back(to_array(done[i]->storage->host_data(), done[i]->dtype, want[i].shape));
+  for (size_t i = 0; i < done.size(); ++i) {
+    const Storage& storage = *done[i]->storage;
+    uint64_t bytes = static_cast<uint64_t>(want[i].numel()) * static_cast<uint64_t>(size_of(done[i]->dtype));
+    if (storage.bytes() < bytes) throw Failure{text("root ", i, " has ", storage.bytes(), " bytes"), ""};
+    std::vector<uint8_t> copy(bytes);
+    const auto& memory = dynamic_cast<const DeviceBuffer&>(storage);
+    memory.device().copy_to_host(copy.data(), memory, bytes);
+    results.push_back(to_array(copy.data(), done[i]->dtype, want[i].shape));
+  }
   return results;
 }
 
@@ -360,17 +372,27 @@ class ProgramRun {
 void check(const Check& check, Way way) {
   std::vector<Where> where;
   std::string graph_text;
+  bool whole = way == Way::Realize || way == Way::Simulated;
+  uint64_t variants = check.symbolic && whole ? kVariants : 1;
   try {
-    RandomGraph graph = testing::random_graph(check.seed, options_of(check));
-    graph_text = print_graph(graph.roots);
-    int64_t bad_indices = 0;
-    std::vector<HostArray> want = evaluate(graph.roots, graph.symbols, {}, &bad_indices);
-    std::vector<HostArray> got = way == Way::Realize ? run_realize(graph, want, bad_indices > 0)
-                                                     : ProgramRun(graph, way, check, where, bad_indices > 0).run();
-    if (way == Way::Ptx) return;
-    for (size_t i = 0; i < want.size(); ++i)
-      if (std::string wrong = testing::difference(want[i], got[i], graph.tolerances[i]); !wrong.empty())
-        throw Failure{text("root ", i, ": ", wrong), ""};
+    uint64_t misses = 0;
+    for (uint64_t variant = 0; variant < variants; ++variant) {
+      RandomGraph graph = testing::random_graph(check.seed, options_of(check, variant));
+      graph_text = print_graph(graph.roots);
+      for (const auto& [symbol, value] : graph.symbols)
+        graph_text += text(symbol, " in [", symbol.lo(), ", ", symbol.hi(), "] is ", value, "\n");
+      int64_t bad_indices = 0;
+      std::vector<HostArray> want = evaluate(graph.roots, graph.symbols, {}, &bad_indices);
+      uint64_t before = run_stats().plan_misses;
+      std::vector<HostArray> got = whole ? run_realize(graph, want, way, bad_indices > 0)
+                                         : ProgramRun(graph, way, check, where, bad_indices > 0).run();
+      if (way == Way::Ptx) return;
+      misses += run_stats().plan_misses - before;
+      if (misses > 1) throw Failure{text("variant ", variant, " of the sizes does not share the plan"), ""};
+      for (size_t i = 0; i < want.size(); ++i)
+        if (std::string wrong = testing::difference(want[i], got[i], graph.tolerances[i]); !wrong.empty())
+          throw Failure{text("root ", i, ": ", wrong), ""};
+    }
   } catch (Failure& failure) {
     failure.detail = graph_text + print(where);
     throw;

@@ -7,17 +7,19 @@
 
 namespace heddle::fuzz {
 
-// What a graph goes through. All but Realize use random schedules, Passes random sequences of passes as well.
+// What a graph goes through. All but the first two use random schedules, Passes random sequences of passes as well.
 enum class Way {
-  Realize,  // the real pipeline: default schedules, JIT, thread pool, plan cache
-  Tile,     // tile level, interpreted
-  Simd,     // SIMD lowering, interpreted
-  Simt,     // SIMT lowering, interpreted with simulated threads
-  Passes,   // SIMD lowering with random passes before and after, interpreted
-  Jit,      // the same, compiled, against the interpreter bit by bit
-  Ptx,      // SIMT lowering to PTX text
+  Realize,    // the real pipeline: default schedules, JIT, thread pool, plan cache
+  Simulated,  // the same on the simulated SIMT device
+  Tile,       // tile level, interpreted
+  Simd,       // SIMD lowering, interpreted
+  Simt,       // SIMT lowering, interpreted with simulated threads
+  Passes,     // SIMD lowering with random passes before and after, interpreted
+  Jit,        // the same, compiled, against the interpreter bit by bit
+  Ptx,        // SIMT lowering to PTX text
 };
-inline constexpr Way kAllWays[] = {Way::Realize, Way::Tile, Way::Simd, Way::Simt, Way::Passes, Way::Jit, Way::Ptx};
+inline constexpr Way kAllWays[] = {Way::Realize, Way::Simulated, Way::Tile, Way::Simd,
+                                   Way::Simt,    Way::Passes,    Way::Jit,  Way::Ptx};
 const char* name(Way way);
 
 struct Failure {
@@ -27,9 +29,9 @@ struct Failure {
 
 struct Check {
   uint64_t seed = 0;
-  int steps = -1;  // of the graph; negative: as the seed says
-  bool symbolic = false;
-  std::string ptxas;  // assembler for Ptx; empty: only make the text
+  int steps = -1;         // of the graph; negative: as the seed says
+  bool symbolic = false;  // sizes are symbols, and several values of them share one plan
+  std::string ptxas;      // assembler for Ptx; empty: only make the text
 };
 // How many operations the seed's graph has.
 int default_steps(uint64_t seed);

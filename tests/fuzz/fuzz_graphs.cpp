@@ -2,12 +2,13 @@
 //
 //   fuzz_graphs --seeds 0:2000          these seeds
 //   fuzz_graphs --seconds 60            new seeds until the time is over
-//   --only WAYS                         realize, tile, simd, simt, passes, jit, ptx; several with commas. Without it
-//                                       every seed goes all ways but jit and ptx, and some go these too.
+//   --only WAYS                         realize, simulated, tile, simd, simt, passes, jit, ptx; several with commas.
+//                                       Without it every seed goes most ways, and some go the others too.
 //   --threads N                         seeds at the same time (default: 1)
 //   --steps N                           size of the graphs
 //   --ptxas PROGRAM                     assemble PTX too
-//   --symbolic                          some graphs have symbolic sizes (the compiler does not take them yet)
+//   --symbolic                          all graphs have symbolic sizes; without it every fourth has
+//   --static                            no graph has
 //   --survey                            do not stop at a failure: one line for each, with the command
 //   --verbose                           every seed
 //
@@ -24,6 +25,7 @@
 #include <iostream>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <thread>
 
@@ -43,13 +45,14 @@ struct Options {
   std::vector<Way> only;
   int threads = 1, steps = -1;
   std::string ptxas;
-  bool symbolic = false, survey = false, verbose = false;
+  bool symbolic = false, fixed = false, survey = false, verbose = false;
 };
 
 [[noreturn]] void usage(const std::string& problem) {
   std::cerr << "fuzz_graphs: " << problem
-            << "\nusage: fuzz_graphs [--seeds BEGIN:END] [--seconds N] [--only realize,tile,simd,simt,passes,jit,ptx]"
-               " [--threads N] [--steps N] [--ptxas PROGRAM] [--symbolic] [--survey] [--verbose]\n";
+            << "\nusage: fuzz_graphs [--seeds BEGIN:END] [--seconds N] [--only "
+               "realize,simulated,tile,simd,simt,passes,jit,ptx]"
+               " [--threads N] [--steps N] [--ptxas PROGRAM] [--symbolic | --static] [--survey] [--verbose]\n";
   std::exit(2);
 }
 
@@ -104,6 +107,8 @@ Options parse(int count, char** arguments) {
       options.ptxas = value();
     } else if (option == "--symbolic") {
       options.symbolic = true;
+    } else if (option == "--static") {
+      options.fixed = true;
     } else if (option == "--survey") {
       options.survey = true;
     } else if (option == "--verbose") {
@@ -123,6 +128,7 @@ Options parse(int count, char** arguments) {
 std::vector<Way> ways_of(uint64_t seed) {
   std::vector<Way> result{Way::Realize, Way::Tile, Way::Simd, Way::Simt, Way::Passes};
   if (seed % 4 == 0) result.push_back(Way::Jit);
+  if (seed % 4 == 2 || seed % 8 == 7) result.push_back(Way::Simulated);
   if (seed % 8 == 1) result.push_back(Way::Ptx);
   return result;
 }
@@ -135,11 +141,14 @@ struct Worker {
 };
 thread_local Worker* g_worker = nullptr;
 std::string g_program;  // these are set before the workers start
-bool g_symbolic = false;
+bool g_symbolic = false, g_static = false;
 
 std::string command(uint64_t seed, Way way, int steps) {
   return g_program + " --seeds " + std::to_string(seed) + ":" + std::to_string(seed + 1) + " --only " + name(way) +
-         (steps >= 0 ? " --steps " + std::to_string(steps) : "") + (g_symbolic ? " --symbolic" : "");
+         (steps >= 0 ? " --steps " + std::to_string(steps) : "") +
+         (g_symbolic ? " --symbolic"
+          : g_static ? " --static"
+                     : "");
 }
 
 void on_signal(int signal) {
@@ -178,9 +187,15 @@ class Fuzzer {
     while (!over()) {
       uint64_t seed = next_++;
       if (seed >= options_.end) break;
-      run_seed(seed, worker);
+      {
+        std::shared_lock guard(plans_);  // the sizes of one graph share a plan
+        run_seed(seed, worker);
+      }
       // Kernels of random graphs are never wanted again.
-      if (++done_ % 128 == 0) clear_plan_cache();
+      if (++done_ % 128 == 0) {
+        std::lock_guard guard(plans_);
+        clear_plan_cache();
+      }
     }
     --busy_;
   }
@@ -194,7 +209,8 @@ class Fuzzer {
         std::lock_guard guard(output_);
         std::cout << "seed " << seed << " " << name(way) << std::endl;
       }
-      Check what{seed, options_.steps, options_.symbolic && way != Way::Realize && seed % 4 == 3, options_.ptxas};
+      bool symbolic = options_.symbolic || (!options_.fixed && seed % 4 == 3);
+      Check what{seed, options_.steps, symbolic, options_.ptxas};
       try {
         check(what, way);
       } catch (const Failure& failure) {
@@ -255,6 +271,7 @@ class Fuzzer {
   std::vector<Worker> workers_;
   std::atomic<int> busy_{static_cast<int>(workers_.size())};
   std::mutex output_;
+  std::shared_mutex plans_;
 };
 
 }  // namespace
@@ -265,6 +282,7 @@ int main(int count, char** arguments) {
   Options options = parse(count, arguments);
   g_program = options.program;
   g_symbolic = options.symbolic;
+  g_static = options.fixed;
   for (int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) std::signal(signal, on_signal);
   return Fuzzer(options).run();
 }

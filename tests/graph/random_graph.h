@@ -21,7 +21,8 @@ struct RandomGraphOptions {
   int64_t max_elements = 300;  // of any tensor
   int max_roots = 3;
   bool zero_sizes = true;      // now and then a dimension of size zero
-  bool symbolic = false;       // some dimensions are symbols; RandomGraph::symbols gives their values
+  bool symbolic = false;       // some dimensions are bound symbols; RandomGraph::symbols gives their values
+  uint64_t variant = 0;        // of a symbolic graph: the same graph with other values of the symbols, and other data
   bool drop_constants = true;  // mostly go on without results that folded to a constant
   // Applied to every new value: lets a test put something else of equal value in its place.
   std::function<NodeRef(const NodeRef&, const SymbolValues&)> wrap;
@@ -68,11 +69,7 @@ class RandomGraphMaker {
   RandomGraphMaker(uint64_t seed, const RandomGraphOptions& options) : random_(seed), options_(options) {}
 
   RandomGraph make() {
-    if (options_.symbolic)
-      for (const char* symbol : {"n", "m"}) {
-        int64_t value = random_.between(1, 6);
-        graph_.symbols.push_back({Expr::symbol(symbol, 1, 8), value});
-      }
+    if (options_.symbolic) make_symbols();
     int64_t leaves = random_.between(1, 3);
     for (int64_t i = 0; i < leaves; ++i) pool_.push_back(leaf(random_shape(), random_dtype()));
     int done = 0;
@@ -96,18 +93,28 @@ class RandomGraphMaker {
   }
 
  private:
-  int64_t size(const Expr& dim) const {
-    return evaluate(dim, [&](const Expr& var) {
-      for (const auto& [symbol, value] : graph_.symbols)
-        if (symbol == var) return value;
-      throw ValueError("unknown symbol");
-    });
+  // One to three sizes. Nothing but this and the data depends on the values: all variants are the same graph.
+  void make_symbols() {
+    const char* names[] = {"n", "m", "k"};
+    for (int64_t i = 0, count = random_.between(1, 3); i < count; ++i) {
+      int64_t multiple = random_.of(std::vector<int64_t>{1, 1, 1, 2, 4});
+      int64_t lo = random_.of(std::vector<int64_t>{0, 1, 1, 2, 5}) * multiple;
+      int64_t hi = lo + multiple * random_.of(std::vector<int64_t>{1, 3, 6, 12, 30});
+      Random values(hash_combine(random_.bits(), options_.variant));
+      int64_t value = multiple * values.between(lo / multiple, hi / multiple);
+      if (values.chance(0.2)) value = lo;
+      if (values.chance(0.1)) value = hi;
+      graph_.symbols.push_back({Expr::bound(Expr::symbol(names[i], lo, hi, multiple), value), value});
+    }
   }
-  int64_t elements(const Shape& shape) const {
+  // At most, whatever the symbols are.
+  static int64_t size(const Expr& dim) { return dim.hi(); }
+  static int64_t elements(const Shape& shape) {
     int64_t n = 1;
     for (const Expr& dim : shape) n *= size(dim);
     return n;
   }
+  static bool may_be_empty(const Expr& dim) { return dim.lo() <= 0; }
   // Small enough, and mostly something that is still to be computed.
   bool fits(const Value& x) {
     if (options_.drop_constants && x.node->op == NodeOp::Const && random_.chance(0.85)) return false;
@@ -136,20 +143,22 @@ class RandomGraphMaker {
   // Realised data: halves that stay exact in every dtype, or any floats.
   Value leaf(const Shape& shape, DType dtype) {
     if (random_.chance(0.08)) return constant(dtype, static_cast<double>(random_.between(0, 3)), shape);
-    int64_t n = elements(shape);
+    int64_t n = known_value(shape.numel()).value();
     bool halves = random_.chance(0.6);
+    // In a stream of its own, so that other sizes leave the rest of the graph alone.
+    Random own(options_.symbolic ? hash_combine(random_.bits(), options_.variant) : 0);
+    Random& data = options_.symbolic ? own : random_;
     auto storage = std::make_shared<HostStorage>(static_cast<uint64_t>(n * size_of(dtype)));
     for (int64_t i = 0; i < n; ++i) {
       Scalar element = Scalar::from_bits(dtype, 0);
       if (is_float(dtype))
-        element =
-            Scalar::of(dtype, halves ? static_cast<double>(random_.between(-6, 6)) / 2 : random_.uniform() * 4 - 2);
+        element = Scalar::of(dtype, halves ? static_cast<double>(data.between(-6, 6)) / 2 : data.uniform() * 4 - 2);
       else if (dtype == DType::boolean)
-        element = Scalar::of(dtype, random_.chance(0.5));
+        element = Scalar::of(dtype, data.chance(0.5));
       else if (halves)
-        element = Scalar::of(dtype, random_.between(is_signed(dtype) ? -9 : 0, 9));
+        element = Scalar::of(dtype, data.between(is_signed(dtype) ? -9 : 0, 9));
       else
-        element = Scalar::from_bits(dtype, random_.bits() >> (64 - 8 * size_of(dtype)));
+        element = Scalar::from_bits(dtype, data.bits() >> (64 - 8 * size_of(dtype)));
       store_scalar(storage->data(), i, element);
     }
     NodeRef node = make_buffer(storage, dtype, shape);
@@ -269,13 +278,17 @@ class RandomGraphMaker {
       }
     ReduceOp op =
         random_.of(std::vector<ReduceOp>{ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max, ReduceOp::Min});
+    for (int axis : axes) {
+      const Expr& dim = x.shape()[static_cast<size_t>(axis)];
+      if (op != ReduceOp::Sum && !dim.is_const() && may_be_empty(dim)) return {};
+    }
     return reduced_value(op, x, axes, count);
   }
 
   MaybeValue arg_reduce(const Value& x) {
     if (x.shape().rank() == 0 || !has_dtype(DType::i64)) return {};
     int axis = random_axis(x);
-    if (size(x.shape()[static_cast<size_t>(axis)]) == 0) return {};
+    if (may_be_empty(x.shape()[static_cast<size_t>(axis)])) return {};
     NodeRef best = make_arg_reduce(random_.chance(0.5) ? ReduceOp::Max : ReduceOp::Min, x.node, axis);
     Value value = moved(x, make_get(best, 0));
     if (!x.certain() || random_.chance(0.3)) return value;
@@ -312,6 +325,9 @@ class RandomGraphMaker {
             shape.insert(at + static_cast<size_t>(random_.below(2)), factor);
             break;
           }
+      } else if (kind == 1 && at < shape.size() && !shape[at].is_const() && shape[at].multiple() % 2 == 0) {
+        shape[at] = floordiv(shape[at], 2);
+        shape.insert(at + static_cast<size_t>(random_.below(2)), 2);
       } else if (kind == 2 && shape.rank() < options_.max_rank) {
         shape.insert(at, 1);
       } else if (kind == 3 && at < shape.size() && shape[at].is_const(1)) {
@@ -332,8 +348,12 @@ class RandomGraphMaker {
     Shape from = x.shape(), to;
     if (from.rank() < options_.max_rank && random_.chance(0.5))
       from.insert(static_cast<size_t>(random_.between(0, from.rank())), 1);
-    for (const Expr& dim : from)
-      to.push_back(dim.is_const(1) && random_.chance(0.7) ? Expr(random_.between(1, 5)) : dim);
+    for (const Expr& dim : from) {
+      Expr wide = dim;
+      if (dim.is_const(1) && random_.chance(0.7)) wide = random_.between(1, 5);
+      if (dim.is_const(1) && options_.symbolic && random_.chance(0.4)) wide = random_.of(graph_.symbols).first;
+      to.push_back(wide);
+    }
     return moved(x, make_expand(make_reshape(x.node, from), to));
   }
 
@@ -351,6 +371,14 @@ class RandomGraphMaker {
   MaybeValue shrink(const Value& x) {
     SmallVector<Expr, 4> begin, extent;
     for (const Expr& dim : x.shape()) {
+      if (!dim.is_const() && dim.lo() > 0 && random_.chance(0.5)) {
+        // Some from the front, some from the back, one element, or as many as there always are.
+        int64_t front = random_.between(0, dim.lo()), back = random_.between(0, dim.lo() - front);
+        bool fixed = front < dim.lo() && random_.chance(0.4);
+        begin.push_back(fixed && random_.chance(0.5) ? dim - (dim.lo() - front) : Expr(front));
+        extent.push_back(fixed ? Expr(random_.between(1, dim.lo() - front)) : dim - front - back);
+        continue;
+      }
       if (!dim.is_const() || random_.chance(0.4)) {
         begin.push_back(0);
         extent.push_back(dim);
@@ -384,9 +412,9 @@ class RandomGraphMaker {
     if (x.shape().rank() < 2 || x.dtype() == DType::boolean) return {};
     int axis = static_cast<int>(random_.below(x.shape().rank() - 1));
     const Expr &positions = x.shape()[static_cast<size_t>(axis)], &inside = x.shape().back();
-    if (!positions.is_const() || positions.value() < 1 || !inside.is_const() || inside.value() < 1) return {};
+    if (positions.lo() < 1 || !inside.is_const() || inside.value() < 1) return {};
     int64_t stride = random_.between(1, 3), dilation = random_.between(1, 2), extent = inside.value();
-    int64_t n = (positions.value() - 1) * stride + dilation * (extent - 1) + 1 + random_.below(stride);
+    Expr n = (positions - 1) * stride + (dilation * (extent - 1) + 1 + random_.below(stride));
     NodeRef node = make_unwindow(x.node, axis, extent, stride, dilation, n);
     double overlap = static_cast<double>(extent);
     if (!is_float(x.dtype())) return integer_result(node, x.bound * overlap);
@@ -414,7 +442,7 @@ class RandomGraphMaker {
   MaybeValue gather(const Value& x) {
     if (x.shape().rank() == 0) return {};
     int axis = random_axis(x);
-    if (size(x.shape()[static_cast<size_t>(axis)]) == 0) return {};
+    if (may_be_empty(x.shape()[static_cast<size_t>(axis)])) return {};
     MaybeValue index;
     for (int attempt = 0; attempt < 4 && !index; ++attempt) {
       const Value& candidate = random_.of(pool_);
@@ -492,15 +520,21 @@ class RandomGraphMaker {
   MaybeValue iota(const Value& x) {
     DType dtype = random_.chance(0.5) ? DType::i32 : DType::i64;
     if (x.shape().rank() == 0 || !has_dtype(dtype)) return {};
+    if (options_.symbolic && random_.chance(0.3)) {
+      // A size as data: the last of the positions 0 to size.
+      const Expr& dim = random_.of(x.shape());
+      Expr begin[] = {dim}, one[] = {1};
+      NodeRef last = make_shrink(make_iota(dtype, Shape{dim + 1}, 0), begin, one);
+      return integer_result(make_reshape(last, {}), static_cast<double>(size(dim)));
+    }
     return integer_result(make_iota(dtype, x.shape(), random_axis(x)), static_cast<double>(options_.max_elements));
   }
 
   // What people write: contractions, softmax, normalisation, over the last axis.
   MaybeValue pattern(const Value& x) {
-    if (x.shape().rank() == 0 || !x.shape().back().is_const() || x.shape().back().value() == 0) return {};
-    if (elements(x.shape()) == 0) return {};
+    if (x.shape().rank() == 0 || may_be_empty(x.shape().back()) || elements(x.shape()) == 0) return {};
     int last = x.shape().rank() - 1;
-    int64_t n = x.shape().back().value();
+    int64_t n = size(x.shape().back());
     auto along = [&](ReduceOp op, const Value& v) -> MaybeValue {
       MaybeValue result = reduced_value(op, v, std::span(&last, 1), n);
       if (!result) return {};
@@ -511,14 +545,15 @@ class RandomGraphMaker {
     int64_t kind = random_.below(3);
     if (kind == 0) {
       // x[..., k] times y[k, m], summed over k.
-      int64_t m = random_.between(1, 4);
+      Expr m = random_.between(1, 4);
+      if (options_.symbolic && random_.chance(0.3)) m = random_.of(graph_.symbols).first;
       Shape wide = x.shape();
       wide.insert(static_cast<size_t>(last), m);
       if (elements(wide) > 4 * options_.max_elements) return {};
       Shape thin = x.shape();
       thin.insert(static_cast<size_t>(last), 1);
       Value a = moved(x, make_expand(make_reshape(x.node, thin), wide));
-      Value weights = partner({n, m}, x.dtype());
+      Value weights = partner({x.shape().back(), m}, x.dtype());
       int swap[] = {1, 0};
       MaybeValue b = broadcast(moved(weights, make_permute(weights.node, swap)), wide);
       MaybeValue product = b ? binary(ScalarOp::mul, a, *b) : MaybeValue();

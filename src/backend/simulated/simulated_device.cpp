@@ -135,7 +135,7 @@ class SimulatedDevice final : public Device {
       }));
       if (buffer.space == kernel::Space::Local) continue;
       uint64_t bytes = static_cast<uint64_t>(sizes.back()) * static_cast<uint64_t>(size_of(buffer.dtype));
-      check_room(text("kernel ", kernel.name, ", buffer ", buffer.name), buffers[b], bytes);
+      if (bytes > 0) check_room(text("kernel ", kernel.name, ", buffer ", buffer.name), buffers[b], bytes);
     }
     if (runs_) kernel::interpret(kernel, buffers, sizes, symbols);
   }
