@@ -662,6 +662,7 @@ class Partitioner {
   // The extents of the outer axes and of the one kind of reduction inside; empty if the nests differ.
   std::vector<Expr> loop_shape(int g) {
     std::vector<Expr> shape;
+    if (is_direct(g)) return shape;
     const Unit* reduction = nullptr;
     for (int member : group(g).units) {
       const Unit& u = unit(member);

@@ -76,10 +76,6 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
       return text("stage ", s, " has no loop number ", staged.depth);
     if (staged.scope == Staged::Scope::Phase && s != 0)
       return text("stage ", s, ": only the first stage can pack in a phase");
-    if (staged.scope == Staged::Scope::Phase)
-      for (size_t i = 0; i < count; ++i)
-        if (!(i < outer ? loops.outer[i].extent : stage.inner[i - outer].extent).is_const())
-          return text("stage ", s, ": packing in a phase needs constant sizes");
   }
   for (size_t i = outer; i < count; ++i)
     if (!stage.inner[i - outer].extent.is_const() && size[i] == stage.inner[i - outer].extent.hi() &&

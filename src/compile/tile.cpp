@@ -482,14 +482,15 @@ class Tiler {
     int buffer = -1;
     size_t panel_axis = 0;
     int64_t panel = 1;
-    std::vector<size_t> axes;      // that the factor follows, in storage order, the panel axis included
-    Place block;                   // what has been copied
-    bool whole = false;            // the block is the whole operand
-    std::vector<int64_t> extents;  // of the block along `axes`; the panel axis rounded up to whole panels
+    std::vector<size_t> axes;   // that the factor follows, in storage order, the panel axis included
+    Place block;                // what has been copied
+    bool whole = false;         // the block is the whole operand
+    std::vector<Expr> extents;  // of the block along `axes`; the panel axis rounded up to whole panels
   };
 
-  Packed layout(size_t s, const Staged& staged, const Contraction& c, const Place& block) {
+  Packed layout(size_t s, const Staged& staged, const Contraction& c, const Place& block, bool whole) {
     Packed packed;
+    packed.whole = whole;
     const std::vector<bool>& follows = staged.operand == 0 ? c.a_axes : c.b_axes;
     int axis = staged.operand == 0 ? c.a_axis : c.b_axis;
     HD_ASSERT(axis >= 0, "only a factor with an axis of its own can be staged");
@@ -499,8 +500,8 @@ class Tiler {
     for (size_t i = 0; i < axis_count(s); ++i)
       if (follows[i]) packed.axes.push_back(i);
     for (size_t i : packed.axes) {
-      int64_t extent = block.size[i];
-      if (i == packed.panel_axis) extent = (extent + packed.panel - 1) / packed.panel * packed.panel;
+      Expr extent = whole ? this->axis(s, i).extent : Expr(block.size[i]);
+      if (i == packed.panel_axis) extent = ceildiv(extent, packed.panel) * packed.panel;
       packed.extents.push_back(extent);
     }
     return packed;
@@ -511,14 +512,14 @@ class Tiler {
     for (size_t k = 0; k < packed.axes.size(); ++k) {
       size_t i = packed.axes[k];
       bool is_panel = i == packed.panel_axis;
-      address = address * (is_panel ? packed.extents[k] / packed.panel : packed.extents[k]) +
+      address = address * (is_panel ? floordiv(packed.extents[k], packed.panel) : packed.extents[k]) +
                 (is_panel ? floordiv(index[i], packed.panel) : index[i]);
     }
     return address * packed.panel + mod(index[packed.panel_axis], packed.panel);
   }
-  int64_t packed_size(const Packed& packed) {
-    int64_t size = 1;
-    for (int64_t extent : packed.extents) size *= extent;
+  static Expr packed_size(const Packed& packed) {
+    Expr size = 1;
+    for (const Expr& extent : packed.extents) size = size * extent;
     return size;
   }
 
@@ -530,11 +531,10 @@ class Tiler {
     Place block;
     for (size_t i = 0; i < axis_count(s); ++i) {
       block.base.push_back(0);
-      block.size.push_back(axis(s, i).extent.value());
+      block.size.push_back(std::max<int64_t>(axis(s, i).extent.hi(), 1));
       block.end.push_back(axis(s, i).extent);
     }
-    Packed packed = layout(s, staged, c, block);
-    packed.whole = true;
+    Packed packed = layout(s, staged, c, block, true);
     Value factor = staged.operand == 0 ? c.a : c.b;
     packed.buffer = static_cast<int>(kernel_.buffers.size());
     kernel_.buffers.push_back({text("packed", packed.buffer), loops_.values[static_cast<size_t>(factor)].dtype,
@@ -583,7 +583,7 @@ class Tiler {
     for (const Staged& staged : schedule_.stages[s].staged) {
       if (staged.scope != Staged::Scope::Cell || static_cast<size_t>(staged.depth) != level) continue;
       Contraction c = *find_contraction(loops_, stage(s));
-      Packed packed = layout(s, staged, c, p);
+      Packed packed = layout(s, staged, c, p, false);
       Value factor = staged.operand == 0 ? c.a : c.b;
       auto known = packed_.find({s, staged.operand});
       packed.buffer = known != packed_.end() ? known->second.buffer : static_cast<int>(kernel_.buffers.size());
@@ -600,7 +600,7 @@ class Tiler {
       }
       Level panels{static_cast<int>(packed.panel_axis), packed.panel};
       Place rounded = p;
-      for (size_t k = 0; k < packed.axes.size(); ++k) rounded.size[packed.axes[k]] = packed.extents[k];
+      for (size_t k = 0; k < packed.axes.size(); ++k) rounded.size[packed.axes[k]] = packed.extents[k].value();
       Expr var = Expr::index(text("l", loop_count_++), rounded.size[packed.panel_axis] / packed.panel);
       builder_->loop(var, {}, [&](std::span<const Value>) {
         copy_tile(s, packed, factor, step_into(rounded, panels, var));

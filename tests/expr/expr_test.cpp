@@ -427,5 +427,45 @@ TEST(Expr, ThreadsShareOneNodePerValue) {
   EXPECT_EQ(live_expr_nodes(), before);
 }
 
+TEST(ExprBound, is_one_handle_for_each_value) {
+  Expr n = Expr::symbol("n", 2, 64, 2);
+  EXPECT_EQ(Expr::bound(n, 8), Expr::bound(n, 8));
+  EXPECT_NE(Expr::bound(n, 8), Expr::bound(n, 10));
+  EXPECT_NE(Expr::bound(n, 8), n);
+  EXPECT_TRUE(Expr::bound(n, 8).is_symbol());
+  EXPECT_EQ(Expr::bound(n, 8).lo(), 2);
+  EXPECT_EQ(Expr::bound(n, 8).hi(), 64);
+  EXPECT_EQ(Expr::bound(n, 8).multiple(), 2);
+  EXPECT_EQ(to_string(Expr::bound(n, 8) * 3), "n * 3");
+}
+
+TEST(ExprBound, brings_the_value_along_but_nothing_is_simplified_by_it) {
+  Expr n = Expr::symbol("n", 1, 64), m = Expr::symbol("m", 1, 64);
+  Expr a = Expr::bound(n, 5), b = Expr::bound(m, 7);
+  EXPECT_EQ(known_value(a * b + floordiv(a, 2)), 37);
+  EXPECT_EQ(known_value(Expr(3)), 3);
+  EXPECT_EQ(known_value(a + m), std::nullopt);
+  EXPECT_EQ(known_value(Expr::index("i", a)), std::nullopt);
+  EXPECT_FALSE(lt(a, b).is_const());
+  EXPECT_FALSE(eq(a, 5).is_const());
+  EXPECT_FALSE(provably_equal(a, Expr(5)));
+}
+
+TEST(ExprBound, other_values_keep_the_order_of_terms) {
+  Expr n = Expr::symbol("n", 1, 64), m = Expr::symbol("m", 1, 64);
+  Expr late = Expr::bound(m, 3), early = Expr::bound(n, 9);  // made in the other order
+  EXPECT_EQ(to_string(late * early), "n * m");
+  EXPECT_EQ(variables(late + early), (std::vector<Expr>{early, late}));
+}
+
+TEST(ExprBound, refuses_values_that_the_symbol_cannot_have) {
+  Expr n = Expr::symbol("n", 2, 64, 2);
+  EXPECT_THROW(Expr::bound(n, 7), ValueError);
+  EXPECT_THROW(Expr::bound(n, 0), ValueError);
+  EXPECT_THROW(Expr::bound(n, 66), ValueError);
+  EXPECT_THROW(Expr::bound(Expr::bound(n, 8), 8), ValueError);
+  EXPECT_THROW(Expr::bound(Expr::index("i", 4), 2), ValueError);
+}
+
 }  // namespace
 }  // namespace heddle

@@ -138,5 +138,14 @@ TEST(Fusion, a_value_stored_for_one_kernel_is_not_read_too_early_by_another) {
   expect_close(joined, doubles(cat({first, shrink(z, {{0, 4}, {0, 10}, {2, 3}})})));
 }
 
+TEST(Fusion, a_sort_and_a_small_kernel_over_the_same_tensor_stay_apart) {
+  Tensor x = tensor({3, 1, 2, 0});
+  Tensor y = x - x * 2;
+  Tensor one = gather(y, cast(tensor({-4}), kI64)), lowest = minimum(sort(y, 0, true).values, y);
+  realize({one, lowest});
+  expect_equal(one, {-3});
+  expect_equal(lowest, {-3, -1, -2, -3});
+}
+
 }  // namespace
 }  // namespace heddle

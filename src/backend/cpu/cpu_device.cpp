@@ -184,12 +184,15 @@ void CpuDevice::launch(const Executable& executable, std::span<void* const> buff
   HD_ASSERT(buffers.size() == code.kernel().buffers.size() && symbols.size() == code.kernel().symbols.size(),
             "launch of ", code.kernel().name, " with ", buffers.size(), " buffers and ", symbols.size(), " symbols");
   double largest = 0;
-  for (size_t i = 0; i < code.phases().size(); ++i)
-    largest = std::max(largest, static_cast<double>(code.cells(i, symbols)) * code.phases()[i].cell_nanoseconds);
+  SmallVector<int64_t, 4> grid;
+  for (size_t i = 0; i < code.phases().size(); ++i) {
+    grid.push_back(code.cells(i, symbols));
+    largest = std::max(largest, static_cast<double>(grid[i]) * code.phases()[i].cell_nanoseconds);
+  }
 
   if (!worth_sharing(largest)) {
     for (size_t i = 0; i < code.phases().size(); ++i) {
-      int64_t cells = code.cells(i, symbols);
+      int64_t cells = grid[i];
       PhaseJob job{code.phases()[i].function, buffers.data(), symbols.data(), cells, 1, code.scratch_bytes()};
       if (cells > 0) job.run(0, cells);
     }
@@ -197,7 +200,7 @@ void CpuDevice::launch(const Executable& executable, std::span<void* const> buff
   }
   ThreadPool::Turn turn(pool_);
   for (size_t i = 0; i < code.phases().size(); ++i) {
-    int64_t cells = code.cells(i, symbols);
+    int64_t cells = grid[i];
     if (cells <= 0) continue;
     double shares = static_cast<double>(cells) * code.phases()[i].cell_nanoseconds / kShare;
     int64_t parts = std::min<int64_t>(cells, pool_.threads());
