@@ -200,6 +200,28 @@ TEST(Symbolic, numbers_and_symbols_meet) {
   expect_equal(y.with_dim(0, n) + z, doubles(y + z));
 }
 
+TEST(Symbolic, operators_that_need_the_number_use_it) {
+  Dim n = dim("n", 0, 100);
+  for (int64_t size : {12, 37}) {
+    Tensor x = noise_tensor({size, 4}), s = x.with_dim(0, n), y = noise_tensor({7}, 5);
+    auto expect_same = [&](const std::function<Tensor(const Tensor&)>& f) { expect_equal(f(s), doubles(f(x))); };
+    expect_same([](const Tensor& t) { return sort(t, 0).values; });
+    expect_same([](const Tensor& t) { return argsort(t, 1); });
+    expect_same([](const Tensor& t) { return topk(t, 3, 0).indices; });
+    expect_same([](const Tensor& t) { return median(t, 0); });
+    expect_same([&](const Tensor& t) { return searchsorted(sort(select(t, 1, 0), 0).values, y); });
+    expect_same([](const Tensor& t) { return slice(t, 0, 3, 9, 2); });
+    expect_same([](const Tensor& t) { return slice(t, 0, -5, {}, -1); });
+    expect_same([](const Tensor& t) { return t[5]; });
+    expect_same([](const Tensor& t) { return window(t, 0, 3, 2, 2); });
+    expect_same([](const Tensor& t) { return unwindow(window(t, 0, 3, 2), 0, 3, 2, 1, t.size(0)); });
+    expect_same([](const Tensor& t) { return gather(t, cast(tensor({1, -1}), kI32), 0); });
+    expect_same([](const Tensor& t) { return shrink(t, {{2, 11}, {0, 4}}) + shrink(t, {{1, 10}, {0, 4}}); });
+    expect_same([](const Tensor& t) { return t * cast(arange(t.numel()), kF32).reshape(t.shape()); });
+    EXPECT_EQ((s + uniform(s.shape())).shape(), x.shape());
+  }
+}
+
 TEST(Symbolic, a_size_that_is_one_does_not_broadcast) {
   Dim n = dim("n", 1, 100);
   Tensor x = noise_tensor({1, 4}).with_dim(0, n);

@@ -48,7 +48,7 @@ class CpuExecutable final : public Executable {
   struct Phase {
     PhaseFunction function;
     int64_t cells;  // -1: depends on symbols
-    double cell_nanoseconds;
+    WorkEstimate cell;
   };
 
   CpuExecutable(const kernel::Kernel& kernel, const Target& target)
@@ -58,7 +58,7 @@ class CpuExecutable final : public Executable {
       Expr cells = 1;
       for (const Expr& cell : kernel_.phases[i].cells) cells = cells * cell.extent();
       phases_.push_back(
-          {compiled_.phases[i], cells.is_const() ? cells.value() : -1, cell_nanoseconds(kernel_, kernel_.phases[i])});
+          {compiled_.phases[i], cells.is_const() ? cells.value() : -1, estimate_cell(kernel_, kernel_.phases[i])});
     }
   }
 
@@ -69,16 +69,23 @@ class CpuExecutable final : public Executable {
   int64_t cells(size_t phase, std::span<const int64_t> symbols) const {
     if (phases_[phase].cells >= 0) return phases_[phase].cells;
     int64_t total = 1;
-    for (const Expr& cell : kernel_.phases[phase].cells)
-      total *= evaluate(cell.extent(), [&](const Expr& variable) {
-        for (size_t i = 0; i < kernel_.symbols.size(); ++i)
-          if (kernel_.symbols[i] == variable) return symbols[i];
-        internal_error(__FILE__, __LINE__, text("kernel ", kernel_.name, " has no symbol ", variable));
-      });
+    for (const Expr& cell : kernel_.phases[phase].cells) total *= evaluate(cell.extent(), value_of(symbols));
     return total;
+  }
+  double cell_nanoseconds(size_t phase, std::span<const int64_t> symbols) const {
+    const WorkEstimate& cell = phases_[phase].cell;
+    return cell.loops.empty() ? cell.nanoseconds : evaluate(cell, value_of(symbols));
   }
 
  private:
+  std::function<int64_t(const Expr&)> value_of(std::span<const int64_t> symbols) const {
+    return [this, symbols](const Expr& variable) {
+      for (size_t i = 0; i < kernel_.symbols.size(); ++i)
+        if (kernel_.symbols[i] == variable) return symbols[i];
+      internal_error(__FILE__, __LINE__, text("kernel ", kernel_.name, " has no symbol ", variable));
+    };
+  }
+
   kernel::Kernel kernel_;
   CompiledKernel compiled_;
   std::vector<Phase> phases_;
@@ -185,9 +192,11 @@ void CpuDevice::launch(const Executable& executable, std::span<void* const> buff
             "launch of ", code.kernel().name, " with ", buffers.size(), " buffers and ", symbols.size(), " symbols");
   double largest = 0;
   SmallVector<int64_t, 4> grid;
+  SmallVector<double, 4> work;  // of a whole phase, in nanoseconds
   for (size_t i = 0; i < code.phases().size(); ++i) {
     grid.push_back(code.cells(i, symbols));
-    largest = std::max(largest, static_cast<double>(grid[i]) * code.phases()[i].cell_nanoseconds);
+    work.push_back(static_cast<double>(grid[i]) * code.cell_nanoseconds(i, symbols));
+    largest = std::max(largest, work[i]);
   }
 
   if (!worth_sharing(largest)) {
@@ -202,7 +211,7 @@ void CpuDevice::launch(const Executable& executable, std::span<void* const> buff
   for (size_t i = 0; i < code.phases().size(); ++i) {
     int64_t cells = grid[i];
     if (cells <= 0) continue;
-    double shares = static_cast<double>(cells) * code.phases()[i].cell_nanoseconds / kShare;
+    double shares = work[i] / kShare;
     int64_t parts = std::min<int64_t>(cells, pool_.threads());
     if (shares < static_cast<double>(parts)) parts = std::max<int64_t>(1, static_cast<int64_t>(shares));
     PhaseJob job{code.phases()[i].function, buffers.data(), symbols.data(), cells, parts, code.scratch_bytes()};

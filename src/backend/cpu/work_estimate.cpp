@@ -12,18 +12,40 @@ constexpr double kNanosecondsPerInstruction = 0.25;
 constexpr double kNanosecondsPerByte = 1.0 / 32;
 constexpr int64_t kVectorBytes = 64;
 
-double cost(const kernel::Kernel& kernel, const kernel::Block& block) {
-  double total = 0;
+double turns(int64_t extent) { return static_cast<double>(std::clamp<int64_t>(extent, 0, int64_t{1} << 40)); }
+
+// At the upper bounds of symbols.
+double most(const WorkEstimate& work) {
+  double total = work.nanoseconds;
+  for (const WorkEstimate::Loop& loop : work.loops) total += turns(loop.turns.hi()) * most(loop.body);
+  return total;
+}
+
+// `zero`: variables of the grid and of loops around, which begin at 0.
+WorkEstimate cost(const kernel::Kernel& kernel, const kernel::Block& block, Substitution& zero) {
+  WorkEstimate work;
+  double& total = work.nanoseconds;
   for (const kernel::Inst& inst : block.insts) {
     if (inst.op == Op::loop) {
-      int64_t trips = std::clamp<int64_t>(inst.extent.hi(), 0, int64_t{1} << 40);
-      total += static_cast<double>(trips) * (cost(kernel, inst.blocks[0]) + kNanosecondsPerInstruction);
+      Expr extent = inst.extent.is_const() ? inst.extent : substitute(inst.extent, zero);
+      if (inst.var.is_var()) zero.emplace_back(inst.var, 0);
+      WorkEstimate body = cost(kernel, inst.blocks[0], zero);
+      if (inst.var.is_var()) zero.pop_back();
+      body.nanoseconds += kNanosecondsPerInstruction;
+      bool only_symbols = true;
+      for (const Expr& variable : variables(extent)) only_symbols = only_symbols && variable.is_symbol();
+      if (body.loops.empty() && (extent.is_const() || !only_symbols))
+        total += turns(extent.hi()) * body.nanoseconds;
+      else
+        work.loops.push_back({only_symbols ? extent : Expr(extent.hi()), std::move(body)});
       continue;
     }
     if (inst.op == Op::branch) {
-      double most = 0;
-      for (const kernel::Block& side : inst.blocks) most = std::max(most, cost(kernel, side));
-      total += most;
+      WorkEstimate larger;
+      for (const kernel::Block& side : inst.blocks)
+        if (WorkEstimate other = cost(kernel, side, zero); most(other) > most(larger)) larger = std::move(other);
+      total += larger.nanoseconds;
+      for (WorkEstimate::Loop& loop : larger.loops) work.loops.push_back(std::move(loop));
       continue;
     }
     // Stores have no result: the value stored says how much is moved.
@@ -42,11 +64,23 @@ double cost(const kernel::Kernel& kernel, const kernel::Block& block) {
       each = static_cast<double>(inst.results.size()) * std::bit_width(inst.results.size());
     total += each * kNanosecondsPerInstruction * static_cast<double>(vectors);
   }
-  return total;
+  return work;
 }
 
 }  // namespace
 
-double cell_nanoseconds(const kernel::Kernel& kernel, const kernel::Phase& phase) { return cost(kernel, phase.body); }
+WorkEstimate estimate_cell(const kernel::Kernel& kernel, const kernel::Phase& phase) {
+  Substitution zero;
+  for (const Expr& cell : phase.cells)
+    if (cell.is_var()) zero.emplace_back(cell, 0);
+  return cost(kernel, phase.body, zero);
+}
+
+double evaluate(const WorkEstimate& work, const std::function<int64_t(const Expr& symbol)>& value_of) {
+  double total = work.nanoseconds;
+  for (const WorkEstimate::Loop& loop : work.loops)
+    total += turns(evaluate(loop.turns, value_of)) * evaluate(loop.body, value_of);
+  return total;
+}
 
 }  // namespace heddle
