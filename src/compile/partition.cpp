@@ -326,10 +326,25 @@ class Partitioner {
     points = std::min(points, points_until(u, index));
     // Indices of rows are computed row by row, whatever is done with the row.
     if (is_integer(node.dtype) && work_[n] <= kIndexWork) points = std::min(points, values_of(index));
-    if (points <= elements) return false;
+    if (points <= elements || (!u.reduces && in_shared_blocks(index, elements, points))) return false;
     if (reduces_below_[n] && can_be_outer(u, index)) return false;
     double repeated = work_[n] * (points - elements) * kOpCost;
     return repeated > kLaunchCost + elements * size_of(node.dtype) * kByteCost;
+  }
+
+  static bool has_remainder(const Expr& e) {
+    return e.kind() == ExprKind::Mod || std::any_of(e.args().begin(), e.args().end(), has_remainder);
+  }
+  // The remainder of a position, each a few times over: share_blocks() computes it once.
+  static bool in_shared_blocks(const Index& index, double elements, double points) {
+    constexpr double kMostParts = 8;
+    const Expr* only = nullptr;
+    for (const Expr& e : index) {
+      if (e.is_const()) continue;
+      if (only) return false;
+      only = &e;
+    }
+    return only && has_remainder(*only) && points <= kMostParts * elements;
   }
 
   // Points of the nest without the axes behind the last one that the index depends on.
@@ -696,6 +711,20 @@ class Partitioner {
     return keys;
   }
 
+  // Units that read what the group's units write.
+  std::vector<int> readers_of(int g) {
+    std::vector<int> readers;
+    auto add = [&](const Source& source) {
+      if (auto it = readers_.find(source); it != readers_.end())
+        readers.insert(readers.end(), it->second.begin(), it->second.end());
+    };
+    for (int id : group(g).units) {
+      add({unit(id).node, !unit(id).reduces});
+      for (const Node* written : unit(id).writes) add({written, true});
+    }
+    return readers;
+  }
+
   // Whether something in group b needs, directly or not, what group a writes. Kernels run as a whole: whatever a group
   // on the way writes counts. True when the search grows too long.
   bool reaches(int a, int b) {
@@ -705,13 +734,12 @@ class Partitioner {
     while (!stack.empty()) {
       int g = stack.back();
       stack.pop_back();
-      for (int id : group(g).units)
-        for (int reader : readers_[{unit(id).node, !unit(id).reduces}]) {
-          int next = unit(reader).group;
-          if (next == b && next != a) return true;
-          if (++steps > kSearchLimit) return true;
-          if (next >= 0 && seen.insert(next).second) stack.push_back(next);
-        }
+      for (int reader : readers_of(g)) {
+        int next = unit(reader).group;
+        if (next == b && next != a) return true;
+        if (++steps > kSearchLimit) return true;
+        if (next >= 0 && seen.insert(next).second) stack.push_back(next);
+      }
     }
     return false;
   }

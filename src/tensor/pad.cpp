@@ -15,7 +15,7 @@ void check_widths(const NodeRef& n, const Widths& before_after) {
   for (size_t i = 0; i < before_after.size(); ++i) {
     auto [b, a] = before_after[i];
     if (b < 0 || a < 0) throw ValueError(text("pad: axis ", i, " by ", b, " and ", a, "; use shrink to cut"));
-    int64_t size = n->shape[i].value();
+    int64_t size = n->shape[i].hi();
     if (__builtin_add_overflow(size, b, &size) || __builtin_add_overflow(size, a, &size))
       throw ShapeError(text("pad: axis ", i, " of ", n->shape, " by ", b, " and ", a, " overflows"));
     grown.push_back(size);

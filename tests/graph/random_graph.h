@@ -484,7 +484,7 @@ class RandomGraphMaker {
     int64_t n = size(x.shape()[static_cast<size_t>(axis)]);
     Shape shape = x.shape();
     shape[static_cast<size_t>(axis)] = random_.between(1, 6);
-    if (n == 0 || elements(shape) > options_.max_elements) return {};
+    if (may_be_empty(x.shape()[static_cast<size_t>(axis)]) || elements(shape) > options_.max_elements) return {};
     MaybeValue index = indices(shape, axis, n);
     return index ? moved(x, make_gather_along(x.node, index->node, axis)) : MaybeValue();
   }
@@ -495,7 +495,7 @@ class RandomGraphMaker {
     int64_t n = size(x.shape()[static_cast<size_t>(axis)]), count = random_.between(1, 9);
     Shape shape = x.shape();
     shape[static_cast<size_t>(axis)] = count;
-    if (n == 0 || elements(shape) > options_.max_elements) return {};
+    if (may_be_empty(x.shape()[static_cast<size_t>(axis)]) || elements(shape) > options_.max_elements) return {};
     MaybeValue index = indices(shape, axis, n);
     if (!index) return {};
     ScatterOp op = static_cast<ScatterOp>(random_.below(5));

@@ -207,7 +207,7 @@ TEST(RandomGraph, covers_every_kind_of_node_op_and_dtype) {
   EXPECT_EQ(ops.size(), static_cast<size_t>(NodeOp::Barrier) + 1);
   for (int op = 0; op < kScalarOpCount; ++op)
     EXPECT_TRUE(scalar_ops.contains(static_cast<ScalarOp>(op))) << info(static_cast<ScalarOp>(op)).name;
-  EXPECT_EQ(dtypes.size(), 13u);
+  EXPECT_EQ(dtypes.size(), 15u);
   EXPECT_TRUE(empty);
   EXPECT_GT(uncertain, roots / 10);
 }
