@@ -24,8 +24,8 @@ struct Suite {
 };
 constexpr Suite kSuites[] = {
     {"memory", measure_memory, false},   {"odd", measure_odd, false},      {"small", measure_small, false},
-    {"compile", measure_compile, false}, {"matmul", measure_matmul, true}, {"overhead", measure_overhead, false},
-    {"sort", measure_sort, true},
+    {"index", measure_index, false},     {"compile", measure_compile, false}, {"matmul", measure_matmul, true},
+    {"overhead", measure_overhead, false}, {"sort", measure_sort, true},
 };
 
 Json to_json(const Figure& figure) {

@@ -26,6 +26,7 @@ void want_only(const std::string& part);  // figures whose name contains it; emp
 void measure_memory(double seconds, const Report& report);
 void measure_odd(double seconds, const Report& report);
 void measure_small(double seconds, const Report& report);
+void measure_index(double seconds, const Report& report);
 void measure_compile(double seconds, const Report& report);
 void measure_matmul(double seconds, const Report& report);
 void measure_overhead(double seconds, const Report& report);

@@ -167,6 +167,7 @@ void Emitter::instruction(const kernel::Inst& inst, Values& block_values) {
     case Op::load: return result(load(inst, block_values));
     case Op::store: return store(inst, block_values);
     case Op::combine: return combine(inst, block_values);
+    case Op::check: return check(inst, block_values);
     case Op::reduce: return reduce(inst, block_values);
     case Op::dot: fail("dot must be lowered to fma before machine code is made");
     case Op::loop: return loop(inst, block_values);

@@ -123,6 +123,7 @@ struct Emitter {
   llvm::Value* load(const kernel::Inst& inst, const Values& block_values);
   void store(const kernel::Inst& inst, const Values& block_values);
   void combine(const kernel::Inst& inst, const Values& block_values);
+  void check(const kernel::Inst& inst, const Values& block_values);
   Place place(const kernel::Inst& inst, int64_t lanes, const Values& block_values);
   llvm::Value* guarded_load(const kernel::Inst& inst, llvm::Type* type, const Place& at, llvm::Value* flag);
   llvm::Value* gather(const kernel::Inst& inst, llvm::Type* type, const Place& at);

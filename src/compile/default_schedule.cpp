@@ -253,6 +253,50 @@ void schedule_matmul_simt(Schedule& schedule, const Contraction& c, const Shape2
   plan.staged = {{0, Staged::Scope::Cell, depth, 0}, {1, Staged::Scope::Cell, depth, 0}};
 }
 
+// A scatter: tiles run along the axis whose elements are neighbours in memory, updates go one after the other. With too
+// few other axes to fill the machine, the places are divided.
+void schedule_scatter(Schedule& schedule, const Loops& loops, const Shape2& shape, const Target& target) {
+  constexpr int64_t kWideTile = 1024, kPointsPerCell = 1 << 14, kSmallScatter = 1 << 15, kLine = 64;
+  bool simd = target.machine == Machine::Simd;
+  size_t rank = shape.outer.size(), last = loops.stages.size() - 1;
+  std::vector<double> score = unit_strides(loops, loops.stages[last]);
+  size_t along = rank;
+  for (size_t i = 0; i < rank; ++i)
+    if (score[i] > 0 && shape.outer[i] > 1) along = i;
+  int64_t width = along < rank ? std::min(shape.outer[along], kWideTile) : 1;
+  double per_row = static_cast<double>(width);
+  double points = shape.points / shape.rows * per_row;  // of a cell of one row
+  if (along < rank) schedule.cell[along] = width;
+  for (size_t i = rank; i-- > 0;) {
+    if (i == along) continue;
+    schedule.cell[i] = std::clamp<int64_t>(static_cast<int64_t>(kPointsPerCell / points), 1, shape.outer[i]);
+    points *= static_cast<double>(schedule.cell[i]);
+    if (schedule.cell[i] < shape.outer[i]) break;
+  }
+  for (size_t i = 0; i < rank; ++i) {
+    if (i == along || schedule.cell[i] == 1) continue;
+    for (StageSchedule& plan : schedule.stages) plan.loops.push_back({static_cast<int>(i), 1});
+  }
+  for (size_t s = 0; s < last; ++s) {
+    std::vector<Level> outer = std::move(schedule.stages[s].loops);
+    schedule.stages[s].loops.clear();
+    loop_inner(schedule.stages[s], shape.inner[s], rank, std::max<int64_t>(kWholeRow / width, 1),
+               std::max<int64_t>(kRowPiece / width, 1));
+    schedule.stages[s].loops.insert(schedule.stages[s].loops.begin(), outer.begin(), outer.end());
+  }
+  StageSchedule& plan = schedule.stages[last];
+  for (size_t i = 0; i < shape.inner[last].size(); ++i) plan.loops.push_back({static_cast<int>(rank + i), 1});
+  double cells = 1;
+  for (size_t i = 0; i < rank; ++i)
+    cells *= static_cast<double>((shape.outer[i] + schedule.cell[i] - 1) / schedule.cell[i]);
+  // A short row costs little more than looking at its index, which every part does.
+  int64_t row_bytes =
+      width * size_of(loops.buffers[static_cast<size_t>(loops.stages[0].body.insts.back().buffer)].dtype);
+  double wanted = !simd ? 1.0 * target.multiprocessors : row_bytes < kLine ? target.cores : 2.0 * target.cores;
+  if (shape.points < kSmallScatter || cells * 2 > wanted || shape.inner[last - 1].size() != 1) return;
+  plan.split = std::clamp<int64_t>(static_cast<int64_t>(wanted / cells), 1, shape.inner[last - 1][0]);
+}
+
 bool worth_blocking(const Loops& loops, const Shape2& shape, const std::optional<Contraction>& c) {
   if (!c || !c->is_matmul() || shape.inner[0].size() != 1) return false;
   for (size_t s = 1; s < loops.stages.size(); ++s)
@@ -272,7 +316,9 @@ Schedule default_schedule(const Loops& loops, const Target& target) {
   bool reduces = std::any_of(loops.stages.begin(), loops.stages.end(),
                              [](const Stage& s) { return s.reducer || !s.inner.empty(); });
   auto contraction = find_contraction(loops, loops.stages[0]);
-  if (!reduces) {
+  if (loops.stages.back().ordered) {
+    schedule_scatter(schedule, loops, shape, target);
+  } else if (!reduces) {
     schedule_elementwise(schedule, loops, shape, target.machine == Machine::Simd ? kChunk : 1024,
                          target.machine == Machine::Simd ? 64 : 32);
   } else if (worth_blocking(loops, shape, contraction)) {
@@ -284,7 +330,8 @@ Schedule default_schedule(const Loops& loops, const Target& target) {
     schedule_rows(schedule, loops, shape, target);
   }
   bool stream = target.machine == Machine::Simd && output_bytes(loops) > static_cast<double>(target.l3_bytes) / 2;
-  for (size_t s = 0; s < loops.stages.size(); ++s) schedule.stages[s].stream = stream && !loops.stages[s].reducer;
+  for (size_t s = 0; s < loops.stages.size(); ++s)
+    schedule.stages[s].stream = stream && !loops.stages[s].reducer && !loops.stages[s].ordered;
   return schedule;
 }
 
@@ -333,6 +380,10 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
         int64_t extent = shape.inner[s][i];
         if (extent > 64 || draw(2) == 0)
           plan.loops.push_back({outer + static_cast<int>(i), 1 + draw(std::min<int64_t>(extent, 100))});
+      }
+      if (loops.stages[s].ordered) {
+        for (size_t i = 0; i < shape.inner[s].size(); ++i) plan.loops.push_back({outer + static_cast<int>(i), 1});
+        if (draw(2) == 0) plan.split = 1 + draw(5);
       }
       if (plan.loops.size() > 1 && draw(3) == 0)
         std::swap(plan.loops[0], plan.loops[static_cast<size_t>(draw(static_cast<int64_t>(plan.loops.size())))]);

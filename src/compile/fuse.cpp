@@ -41,11 +41,23 @@ class LoopsWriter {
       Expr var = Expr::index(text("i", step_.loops.outer.size()), axis.extent());
       step_.loops.outer.push_back({var, axis.extent()});
     }
-    for (int id : group.units) unit(id).reduces ? write_reduction(unit(id)) : write_store(unit(id));
+    for (int id : group.units) {
+      const Unit& u = unit(id);
+      u.reduces ? write_reduction(u) : u.scatters() ? write_scatter(u) : write_store(u);
+    }
   }
 
   Program::Step finish() && {
     name_kernel();
+    if (!step_.checks.empty()) {
+      int buffer = static_cast<int>(step_.loops.buffers.size());
+      step_.loops.buffers.push_back(
+          {"errors", DType::i64, kernel::Space::InOut, static_cast<int64_t>(step_.checks.size())});
+      for (Stage& stage : step_.loops.stages)
+        kernel::visit(stage.body, [&](kernel::Inst& inst) {
+          if (inst.op == kernel::Op::check) inst.buffer = buffer;
+        });
+    }
     return std::move(step_);
   }
 
@@ -131,11 +143,57 @@ class LoopsWriter {
     builder_.reset();
   }
 
+  void write_scatter(const Unit& u) {
+    const Node& node = *u.node;
+    size_t axis = static_cast<size_t>(node.attrs[0].value());
+    DType dtype = compute_dtype(node.dtype);
+    {
+      Stage stage;
+      Substitution to = enter(u, stage);
+      Index at = renamed(u.at, to);
+      begin(stage);
+      Value v = builder_->cast(emit(node.inputs[0].get(), at, 1), node.dtype);
+      Builder::Access access;
+      access.address = linear_address(node.shape, at);
+      builder_->store(buffer(u.node, kernel::Space::Out), v, access);
+      step_.loops.stages.push_back(std::move(stage));
+    }
+    Stage stage;
+    stage.ordered = true;
+    Substitution to;
+    for (size_t i = 0; i < u.outer.size(); ++i) to.emplace_back(u.outer[i], step_.loops.outer[i].var);
+    if (u.update->is_var()) {
+      Expr var = Expr::index(text("m", inner_count_++), u.update->extent());
+      stage.inner.push_back({var, u.update->extent()});
+      to.emplace_back(*u.update, var);
+    }
+    begin(stage);
+    Index from = renamed(u.update_at(), to);
+    stage.place = bind_index(node, from, 1);
+    Index at = from;
+    at[axis] = stage.place;
+    Value v = emit(node.inputs[2].get(), from, 1);
+    Builder::Access access;
+    access.address = linear_address(node.shape, at);
+    access.guard = logical_and(ge(stage.place, 0), lt(stage.place, node.shape[axis]));
+    bind_data(access);
+    int out = buffer(u.node, kernel::Space::Out);
+    if (std::optional<ScalarOp> combine = scatter_combiner(node.scatter_op, node.dtype)) {
+      // Every step rounds to the dtype, and so do updates before they count.
+      Value before = builder_->cast(builder_->load(out, node.dtype, access), dtype);
+      v = builder_->op(*combine, {before, builder_->cast(builder_->cast(v, node.dtype), dtype)});
+    }
+    builder_->store(out, builder_->cast(v, node.dtype), access);
+    step_.loops.stages.push_back(std::move(stage));
+    builder_.reset();
+  }
+
   void begin(Stage& stage, bool keep_memo = false) {
     builder_.emplace(step_.loops.values, stage.body);
     if (keep_memo) return;
     memo_.clear();
     bound_.clear();
+    checked_.clear();
   }
 
   int buffer(const Node* node, kernel::Space space) {
@@ -207,22 +265,35 @@ class LoopsWriter {
     }
   }
 
-  Value emit_gather(const Node& node, const Index& index, const Expr& guard) {
+  // A variable for the index (input 1) that a gather or scatter reads at `at`, with a check that it is in range.
+  Expr bind_index(const Node& node, const Index& at, const Expr& guard) {
     size_t axis = static_cast<size_t>(node.attrs[0].value());
-    size_t rank = node.inputs[1]->shape.size();
-    const Expr* from = index.begin() + axis;
-    Value chosen = emit(node.inputs[1].get(), Index(from, from + rank), guard);
+    Value chosen = emit(node.inputs[1].get(), at, guard);
     // The largest unsigned numbers must not become negative positions.
     if (node.inputs[1]->dtype == DType::u64)
       chosen = builder_->op(ScalarOp::minimum, {chosen, builder_->constant(heddle::Scalar::of(DType::u64, INT64_MAX))});
-    // Out of range is clamped, so that no index can lead outside.
     const Expr& n = node.inputs[0]->shape[axis];
+    Program::Step::Check check{name(node.op), node.attrs.back().value(), static_cast<int64_t>(axis), n};
+    for (const Checked& earlier : checked_)
+      if (earlier.value == chosen && earlier.guard == guard && earlier.check == check) return earlier.var;
     Expr var = Expr::symbol(text("v", bound_.size()), -(int64_t{1} << 62), int64_t{1} << 62);
     bound_.emplace_back(var, chosen);
-    Index source(index.begin(), from);
-    source.push_back(max(min(var, n - 1), 0));
-    source.append(from + rank, index.end());
-    return emit(node.inputs[0].get(), source, guard);
+    checked_.push_back({chosen, guard, check, var});
+    auto known = std::find(step_.checks.begin(), step_.checks.end(), check);
+    Builder::Access access;
+    access.address = known - step_.checks.begin();
+    if (known == step_.checks.end()) step_.checks.push_back(check);
+    access.guard = logical_and(guard, logical_or(lt(var, 0), ge(var, n)));
+    bind_data(access);
+    builder_->check(-1, chosen, access);
+    return var;
+  }
+
+  // Out of range is clamped, so that no index can lead outside.
+  Value emit_gather(const Node& node, const Index& index, const Expr& guard) {
+    Expr var = bind_index(node, gather_index(node, index), guard);
+    const Expr& n = node.inputs[0]->shape[static_cast<size_t>(node.attrs[0].value())];
+    return emit(node.inputs[0].get(), gather_source(node, index, max(min(var, n - 1), 0)), guard);
   }
 
   Value emit_cat(const Node& node, const Index& index, const Expr& guard) {
@@ -292,13 +363,17 @@ class LoopsWriter {
     Builder::Access access;
     access.address = linear_address(node->shape, index);
     access.guard = guard;
+    bind_data(access);
+    Value v = builder_->load(buffer(node, kernel::Space::In), node->dtype, access);
+    return builder_->cast(v, compute_dtype(node->dtype));
+  }
+
+  void bind_data(Builder::Access& access) {
     for (auto& [var, value] : bound_)
-      if (depends_on(access.address, var) || depends_on(guard, var)) {
+      if (depends_on(access.address, var) || depends_on(access.guard, var)) {
         access.binds.push_back(var);
         access.bound.push_back(value);
       }
-    Value v = builder_->load(buffer(node, kernel::Space::In), node->dtype, access);
-    return builder_->cast(v, compute_dtype(node->dtype));
   }
 
   // "sum_4096x1024": the last op that computes something, and the output's shape.
@@ -325,6 +400,12 @@ class LoopsWriter {
     Expr guard;
     Value value;
   };
+  struct Checked {
+    Value value;
+    Expr guard;
+    Program::Step::Check check;
+    Expr var;
+  };
   int inner_count_ = 0;  // names inner axes apart
   Program& program_;
   std::unordered_map<const Node*, int>& tensor_of_;
@@ -337,6 +418,7 @@ class LoopsWriter {
   std::unordered_map<const Node*, std::vector<Value>> reduced_;  // results of earlier stages
   std::unordered_map<int, int> buffer_of_;                       // tensor -> buffer of the kernel
   std::vector<std::pair<Expr, Value>> bound_;                    // gathered indices
+  std::vector<Checked> checked_;                                 // and the checks made of them
 };
 
 // The step of a kernel that is built directly: buffers are the inputs in memory, then the results.

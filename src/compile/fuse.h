@@ -18,7 +18,15 @@ struct Program {
   struct Step {
     Loops loops;                         // empty when the kernel is built directly
     std::optional<DirectKernel> direct;  // then this
-    std::vector<int> tensors;            // for each of their buffers, an index into Program::tensors
+    std::vector<int> tensors;            // for each of their buffers but that of checks, an index into Program::tensors
+    // For each element of the buffer of checks, what it means when that is not zero: an index that is out of range.
+    struct Check {
+      const char* node;
+      int64_t label, axis;
+      Expr size;
+      friend bool operator==(const Check&, const Check&) = default;
+    };
+    std::vector<Check> checks;
   };
   std::vector<Tensor> tensors;
   std::vector<Step> steps;   // in an order in which they may run

@@ -154,7 +154,7 @@ std::string print(const Loops& loops) {
   std::vector<std::string> lines = instruction_lines(loops);
   size_t next = 0;
   for (const Stage& stage : loops.stages) {
-    out << "  stage inner(" << axis_list(stage.inner, names) << ")\n";
+    out << "  stage inner(" << axis_list(stage.inner, names) << ")" << (stage.ordered ? " ordered" : "") << "\n";
     for (size_t i = 0; i < stage.body.insts.size(); ++i) out << lines.at(next++) << "\n";
     if (!stage.reducer) continue;
     std::string line = lines.at(next++);

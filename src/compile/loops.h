@@ -4,6 +4,9 @@
 // reduces over all of them (its results are then one tuple per outer point) or stores. A later stage uses an earlier
 // stage's results by naming them: always at the same outer point.
 //
+// A scatter is two stages: the base is stored, then an ordered stage stores the updates one after the other to places
+// that data decides, each after having read what is there if it combines.
+//
 //   softmax over rows:  outer (r)   stage 0: inner (c) reduce max   stage 1: inner (c) reduce add   stage 2: inner (c)
 //   store matmul:             outer (m,n) stage 0: inner (k) reduce add   stage 1: store
 #pragma once
@@ -28,12 +31,16 @@ struct Stage {
                        // With a reducer, body.results is the lifted tuple; without, the body ends in stores.
   std::shared_ptr<const kernel::Reducer> reducer;
   std::vector<kernel::Value> results;  // with a reducer: the reduced tuple, as named by later stages
+  // The points of the inner axis run in ascending order, for several may write to one place. `place` is the variable
+  // bound to the place along the axis that the stage before walks as its inner one.
+  bool ordered = false;
+  Expr place;
 };
 
 struct Loops {
   std::string name;
   std::vector<Expr> symbols;            // sizes known at run time, each once: find_symbols()
-  std::vector<kernel::Buffer> buffers;  // In, Out, InOut
+  std::vector<kernel::Buffer> buffers;  // In, Out; last, if there are checks, an InOut one of an i64 for each
   std::vector<kernel::Type> values;     // all rank 0
   std::vector<Axis> outer;              // contiguous axes are merged
   std::vector<Stage> stages;

@@ -23,7 +23,7 @@ bool is_lazy_op(Op op) {
          op == Op::load;
 }
 
-bool writes_memory(Op op) { return op == Op::store || op == Op::combine; }
+bool writes_memory(Op op) { return op == Op::store || op == Op::combine || op == Op::check; }
 
 int64_t op_cost(Op op) {
   if (kernel::is_scalar_op(op)) {

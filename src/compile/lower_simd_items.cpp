@@ -14,6 +14,11 @@ void add_unique(std::vector<int>& list, int item) {
   if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
 }
 
+// What a check looks at is no better held in the check's layout: an index of rows lies across them.
+bool only_checks(const Item& item) {
+  return std::all_of(item.roots.begin(), item.roots.end(), [](const Inst* root) { return root->op == Op::check; });
+}
+
 }  // namespace
 
 std::vector<Item> Lowering::partition(const Block& block) {
@@ -81,7 +86,7 @@ std::vector<Item> Lowering::partition(const Block& block) {
     for (const Inst* root : pending.roots) {
       joins &= root->op != Op::dot;
       if (!writes_memory(root->op)) continue;
-      joins &= !(writes_memory(inst.op) && inst.buffer == root->buffer);
+      joins &= inst.op == Op::check || !(writes_memory(inst.op) && inst.buffer == root->buffer);
       for (const Inst* load : reads.loads) joins &= load->buffer != root->buffer;
     }
     for (Value v : produced) joins &= !reads.values.contains(v);
@@ -172,7 +177,8 @@ void Lowering::choose_saves(const Block& block, std::vector<Item>& items) {
         item.during.push_back({v, false});
       else
         item.before.push_back({v, false});
-    } else if (at.size() > 1 && !loops && at.back() < end && !items[first].single && items[first].shape == type.shape &&
+    } else if (at.size() > 1 && !loops && at.back() < end && !items[first].single && !only_checks(items[first]) &&
+               items[first].shape == type.shape &&
                type.numel() * size_of(type.dtype) <= kSmallTile * target_.vector_bytes) {
       items[first].during.push_back({v, true});
     }

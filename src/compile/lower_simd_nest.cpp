@@ -273,6 +273,8 @@ void Lowering::write(const Nest& nest, std::span<const Position> positions, std:
       }
       if (root->op == Op::store)
         builder().store(root->buffer, v, access);
+      else if (root->op == Op::check)
+        builder().check(root->buffer, v, access);
       else
         builder().combine(root->buffer, v, root->reducer, access);
     }

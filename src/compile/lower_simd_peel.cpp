@@ -7,6 +7,9 @@
 namespace heddle::simd {
 namespace {
 
+// A check may be done by every row or by one, before or after others.
+bool stores(Op op) { return op == Op::store || op == Op::combine; }
+
 // What a block holds, inner blocks included.
 struct Contents {
   std::vector<const Inst*> accesses, reduces, writes;
@@ -41,8 +44,8 @@ Contents contents(const Kernel& kernel, const Block& block) {
       }
       for (Value v : inner.results) use(v);
     }
-    if (inst.op == Op::load || writes_memory(inst.op)) c.accesses.push_back(&inst);
-    if (writes_memory(inst.op)) c.writes.push_back(&inst);
+    if (inst.op == Op::load || stores(inst.op)) c.accesses.push_back(&inst);
+    if (stores(inst.op)) c.writes.push_back(&inst);
     if (inst.op == Op::reduce) c.reduces.push_back(&inst);
     c.dot |= inst.op == Op::dot;
     c.work += inst.op == Op::load ? 0 : op_cost(inst.op);
@@ -194,7 +197,7 @@ Expr take_bound(Block& block, int dim, int64_t size) {
   std::vector<Expr> common;
   bool first = true;
   kernel::visit(static_cast<const Block&>(block), [&](const Inst& inst) {
-    if (!writes_memory(inst.op)) return;
+    if (!stores(inst.op)) return;
     std::vector<Expr> parts;
     for (const Expr& part : conjuncts(inst.guard)) {
       bool other = false;

@@ -86,6 +86,7 @@ std::vector<const Inst*> Lowering::leaves(const Nest& nest, std::vector<Value>* 
 
 double access_cost(const Kernel& kernel, const Inst& inst, int dim, int lanes) {
   // Gathers are slow, scatters slower.
+  if (inst.op == Op::check) return 1.0;
   const double apart = (writes_memory(inst.op) ? 2.0 : 1.2) * lanes;
   if (inst.coords.size() <= static_cast<size_t>(dim)) return 0.3;
   const Expr& c = inst.coords[dim];

@@ -110,6 +110,7 @@ void Lowering::emit(const Inst& inst) {
       if (plan_.values[inst.results[0]].defined) define_load(inst);
       break;
     case Op::store:
+    case Op::check:
     case Op::combine: emit_store(inst); break;
     case Op::reduce: emit_reduce(inst); break;
     case Op::dot: emit_dot(inst); break;
@@ -147,6 +148,9 @@ void Lowering::emit_store(const Inst& inst) {
     for (size_t i = 0; i < where.size(); ++i) {
       if (inst.op == Op::store) {
         builder_->store(inst.buffer, values[i], accesses[i]);
+      } else if (inst.op == Op::check) {
+        builder_->check(inst.buffer, values[i], accesses[i]);
+        continue;
       } else {
         builder_->combine(inst.buffer, values[i], inst.reducer, accesses[i]);
       }
@@ -256,8 +260,10 @@ void Lowering::emit_branch(const Inst& inst) {
     scopes_.pop_back();
     return yields;
   };
-  std::vector<Value> results = builder_->branch(
-      inst.guard, [&] { return side(inst.blocks[0]); },
+  std::vector<Value> bound;
+  for (Value v : inst.args) bound.push_back(at(v, Coords(shape(v).size(), Expr(0))));
+  std::vector<Value> results = builder_->branch_on(
+      inst.guard, inst.binds, bound, [&] { return side(inst.blocks[0]); },
       [&] { return inst.blocks.size() > 1 ? side(inst.blocks[1]) : std::vector<Value>(); });
   std::span<const Value> left = results;
   for (Value result : inst.results) {

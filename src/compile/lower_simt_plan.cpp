@@ -11,7 +11,7 @@ namespace heddle::simt {
 
 namespace {
 
-bool accesses_memory(Op op) { return op == Op::load || op == Op::store || op == Op::combine; }
+bool accesses_memory(Op op) { return op == Op::load || op == Op::store || op == Op::combine || op == Op::check; }
 bool writes_memory(Op op) { return op == Op::store || op == Op::combine; }
 // Computed again wherever it is used, from its operands.
 bool recomputable(Op op) {
@@ -61,6 +61,7 @@ class Planner {
   Dims space(const Inst& inst) const {
     switch (inst.op) {
       case Op::store:
+      case Op::check:
       case Op::combine: return kernel_.values[inst.args[0]].shape;
       case Op::reduce: return kernel_.values[inst.args[0]].shape;
       case Op::dot: return kernel::dot_dims(kernel_.values[inst.args[0]], kernel_.values[inst.args[1]]);
@@ -179,6 +180,7 @@ class Planner {
     switch (inst.op) {
       case Op::store:
       case Op::combine:
+      case Op::check:
       case Op::reduce:
       case Op::dot:
         for (Value v : inst.args) use(v, plan_.inst_group[&inst], position);
@@ -191,6 +193,7 @@ class Planner {
         }
         break;
       case Op::branch:
+        for (Value v : inst.args) use(v, plan_.values[v].group, position);
         for (const Block& block : inst.blocks) {
           for (size_t i = 0; i < inst.results.size(); ++i) {
             use(block.results[i], plan_.values[inst.results[i]].group, places_[position].end);

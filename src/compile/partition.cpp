@@ -120,7 +120,8 @@ class Partitioner {
     for (size_t i = 0; i < count; ++i) {
       const Node& node = *order_[i];
       bool reduction = reduction_of(&node) == &node;
-      bool cut = reduction || node.op == NodeOp::Sort;  // nothing below is computed in place
+      // Below these nothing is computed in place.
+      bool cut = reduction || node.op == NodeOp::Sort || node.op == NodeOp::Scatter;
       double work = op_weight(node);
       bool below = reduction;
       for (const NodeRef& input : node.inputs) {
@@ -191,6 +192,10 @@ class Partitioner {
       return axes.back();
     };
     for (const Expr& extent : node->shape) u.at.push_back(add_axis(u.kept, extent));
+    if (!reduces && node->op == NodeOp::Scatter) {
+      const Expr& updates = node->inputs[1]->shape[static_cast<size_t>(node->attrs[0].value())];
+      u.update = updates.is_const(1) ? Expr(0) : Expr::index("m", updates);
+    }
     if (!reduces) return u;
     if (node->op == NodeOp::Unwindow) {
       u.reduced.push_back(Expr::index("w", node->attrs[1]));
@@ -248,10 +253,14 @@ class Partitioner {
     Expr guard = 1;  // irrelevant here
     if (u.reduces) {
       push(u.node->inputs[0].get(), reduction_source(*u.node, u.at, u.reduced, guard));
+    } else if (u.scatters()) {
+      push(u.node->inputs[0].get(), u.at);
+      push(u.node->inputs[1].get(), u.update_at());
+      push(u.node->inputs[2].get(), u.update_at());
     } else {
       push(u.node, u.at);
     }
-    bool first = !u.reduces;
+    bool first = !u.reduces && !u.scatters();
     while (!queue.empty()) {
       Visit visit = queue.top();
       queue.pop();
@@ -259,7 +268,11 @@ class Partitioner {
       bool self = std::exchange(first, false);
       if (in_memory(node)) u.leaves.push_back(&node);
       if (in_memory(node) || node.op == NodeOp::Const) continue;
-      if (!self && stored_.count(&node)) {
+      // A scatter has nests of its own, and takes no reduction into them, nor what is computed of one.
+      bool reduces = reduction_of(&node) || (is_compute(node) && reduces_below_[number(&node)]);
+      bool apart = node.op == NodeOp::Scatter || (u.scatters() && reduces);
+      if (!self && (stored_.count(&node) || apart)) {
+        if (decide) store(&node);
         u.reads.push_back({&node, visit.index, true});
         continue;
       }
@@ -283,14 +296,9 @@ class Partitioner {
       if (is_movement(node)) {
         push(node.inputs[0].get(), source_index(node, visit.index, guard));
       } else if (node.op == NodeOp::Gather) {
-        size_t axis = static_cast<size_t>(node.attrs[0].value());
-        size_t rank = node.inputs[1]->shape.size();
-        Expr* from = visit.index.begin() + axis;
-        Index source(visit.index.begin(), from);
-        source.push_back(Expr::index("g", node.inputs[0]->shape[axis]));
-        source.append(from + rank, visit.index.end());
-        push(node.inputs[1].get(), Index(from, from + rank));
-        push(node.inputs[0].get(), std::move(source));
+        Expr chosen = Expr::index("g", node.inputs[0]->shape[static_cast<size_t>(node.attrs[0].value())]);
+        push(node.inputs[1].get(), gather_index(node, visit.index));
+        push(node.inputs[0].get(), gather_source(node, visit.index, chosen));
       } else if (node.op == NodeOp::Cat) {
         size_t axis = static_cast<size_t>(node.attrs[0].value());
         Index source = visit.index;
@@ -345,9 +353,11 @@ class Partitioner {
 
   int new_group(int id) {
     int g = static_cast<int>(result_.groups.size());
-    result_.groups.push_back({{id}, unit(id).reduces});
-    unit(id).group = g;
-    unit(id).outer = unit(id).kept;
+    Unit& u = unit(id);
+    result_.groups.push_back({{id}, u.reduces || u.scatters()});
+    u.group = g;
+    u.outer = u.kept;
+    if (u.scatters()) std::erase(u.outer, u.at[static_cast<size_t>(u.node->attrs[0].value())]);
     return g;
   }
 
@@ -361,7 +371,8 @@ class Partitioner {
 
   void place_storing(int id) {
     std::vector<int> groups = reading_groups({unit(id).node, true});
-    if (groups.size() == 1 && join_storing(id, groups[0])) return;
+    bool alone = unit(id).scatters() || (groups.size() == 1 && unit(group(groups[0]).units[0]).scatters());
+    if (!alone && groups.size() == 1 && join_storing(id, groups[0])) return;
     new_group(id);
   }
 
@@ -639,6 +650,7 @@ class Partitioner {
     const Unit* reduction = nullptr;
     for (int member : group(g).units) {
       const Unit& u = unit(member);
+      if (u.scatters() || !u.writes.empty()) return {};
       if (u.reduces && reduction && !in_one_pass(u, *reduction) && !in_one_pass(*reduction, u)) return {};
       if (u.reduces) reduction = &u;
       if (!u.reduces && u.kept.size() != u.outer.size()) return {};

@@ -1,6 +1,7 @@
 // Which nodes are written to memory, and which computations share a kernel.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -10,14 +11,16 @@
 
 namespace heddle {
 
-// A computation with a loop nest of its own: a reduction, or the writing of one node to memory.
+// A computation with a loop nest of its own: a reduction, or the writing of one node to memory. A scatter is written by
+// two nests, and its group holds nothing else: the base goes to memory, then the updates one after the other.
 struct Unit {
   const Node* node = nullptr;
   bool reduces = false;
   // Index variables of the nest. Axes of size 1 have none.
-  std::vector<Expr> kept;     // along the node's own axes
-  std::vector<Expr> reduced;  // along the axes that a reduction folds
-  Index at;                   // the element of `node` computed: one entry per axis, over `kept`
+  std::vector<Expr> kept;      // along the node's own axes
+  std::vector<Expr> reduced;   // along the axes that a reduction folds
+  Index at;                    // the element of `node` computed: one entry per axis, over `kept`
+  std::optional<Expr> update;  // scatter: the number of the update, along the axis (0 if there is one only)
 
   // What the nest reads that comes from another unit.
   struct Read {
@@ -35,7 +38,9 @@ struct Unit {
   int group = -1;
   std::vector<Expr> outer;  // the `kept` variables that run along the outer axes of the group, in the group's order
 
-  double points() const;  // of the nest
+  bool scatters() const { return update.has_value(); }
+  Index update_at() const;  // scatter: the element of the index and of the updates
+  double points() const;    // of the nest
 };
 
 // Units that share a kernel: all of them run inside the same outer axes.
@@ -56,6 +61,10 @@ struct Partition {
   std::unordered_map<const Node*, int> storing;   // nodes written to memory, and the unit that does
   std::unordered_map<const Node*, int> reducing;  // reductions, and the unit that computes them
 };
+
+// What a gather's element at `at` needs of its operands: where in the index, and where in x if the index were `chosen`.
+Index gather_index(const Node& node, const Index& at);
+Index gather_source(const Node& node, const Index& at, const Expr& chosen);
 
 // The reduction whose result `node` is (through Get too), or nullptr.
 const Node* reduction_of(const Node* node);

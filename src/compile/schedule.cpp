@@ -53,6 +53,9 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
     if (stage.reducer && mine.size() != theirs.size())
       return text("stage ", s, ": a joined reduction cannot add outer loops");
   }
+  if (stage.ordered)
+    for (size_t i = outer; i < count; ++i)
+      if (size[i] != 1) return text("stage ", s, " is ordered but takes ", size[i], " updates at a time");
   std::optional<Contraction> contraction;
   if (plan.dot) {
     contraction = find_contraction(loops, stage);
@@ -95,7 +98,9 @@ std::string check(const Schedule& schedule, const Loops& loops, const Target& ta
   for (size_t s = 0; s < loops.stages.size(); ++s) {
     const StageSchedule& plan = schedule.stages[s];
     if (plan.split < 1) return text("stage ", s, " split into ", plan.split);
-    if (plan.split > 1) {
+    if (plan.split > 1 && loops.stages[s].ordered) {
+      if (s == 0 || loops.stages[s - 1].inner.size() != 1) return text("stage ", s, " cannot be split");
+    } else if (plan.split > 1) {
       if (s != 0 || !loops.stages[0].reducer || loops.stages[0].inner.empty())
         return text("stage ", s, " cannot be split");
       for (size_t later = 1; later < loops.stages.size(); ++later)

@@ -35,8 +35,10 @@ struct StageSchedule {
   // Continue inside the outer-axis loops of the stage before: its results stay in registers. Otherwise they pass
   // through Local memory.
   bool joined = true;
-  int64_t split = 1;  // parts a reduction is divided into over the grid, combined in a second phase
-  bool dot = false;   // compute as a contraction
+  // Parts a reduction is divided into over the grid, combined in a second phase. Of an ordered stage: parts of the axis
+  // that is written to; each looks at all updates and does those that fall into it.
+  int64_t split = 1;
+  bool dot = false;  // compute as a contraction
   std::vector<Staged> staged;
   bool stream = false;  // stores bypass the caches
 };

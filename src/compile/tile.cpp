@@ -42,6 +42,7 @@ class Tiler {
       first = 1;
     }
     open_phase();
+    if (schedule_.stages.back().split > 1 && loops_.stages.back().ordered) divide_places();
     if (first == 1) combine_partials();
     for (size_t s = first; s < loops_.stages.size();) {
       size_t end = s + 1;
@@ -54,6 +55,7 @@ class Tiler {
   }
 
  private:
+  struct Instance;
   const Stage& stage(size_t s) const { return loops_.stages[s]; }
   size_t axis_count(size_t s) const { return outer_ + stage(s).inner.size(); }
   const Axis& axis(size_t s, size_t i) const { return i < outer_ ? loops_.outer[i] : stage(s).inner[i - outer_]; }
@@ -119,7 +121,22 @@ class Tiler {
       p.size.push_back(a.extent.is_const() ? a.extent.value() : a.extent.hi());
       p.end.push_back(a.extent);
     }
+    if (part_size_ > 0 && s + 2 == loops_.stages.size()) {
+      p.base.back() = part_ * part_size_;
+      p.size.back() = part_size_;
+    }
     return p;
+  }
+
+  // One more axis of the grid: parts of the axis that an ordered stage writes to.
+  void divide_places() {
+    const Axis& places = stage(loops_.stages.size() - 2).inner[0];
+    int64_t parts = std::min(schedule_.stages.back().split, places.extent.hi());
+    if (parts <= 1) return;
+    std::vector<Expr>& cells = kernel_.phases.back().cells;
+    cells.insert(cells.begin(), Expr::index("part", parts));
+    part_ = cells.front();
+    part_size_ = (places.extent.hi() + parts - 1) / parts;
   }
 
   // Narrows `p` to one step of the loop over `var`.
@@ -206,8 +223,44 @@ class Tiler {
       return;
     }
     Instance instance{s, p, substitution(s, p), {}};
-    for (const Inst& inst : stage(s).body.insts)
-      if (inst.op == Op::store || inst.op == Op::combine) write_store(inst, instance);
+    write_checks(instance);
+    for (const Inst& inst : stage(s).body.insts) {
+      if (inst.op != Op::store && inst.op != Op::combine) continue;
+      if (stage(s).ordered)
+        write_update(inst, instance);
+      else
+        write_store(inst, instance);
+    }
+  }
+
+  void write_checks(Instance& in) {
+    for (const Inst& inst : stage(in.stage).body.insts) {
+      if (inst.op != Op::check) continue;
+      Builder::Access access = access_of(inst, in, false);
+      builder_->check(inst.buffer, spread(value(inst.args[0], in), extents(access.coords)), access);
+    }
+  }
+
+  // An update whose place is the same for the whole tile is skipped as a whole where it falls elsewhere.
+  void write_update(const Inst& inst, Instance& in) {
+    const Expr& place = stage(in.stage).place;
+    Expr mine = 1;
+    if (part_size_ > 0) mine = logical_and(ge(place, part_ * part_size_), lt(place, part_ * part_size_ + part_size_));
+    size_t at = static_cast<size_t>(std::find(inst.binds.begin(), inst.binds.end(), place) - inst.binds.begin());
+    HD_ASSERT(at < inst.binds.size(), "an ordered store goes where no data says");
+    Value chosen = value(inst.args[inst.args.size() - inst.binds.size() + at], in);
+    Expr in_range = substitute(inst.guard, in.axes);
+    Instance within{in.stage, in.place, in.axes, {}, in_range, logical_and(in_range, mine)};
+    within.map.emplace(inst.args[inst.args.size() - inst.binds.size() + at], chosen);
+    if (builder_->type(chosen).numel() != 1 || inst.binds.size() != 1) {
+      write_store(inst, within);
+      return;
+    }
+    builder_->branch_on(within.instead, std::span(&place, 1), std::span(&chosen, 1), [&] {
+      within.instead = 1;
+      write_store(inst, within);
+      return std::vector<Value>{};
+    });
   }
 
   // ---- reductions ----
@@ -246,6 +299,7 @@ class Tiler {
 
   std::vector<Value> reduce_tile(size_t s, const Place& p, std::vector<Value> before) {
     Instance instance{s, p, substitution(s, p), {}};
+    write_checks(instance);
     const auto& reducer = stage(s).reducer;
     std::vector<bool> all(axis_count(s), true);
     Dims full = dims(p, all);
@@ -562,6 +616,8 @@ class Tiler {
     Place place;
     Substitution axes;
     std::unordered_map<Value, Value> map;
+    // Accesses that have this guard get another one: what is written to is also what may be read.
+    Expr guard = 1, instead = 1;
   };
 
   // A factor of the contraction: from its packed copy if there is one.
@@ -599,7 +655,8 @@ class Tiler {
       used[i] =
           used[i] || depends_on(inst.address, axis(in.stage, i).var) || depends_on(inst.guard, axis(in.stage, i).var);
     access.address = substitute(inst.address, in.axes);
-    access.guard = logical_and(substitute(inst.guard, in.axes), bounds(in.place, used));
+    Expr guard = substitute(inst.guard, in.axes);
+    access.guard = logical_and(guard == in.guard ? in.instead : guard, bounds(in.place, used));
     // Along an axis of at most one element the index is 0 and left no trace; there may still be no element at all.
     if (inst.op == Op::load)
       for (size_t i = outer_; i < used.size(); ++i)
@@ -671,6 +728,8 @@ class Tiler {
   kernel::Kernel kernel_;
   std::optional<Builder> builder_;
   Place cell_;
+  Expr part_;              // of an ordered stage's places, when they are divided
+  int64_t part_size_ = 0;  // 0: they are not
   std::map<std::pair<size_t, int64_t>, Expr> coordinates_;
   std::unordered_map<Value, std::pair<size_t, const Inst*>> definition_;
   std::unordered_map<Value, Value> registers_;     // results of stages in the current nest

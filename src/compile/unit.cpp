@@ -9,7 +9,33 @@ double Unit::points() const {
   double total = 1;
   for (const Expr& axis : kept) total *= static_cast<double>(axis.extent().hi());
   for (const Expr& axis : reduced) total *= static_cast<double>(axis.extent().hi());
+  if (scatters()) {
+    double updates = 1;
+    for (const Expr& size : node->inputs[1]->shape) updates *= static_cast<double>(size.hi());
+    total = std::max(total, updates);
+  }
   return total;
+}
+
+Index Unit::update_at() const {
+  Index result = at;
+  result[static_cast<size_t>(node->attrs[0].value())] = *update;
+  return result;
+}
+
+Index gather_index(const Node& node, const Index& at) {
+  if (!node.attrs[1].is_const(0)) return at;
+  const Expr* from = at.begin() + node.attrs[0].value();
+  return Index(from, from + node.inputs[1]->shape.size());
+}
+
+Index gather_source(const Node& node, const Index& at, const Expr& chosen) {
+  size_t axis = static_cast<size_t>(node.attrs[0].value());
+  size_t taken = node.attrs[1].is_const(0) ? node.inputs[1]->shape.size() : 1;
+  Index source(at.begin(), at.begin() + axis);
+  source.push_back(chosen);
+  source.append(at.begin() + axis + taken, at.end());
+  return source;
 }
 
 const Node* reduction_of(const Node* node) {

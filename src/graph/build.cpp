@@ -115,7 +115,10 @@ NodeRef rebuild(const Node& node, std::span<const NodeRef> inputs) {
     case NodeOp::Window: return make_window(inputs[0], axis(), number(1), number(2), number(3));
     case NodeOp::Unwindow: return make_unwindow(inputs[0], axis(), number(1), number(2), number(3), node.attrs[4]);
     case NodeOp::Cat: return make_cat(inputs, axis());
-    case NodeOp::Gather: return make_gather(inputs[0], inputs[1], axis());
+    case NodeOp::Gather:
+      return number(1) ? make_gather_along(inputs[0], inputs[1], axis(), number(2))
+                       : make_gather(inputs[0], inputs[1], axis(), number(2));
+    case NodeOp::Scatter: return make_scatter(node.scatter_op, inputs[0], inputs[1], inputs[2], axis(), number(1));
     case NodeOp::Sort: return make_sort(inputs[0], number(0) != 0, node.shape.back());
     case NodeOp::Get: return make_get(inputs[0], axis());
     case NodeOp::Barrier: return make_barrier_with(inputs[0], inputs[1], node.token);

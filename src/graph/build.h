@@ -31,9 +31,6 @@ SmallVector<int, 4> normalize_axes(const char* op, const NodeRef& x, std::span<c
 // A value at every element of a shape that needs no check.
 NodeRef const_like(const heddle::Scalar& value, const Shape& shape);
 
-// The neutral element of a reduction: 0, 1, the lowest or the highest value.
-heddle::Scalar reduce_identity(ReduceOp op, DType dtype);
-
 // Whether every value of `from` is exactly a value of `to`.
 bool is_lossless(DType from, DType to);
 

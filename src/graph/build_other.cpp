@@ -1,4 +1,4 @@
-// Builders of window, unwindow, cat, gather and barrier.
+// Builders of window, unwindow, cat and barrier.
 #include <algorithm>
 #include <atomic>
 
@@ -29,21 +29,6 @@ Expr window_positions(const Expr& n, int64_t size, int64_t stride, int64_t dilat
 
 void set_window_attrs(Node& node, int axis, int64_t size, int64_t stride, int64_t dilation) {
   for (int64_t value : {int64_t{axis}, size, stride, dilation}) node.attrs.push_back(value);
-}
-
-// gather with every index equal to `at`.
-NodeRef gather_one(const NodeRef& x, int axis, const Expr& at, const Shape& index_shape, const Shape& result) {
-  SmallVector<Expr, 4> begin(x->shape.size(), Expr(0)), size(x->shape);
-  begin[axis] = at;
-  size[axis] = 1;
-  Shape thin;
-  for (int i = 0; i < x->shape.rank(); ++i) {
-    if (i == axis)
-      for (size_t k = 0; k < index_shape.size(); ++k) thin.push_back(1);
-    else
-      thin.push_back(x->shape[i]);
-  }
-  return make_expand(make_reshape(make_shrink(x, begin, size), thin), result);
 }
 
 }  // namespace
@@ -115,37 +100,6 @@ NodeRef make_cat(std::span<const NodeRef> inputs, int axis) {
   if (one_constant) return const_like(parts[0]->literal, result);
   NewNode node = new_node(NodeOp::Cat, first->dtype, result);
   node->inputs = std::move(parts);
-  node->attrs.push_back(axis);
-  return finish(std::move(node));
-}
-
-NodeRef make_gather(const NodeRef& x, const NodeRef& index, int axis) {
-  check_operand("gather", x);
-  check_operand("gather", index);
-  if (!is_integer(index->dtype))
-    throw DTypeError(text("gather: the index must hold integers, not ", index->dtype, index->shape, " (operand ",
-                          x->dtype, x->shape, ")"));
-  axis = normalize_axis("gather", axis, x->shape.rank());
-  Shape result(x->shape.begin(), x->shape.begin() + axis);
-  result.append(index->shape.begin(), index->shape.end());
-  result.append(x->shape.begin() + axis + 1, x->shape.end());
-  check_shape("gather", result, x->dtype);
-  const Expr& n = x->shape[axis];
-  if (has_zero(result)) return const_like(Scalar::of(x->dtype, 0), result);
-  if (n.lo() < 1)
-    throw IndexError(text("gather: axis ", axis, " of ", x->dtype, x->shape, " may be empty, and ", index->dtype,
-                          index->shape, " asks for its elements"));
-  if (x->op == NodeOp::Const) return const_like(x->literal, result);
-  if (n.is_const(1)) return gather_one(x, axis, 0, index->shape, result);
-  if (index->op == NodeOp::Const && n.is_const()) {
-    const heddle::Scalar& at = index->literal;
-    uint64_t last = static_cast<uint64_t>(n.value() - 1);
-    bool negative = is_signed(at.dtype) && at.i < 0;
-    return gather_one(x, axis, static_cast<int64_t>(negative ? 0 : std::min(at.u, last)), index->shape, result);
-  }
-  NewNode node = new_node(NodeOp::Gather, x->dtype, result);
-  node->inputs.push_back(x);
-  node->inputs.push_back(index);
   node->attrs.push_back(axis);
   return finish(std::move(node));
 }

@@ -101,6 +101,7 @@ class Evaluation {
       : symbols_(symbols), given_(inputs) {}
 
   std::vector<HostArray> run(std::span<const NodeRef> roots);
+  int64_t bad_indices() const { return bad_indices_; }
 
  private:
   int64_t size(const Expr& e) const;
@@ -120,13 +121,19 @@ class Evaluation {
   HostArray pad(const Node& node) const;
   HostArray unwindow(const Node& node) const;
   HostArray cat(const Node& node) const;
-  HostArray gather(const Node& node) const;
+  HostArray gather(const Node& node);
+  HostArray gather_along(const Node& node);
+  HostArray scatter(const Node& node);
+
+  // Element `i` of an index into `n` elements: clamped and counted if it is none of 0 to n - 1.
+  int64_t choose(const HostArray& index, int64_t i, int64_t n);
 
   const SymbolValues& symbols_;
   const std::unordered_map<const Node*, HostArray>& given_;
   NodeMap number_;
   std::vector<HostArray> values_;
   std::unordered_map<uint32_t, HostArray> positions_;  // second results of ArgReduce and Sort
+  int64_t bad_indices_ = 0;
 };
 
 int64_t Evaluation::size(const Expr& e) const {
@@ -333,18 +340,56 @@ HostArray Evaluation::cat(const Node& node) const {
   return result;
 }
 
-HostArray Evaluation::gather(const Node& node) const {
+int64_t Evaluation::choose(const HostArray& index, int64_t i, int64_t n) {
+  uint64_t chosen = index.integers[i];
+  if (chosen < static_cast<uint64_t>(n)) return static_cast<int64_t>(chosen);
+  ++bad_indices_;
+  return is_signed(index.dtype) && static_cast<int64_t>(chosen) < 0 ? 0 : n - 1;
+}
+
+HostArray Evaluation::gather(const Node& node) {
   const HostArray &x = operand(node, 0), &index = operand(node, 1);
   HostArray result = empty(node.dtype, sizes(node.shape));
   size_t first = static_cast<size_t>(axis(node)), last = first + index.shape.size();
-  uint64_t highest = static_cast<uint64_t>(x.shape[first] - 1);
   for_each_index(result.shape, [&](int64_t position, const Index& at) {
-    uint64_t chosen = index.integers[flat(index.shape, Index(at.begin() + first, at.begin() + last))];
-    bool negative = is_signed(index.dtype) && static_cast<int64_t>(chosen) < 0;
+    int64_t which = flat(index.shape, Index(at.begin() + first, at.begin() + last));
     Index from(at.begin(), at.begin() + first);
-    from.push_back(static_cast<int64_t>(negative ? 0 : std::min(chosen, highest)));
+    from.push_back(choose(index, which, x.shape[first]));
     from.insert(from.end(), at.begin() + last, at.end());
     set(result, position, get(x, flat(x.shape, from)));
+  });
+  return result;
+}
+
+HostArray Evaluation::gather_along(const Node& node) {
+  const HostArray &x = operand(node, 0), &index = operand(node, 1);
+  HostArray result = empty(node.dtype, index.shape);
+  size_t along = static_cast<size_t>(axis(node));
+  for_each_index(index.shape, [&](int64_t position, const Index& at) {
+    Index from = at;
+    from[along] = choose(index, position, x.shape[along]);
+    set(result, position, get(x, flat(x.shape, from)));
+  });
+  return result;
+}
+
+HostArray Evaluation::scatter(const Node& node) {
+  const HostArray &index = operand(node, 1), &updates = operand(node, 2);
+  HostArray result = operand(node, 0);
+  size_t along = static_cast<size_t>(axis(node));
+  auto round = [&](heddle::Scalar value) { return is_float(node.dtype) ? Scalar::of(node.dtype, value.f) : value; };
+  // Row-major order keeps ascending order along the axis.
+  for_each_index(index.shape, [&](int64_t position, const Index& at) {
+    uint64_t chosen = index.integers[position];
+    if (choose(index, position, result.shape[along]) != static_cast<int64_t>(chosen)) return;
+    Index to = at;
+    to[along] = static_cast<int64_t>(chosen);
+    int64_t place = flat(result.shape, to);
+    heddle::Scalar operands[] = {round(get(result, place)), round(get(updates, position))};
+    if (std::optional<ScalarOp> op = scatter_combiner(node.scatter_op, node.dtype))
+      set(result, place, round(apply_unrounded(*op, operands, node.dtype)));
+    else
+      set(result, place, operands[1]);
   });
   return result;
 }
@@ -381,7 +426,8 @@ HostArray Evaluation::compute(const Node& node, uint32_t number) {
     case NodeOp::Pad: return pad(node);
     case NodeOp::Unwindow: return unwindow(node);
     case NodeOp::Cat: return cat(node);
-    case NodeOp::Gather: return gather(node);
+    case NodeOp::Gather: return node.attrs[1].is_const(0) ? gather(node) : gather_along(node);
+    case NodeOp::Scatter: return scatter(node);
     case NodeOp::Get:
       return node.attrs[0].is_const(0) ? operand(node, 0) : positions_.at(number_.find(node.inputs[0].get()));
     case NodeOp::Barrier: return operand(node, 0);
@@ -423,8 +469,11 @@ std::vector<HostArray> Evaluation::run(std::span<const NodeRef> roots) {
 int64_t HostArray::numel() const { return product(shape); }
 
 std::vector<HostArray> evaluate(std::span<const NodeRef> roots, const SymbolValues& symbols,
-                                const std::unordered_map<const Node*, HostArray>& inputs) {
-  return Evaluation(symbols, inputs).run(roots);
+                                const std::unordered_map<const Node*, HostArray>& inputs, int64_t* bad_indices) {
+  Evaluation evaluation(symbols, inputs);
+  std::vector<HostArray> results = evaluation.run(roots);
+  if (bad_indices) *bad_indices = evaluation.bad_indices();
+  return results;
 }
 
 }  // namespace heddle

@@ -70,6 +70,7 @@ uint64_t op_detail(const Node& node) {
     case NodeOp::Scalar: return static_cast<uint64_t>(node.scalar_op);
     case NodeOp::Reduce:
     case NodeOp::ArgReduce: return static_cast<uint64_t>(node.reduce_op);
+    case NodeOp::Scatter: return static_cast<uint64_t>(node.scatter_op);
     default: return 0;
   }
 }
@@ -138,6 +139,7 @@ const char* name(NodeOp op) {
     case NodeOp::Unwindow: return "unwindow";
     case NodeOp::Cat: return "cat";
     case NodeOp::Gather: return "gather";
+    case NodeOp::Scatter: return "scatter";
     case NodeOp::Sort: return "sort";
     case NodeOp::Get: return "get";
     case NodeOp::Barrier: return "barrier";
@@ -151,6 +153,17 @@ const char* name(ReduceOp op) {
     case ReduceOp::Prod: return "prod";
     case ReduceOp::Max: return "max";
     case ReduceOp::Min: return "min";
+  }
+  __builtin_unreachable();
+}
+
+const char* name(ScatterOp op) {
+  switch (op) {
+    case ScatterOp::Set: return "set";
+    case ScatterOp::Add: return "add";
+    case ScatterOp::Mul: return "mul";
+    case ScatterOp::Max: return "max";
+    case ScatterOp::Min: return "min";
   }
   __builtin_unreachable();
 }

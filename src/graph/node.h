@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -40,18 +41,29 @@ enum class NodeOp : uint8_t {
              // and a new last axis runs inside the window
   Unwindow,  // the transpose of Window (sums overlapping elements): attrs: axis, size, stride, dilation, n
   Cat,       // inputs joined along axis attrs[0]
-  Gather,    // (x, index): along axis attrs[0] of x the elements chosen by index, whose axes take that axis's place:
-             // out shape = x.shape[:axis] + index.shape + x.shape[axis+1:]. Out of range is clamped. index: any integer
-  Sort,      // stable, along the last axis; two results: the first elements in order, as many as the shape says, and
-             // their i64 positions. attrs: 1 if descending. A NaN counts as the largest, -0 and 0 as equal. Other nodes
-             // take the results through Get only
+  // indexing by data. Every index is checked when the graph runs; the last attribute is a label for the message.
+  Gather,   // (x, index): along axis attrs[0] of x the elements chosen by index, whose axes take that axis's place:
+            // out shape = x.shape[:axis] + index.shape + x.shape[axis+1:]. With attrs[1] != 0 the index has x's rank
+            // instead and its other axes run along x's: out[i, j] = x[index[i, j], j] for axis 0. Out of range is
+            // clamped. index: any integer
+  Scatter,  // (base, index, updates): base with updates[i, j] put to [index[i, j], j] (axis attrs[0], here 0), or
+            // combined by `scatter_op` with what is there: in ascending order of i, so of equal indices the last one
+            // wins. index and updates have one shape, base's but along the axis. Out of range is left out. Each step
+            // rounds to the dtype
+  Sort,     // stable, along the last axis; two results: the first elements in order, as many as the shape says, and
+            // their i64 positions. attrs: 1 if descending. A NaN counts as the largest, -0 and 0 as equal. Other nodes
+            // take the results through Get only
   // others
   Get,      // result attrs[0] of a node with several
   Barrier,  // (value, token): value; transparent to indexing, never merged with an equal computation
 };
 enum class ReduceOp : uint8_t { Sum, Prod, Max, Min };
+enum class ScatterOp : uint8_t { Set, Add, Mul, Max, Min };
 const char* name(NodeOp op);
 const char* name(ReduceOp op);
+const char* name(ScatterOp op);
+// The neutral element of a reduction: 0, 1, the lowest or the highest value.
+heddle::Scalar reduce_identity(ReduceOp op, DType dtype);
 
 // Realised data. The runtime derives from it; the graph only keeps it alive and may preview it.
 class Storage {
@@ -102,6 +114,7 @@ class Node {
   union {
     ScalarOp scalar_op = ScalarOp{};  // Scalar
     ReduceOp reduce_op;               // Reduce, ArgReduce (Max or Min)
+    ScatterOp scatter_op;             // Scatter
   };
   Shape shape;
   SmallVector<NodeRef, 2> inputs;
@@ -172,7 +185,19 @@ NodeRef make_flip(const NodeRef& x, std::span<const int> axes);
 NodeRef make_window(const NodeRef& x, int axis, int64_t size, int64_t stride, int64_t dilation);
 NodeRef make_unwindow(const NodeRef& x, int axis, int64_t size, int64_t stride, int64_t dilation, const Expr& n);
 NodeRef make_cat(std::span<const NodeRef> inputs, int axis);
-NodeRef make_gather(const NodeRef& x, const NodeRef& index, int axis);
+// `label` names the operator that an index out of range is reported for; see index_label().
+NodeRef make_gather(const NodeRef& x, const NodeRef& index, int axis, int64_t label = 0);
+NodeRef make_gather_along(const NodeRef& x, const NodeRef& index, int axis, int64_t label = 0);
+// What combines an element with an update; nothing for Set. Of bool a sum is an or and a product an and.
+std::optional<ScalarOp> scatter_combiner(ScatterOp op, DType dtype);
+NodeRef make_scatter(ScatterOp op, const NodeRef& base, const NodeRef& index, const NodeRef& updates, int axis,
+                     int64_t label = 0);
 NodeRef make_barrier(const NodeRef& x, const NodeRef& token);
+
+// A number for the name of a public operator, from 1 on; the operator has added the axis's size to negative indices
+// already. The negative of a label says that it has not. Label 0 is the node's own name, with indices as they are.
+int64_t index_label(const std::string& name);
+// "take: index 17 is out of range for axis 0 of size 10".
+std::string describe_bad_index(const char* node, int64_t label, int64_t index, int64_t axis, int64_t size);
 
 }  // namespace heddle

@@ -16,6 +16,7 @@ std::string op_name(const Node& node) {
     case NodeOp::Scalar: return info(node.scalar_op).name;
     case NodeOp::Reduce: return name(node.reduce_op);
     case NodeOp::ArgReduce: return text("arg", name(node.reduce_op));
+    case NodeOp::Scatter: return text("scatter_", name(node.scatter_op));
     default: return name(node.op);
   }
 }
@@ -54,8 +55,12 @@ void write_attributes(std::ostream& out, const Node& node) {
     case NodeOp::Input: write_named(out, node, {"number", "function"}); break;
     case NodeOp::Iota:
     case NodeOp::ArgReduce:
-    case NodeOp::Cat:
-    case NodeOp::Gather: write_named(out, node, {"axis"}); break;
+    case NodeOp::Scatter:
+    case NodeOp::Cat: write_named(out, node, {"axis"}); break;
+    case NodeOp::Gather:
+      write_named(out, node, {"axis"});
+      if (!node.attrs[1].is_const(0)) out << " along";
+      break;
     case NodeOp::Reduce:
     case NodeOp::Permute:
     case NodeOp::Flip: write_list(out, "axes", node); break;

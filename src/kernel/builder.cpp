@@ -112,6 +112,15 @@ void Builder::store(int buffer, Value v, const Access& access) {
   block().insts.push_back(std::move(inst));
 }
 
+void Builder::check(int buffer, Value v, const Access& access) {
+  HD_ASSERT(type(v).shape == extents(access.coords), "check of ", to_string(type(v)), " with ", access.coords.size(),
+            " coordinates of other extents");
+  Inst inst = this->access(Op::check, buffer, access);
+  inst.args = {v};
+  for (Value bound : access.bound) inst.args.push_back(bound);
+  block().insts.push_back(std::move(inst));
+}
+
 void Builder::combine(int buffer, Value v, std::shared_ptr<const Reducer> reducer, const Access& access) {
   HD_ASSERT(type(v).shape == extents(access.coords), "combine of ", to_string(type(v)), " with ", access.coords.size(),
             " coordinates of other extents");
@@ -193,8 +202,16 @@ std::vector<Value> Builder::loop(const Expr& var, std::span<const Value> init,
 
 std::vector<Value> Builder::branch(const Expr& condition, const std::function<std::vector<Value>()>& then,
                                    const std::function<std::vector<Value>()>& otherwise) {
+  return branch_on(condition, {}, {}, then, otherwise);
+}
+
+std::vector<Value> Builder::branch_on(const Expr& condition, std::span<const Expr> binds, std::span<const Value> bound,
+                                      const std::function<std::vector<Value>()>& then,
+                                      const std::function<std::vector<Value>()>& otherwise) {
   Inst inst;
   inst.guard = condition;
+  inst.binds.append(binds.begin(), binds.end());
+  inst.args.append(bound.begin(), bound.end());
   return finish_branch(std::move(inst), then, otherwise);
 }
 

@@ -36,6 +36,7 @@ class Builder {
   };
   Value load(int buffer, DType dtype, const Access& access);
   void store(int buffer, Value v, const Access& access);
+  void check(int buffer, Value v, const Access& access);
   void combine(int buffer, Value v, std::shared_ptr<const Reducer> reducer, const Access& access);
   // coords and guard speak of the operands' shape; pass none when nothing is guarded.
   std::vector<Value> reduce(std::span<const Value> args, int axis, std::shared_ptr<const Reducer> reducer,
@@ -47,6 +48,10 @@ class Builder {
                           int unroll = 0);
   std::vector<Value> branch(const Expr& condition, const std::function<std::vector<Value>()>& then,
                             const std::function<std::vector<Value>()>& otherwise = {});
+  // The condition may speak of data: `bound` are the values of the variables `binds`.
+  std::vector<Value> branch_on(const Expr& condition, std::span<const Expr> binds, std::span<const Value> bound,
+                               const std::function<std::vector<Value>()>& then,
+                               const std::function<std::vector<Value>()>& otherwise = {});
   // The same on a scalar bool. Thread level only.
   std::vector<Value> branch_on(Value condition, const std::function<std::vector<Value>()>& then,
                                const std::function<std::vector<Value>()>& otherwise = {});

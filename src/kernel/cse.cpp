@@ -67,7 +67,7 @@ class Eliminator {
         }
         table_.emplace(key, inst.results);
         added.push_back(std::move(key));
-      } else if (inst.op == Op::store || inst.op == Op::combine) {
+      } else if (inst.op == Op::store || inst.op == Op::combine || inst.op == Op::check) {
         touch(static_cast<size_t>(inst.buffer));
       } else if (inst.op == Op::barrier) {
         for (size_t k = 0; k < memory_.size(); ++k)

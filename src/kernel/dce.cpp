@@ -42,7 +42,7 @@ class Sweeper {
 
   bool has_effect(const Inst& inst) const {
     if (inst.op == Op::barrier) return true;
-    if (inst.op != Op::store && inst.op != Op::combine) return false;
+    if (inst.op != Op::store && inst.op != Op::combine && inst.op != Op::check) return false;
     auto buffer = static_cast<size_t>(inst.buffer);
     Space space = kernel_.buffers[buffer].space;
     return (space != Space::Local && space != Space::Temp) || read_[buffer];

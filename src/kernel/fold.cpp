@@ -43,6 +43,7 @@ class Folder {
     switch (inst.op) {
       case Op::store:
       case Op::combine:
+      case Op::check:
         if (never) return;
         break;
       case Op::load:

@@ -199,6 +199,8 @@ void Machine::memory(const Step& s, int thread) {
       wrong = m.load(address_[e], period, owner, out[e]);
     } else if (combine) {
       wrong = m.combine(address_[e], period, owner, in[e], *combine);
+    } else if (inst.op == Op::check) {
+      wrong = m.report(address_[e], in[e]);
     } else {
       wrong = m.store(address_[e], period, owner, in[e]);
     }
@@ -352,6 +354,7 @@ void Machine::step(const Step& s, const Mask& mask) {
       case Op::index: index(s, t); break;
       case Op::load:
       case Op::store:
+      case Op::check:
       case Op::combine: memory(s, t); break;
       case Op::reduce: reduce(s, t); break;
       case Op::dot: dot(s, t); break;

@@ -85,6 +85,12 @@ const char* Memory::store(int64_t element, int32_t period, int32_t owner, Cell v
   return nullptr;
 }
 
+const char* Memory::report(int64_t element, Cell value) {
+  if (const char* wrong = outside(element)) return wrong;
+  put(element, value);
+  return nullptr;
+}
+
 const char* Memory::combine(int64_t element, int32_t period, int32_t owner, Cell value, ScalarOp op) {
   if (const char* wrong = outside(element)) return wrong;
   if (uninitialised(element)) return "is combined with before anything was written there";

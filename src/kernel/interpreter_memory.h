@@ -55,6 +55,8 @@ class Memory {
 
   const char* load(int64_t element, int32_t period, int32_t owner, Cell& out);
   const char* store(int64_t element, int32_t period, int32_t owner, Cell value);
+  // A store that does not mind company.
+  const char* report(int64_t element, Cell value);
   // buffer[element] = op(buffer[element], value)
   const char* combine(int64_t element, int32_t period, int32_t owner, Cell value, ScalarOp op);
 

@@ -90,6 +90,7 @@ class Preparation {
     switch (i.op) {
       case Op::store:
       case Op::combine:
+      case Op::check:
       case Op::reduce: s.dims = shape(i.args[0]); break;
       case Op::dot: s.dims = dot_dims(kernel_.values[i.args[0]], kernel_.values[i.args[1]]); break;
       default:

@@ -75,6 +75,7 @@ const char* name(Op op) {
     case Op::load: return "load";
     case Op::store: return "store";
     case Op::combine: return "combine";
+    case Op::check: return "check";
     case Op::reduce: return "reduce";
     case Op::dot: return "dot";
     case Op::loop: return "loop";

@@ -55,12 +55,14 @@ enum class Op : uint8_t {
   load,     // buffer[address] where guard holds, else 0
   store,    // buffer[address] = args[0] where guard holds
   combine,  // buffer[address] = reducer(buffer[address], args[0]) where guard holds; simple reducers only
+  check,    // reports values that must not be: buffer[address] = args[0] (an integer, as i64) of some element for which
+            // guard holds, any one of them; nothing when there is none. Nobody else writes there, but other cells' checks
   reduce,   // args: k tiles of one shape; results: the same with dimension `axis` reduced to 1. Elements whose
             // guard is false count as the identity. On a vector (thread level, rank 1): gives scalars.
   dot,      // args a, b, acc: acc + sum over `axis` of a * b (operands broadcast). Same guard rule.
   loop,     // for var in [0, extent): carried values; args are the initial ones, results the final ones
   branch,   // if `guard` (free of coordinates): blocks[0], else blocks[1] (may be empty when there are no results).
-            // At thread level the guard may bind scalars: what happens then depends on data
+            // args are the values of `binds`, single elements
   // thread level only
   barrier,      // all threads of the block; makes local memory written before visible after
   shuffle_xor,  // args[0] of the lane whose number in the warp is mine ^ immediate (warps are 32 threads)
@@ -107,13 +109,13 @@ struct Inst {
   Op op = Op::constant;
   Hint hint = Hint::None;
   int16_t axis = 0;       // reduce, dot
-  int32_t buffer = -1;    // load, store, combine: index into Kernel::buffers
+  int32_t buffer = -1;    // load, store, combine, check: index into Kernel::buffers
   int32_t immediate = 0;  // shuffle_xor: lane mask. loop: unroll factor wanted (0: none). Hint::Ahead: distance
   SmallVector<Value, 2> results;
-  SmallVector<Value, 3> args;  // store, combine: the value first. Then one argument for each of `binds`.
+  SmallVector<Value, 3> args;  // store, combine, check: the value first. Then one argument for each of `binds`.
   Scalar literal;              // constant
-  Expr address;                // index, load, store, combine: element number
-  Expr guard = 1;              // load, store, combine, reduce, dot, branch
+  Expr address;                // index, load, store, combine, check: element number
+  Expr guard = 1;              // load, store, combine, check, reduce, dot, branch
   // The variables that stand for the element's position in `address` and `guard`: one per dimension of the tile
   // or vector loaded, stored, indexed or reduced (for dot: of the broadcast shape of a and b). Extents equal the
   // dimensions.

@@ -438,8 +438,8 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     Type t = colon_type();
     finish_access(inst, t.shape, address, tail);
     set_types(inst, values, {t});
-  } else if (op == "store" || op == "combine") {
-    inst.op = op == "store" ? Op::store : Op::combine;
+  } else if (op == "store" || op == "combine" || op == "check") {
+    inst.op = op == "store" ? Op::store : op == "check" ? Op::check : Op::combine;
     std::optional<ScalarOp> simple;
     if (inst.op == Op::combine) inst.reducer = parse_reducer(simple);
     inst.buffer = buffer();

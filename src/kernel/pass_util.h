@@ -21,7 +21,8 @@ struct Writes {
 inline Writes writes_of(const Kernel& kernel, const Block& block) {
   Writes writes{std::vector<bool>(kernel.buffers.size(), false), false};
   visit(block, [&](const Inst& inst) {
-    if (inst.op == Op::store || inst.op == Op::combine) writes.buffers[static_cast<size_t>(inst.buffer)] = true;
+    if (inst.op == Op::store || inst.op == Op::combine || inst.op == Op::check)
+      writes.buffers[static_cast<size_t>(inst.buffer)] = true;
     if (inst.op == Op::barrier) writes.barrier = true;
   });
   if (writes.barrier)

@@ -283,6 +283,7 @@ void Printer::inst(const Inst& inst) {
       s += " " + buffer_name(inst.buffer) + "[" + expr(inst.address) + "]" + tail() + " : " + result_type();
       break;
     case Op::combine:
+    case Op::check:
     case Op::store:
       if (inst.op == Op::combine) s += " " + (inst.reducer ? reducer_text(*inst.reducer) : "?");
       s += " " + buffer_name(inst.buffer) + "[" + expr(inst.address) + "], " + uses(own) + tail();

@@ -210,8 +210,14 @@ void Verifier::loop(const Inst& i) {
 void Verifier::branch(const Inst& i) {
   check(i.blocks.size() == 2, "has ", i.blocks.size(), " blocks");
   counts(i, 0, i.results.size());
-  check(i.binds.empty() || kernel_.level == Level::Thread, "depends on data at tile level");
-  access(i, {}, false);
+  size_t outer = variables_.size();
+  for (size_t n = 0; n < i.binds.size(); ++n) {
+    const Type& t = arg(i, n);
+    check((is_integer(t.dtype) || t.dtype == DType::boolean) && t.numel() == 1, "variable ", i.binds[n], " is bound to ", to_string(t));
+    enter(i.binds[n], i.binds[n].is_var() ? i.binds[n].extent() : Expr(1), "bound variable");
+  }
+  expression(i.guard, "condition");
+  variables_.resize(outer);
   for (const Block& side : i.blocks) {
     check(side.params.empty(), "a side has parameters");
     check(side.results.size() == i.results.size(), "gives ", i.results.size(), " results, a side gives ",
@@ -225,8 +231,9 @@ void Verifier::inst(const Inst& i) {
   for (Value v : i.args) use(v);
   check(i.binds.size() <= i.args.size(), "has more bound variables than operands");
   bool accesses = i.op == Op::index || i.op == Op::load || i.op == Op::store || i.op == Op::combine ||
-                  i.op == Op::reduce || i.op == Op::dot || i.op == Op::branch;
+                  i.op == Op::check || i.op == Op::reduce || i.op == Op::dot || i.op == Op::branch;
   check(accesses || (i.binds.empty() && i.coords.empty()), "has coordinates or bound variables");
+  check(i.op != Op::branch || i.coords.empty(), "has coordinates");
   check(i.hint != Hint::Ahead || i.op == Op::load, "fetches ahead without loading");
   check(i.blocks.empty() || i.op == Op::loop || i.op == Op::branch, "has blocks");
   bool many_threads = kernel_.level == Level::Thread && kernel_.threads > 1;
@@ -267,6 +274,12 @@ void Verifier::inst(const Inst& i) {
         if (i.op == Op::store) break;
         reducer(i, 1);
         check(simple_op(*i.reducer).has_value(), "combine needs a simple reducer");
+        break;
+      case Op::check:
+        counts(i, 1, 0);
+        check(is_integer(arg(i, 0).dtype), "reports ", to_string(arg(i, 0)));
+        buffer(i, DType::i64);
+        access(i, arg(i, 0).shape, true);
         break;
       case Op::reduce: {
         check(i.reducer != nullptr, "has no reducer");

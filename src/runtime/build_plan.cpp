@@ -41,10 +41,11 @@ class PlanBuilder {
       program_ = fuse(computed_);
       place_outputs();
       compile_steps();
+      place_checks();
       place_temporaries();
       donate();
     }
-    plan_.arena_bytes = std::max<uint64_t>(plan_.arena_bytes, kArgumentBytes * arguments_.size());
+    plan_.arena_bytes = std::max<uint64_t>(plan_.arena_bytes, base_bytes());
     return std::move(plan_);
   }
 
@@ -128,6 +129,21 @@ class PlanBuilder {
     }
   }
 
+  // Arguments and checks: the part of the arena that every run starts by writing.
+  uint64_t base_bytes() const { return kArgumentBytes * arguments_.size() + plan_.check_bytes; }
+
+  void place_checks() {
+    for (const Program::Step& step : program_.steps) {
+      check_offsets_.push_back(base_bytes());
+      for (size_t c = 0; c < step.checks.size(); ++c) {
+        const Program::Step::Check& check = step.checks[c];
+        plan_.checks.push_back({base_bytes() + c * sizeof(int64_t), check.node, check.label, check.axis, check.size});
+      }
+      plan_.check_bytes +=
+          (step.checks.size() * sizeof(int64_t) + kArgumentBytes - 1) / kArgumentBytes * kArgumentBytes;
+    }
+  }
+
   // Lives of the tensors between steps and of the kernels' own temporaries; then every launch gets its slots.
   void place_temporaries() {
     constexpr int64_t kPlaced = 0;
@@ -154,6 +170,8 @@ class PlanBuilder {
             lives[static_cast<size_t>(life)].last = now;
             slot = {Slot::Kind::Temporary, life};
           }
+        } else if (kernel.buffers[b].space == kernel::Space::InOut) {
+          slot.index = static_cast<int64_t>(check_offsets_[s]);
         } else if (kernel.buffers[b].space == kernel::Space::Temp) {
           slot = {Slot::Kind::Temporary, static_cast<int64_t>(lives.size())};
           Expr bytes = substitute(kernel.buffers[b].size, to_plan) * size_of(kernel.buffers[b].dtype);
@@ -162,7 +180,7 @@ class PlanBuilder {
         launch.slots.push_back(slot);
       }
     }
-    plan_.arena_bytes = kArgumentBytes * arguments_.size();
+    plan_.arena_bytes = base_bytes();
     if (!plan_.symbols.empty()) return;
     // All sizes are known: lay them out now.
     std::vector<Lifetime> lifetimes;
@@ -181,6 +199,8 @@ class PlanBuilder {
 
   // Lets outputs take over the memory of leaves where that cannot be noticed.
   void donate() {
+    // A run that finds an index out of range must leave everything as it was.
+    if (!plan_.checks.empty()) return;
     if (std::find(key_.donatable_leaf.begin(), key_.donatable_leaf.end(), true) == key_.donatable_leaf.end()) return;
     std::vector<int> last_read(key_.leaves.size(), -1);
     std::vector<int> first_write(plan_.outputs.size(), -1);
@@ -241,7 +261,8 @@ class PlanBuilder {
   std::vector<NodeRef> computed_;        // roots given to fuse
   std::vector<int> output_of_;           // for each of them, its output
   Program program_;
-  std::vector<Slot> slots_;  // for each tensor of the program; Arena with -1: a temporary
+  std::vector<uint64_t> check_offsets_;  // for each step, where in the arena its checks are
+  std::vector<Slot> slots_;              // for each tensor of the program; Arena with -1: a temporary
 };
 
 }  // namespace

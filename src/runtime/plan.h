@@ -20,6 +20,14 @@ struct Launch {
   uint64_t bytes_read, bytes_written;  // of distinct elements touched, at the upper bounds of symbols
 };
 
+// An index that is out of range: element `byte / 8` of the arena is not zero, but that index.
+struct PlanCheck {
+  uint64_t byte;
+  const char* node;
+  int64_t label, axis;
+  Expr size;
+};
+
 struct PlanOutput {
   DType dtype;
   Shape shape;
@@ -48,6 +56,9 @@ struct Plan {
   // Scalars that change from run to run. Argument k is an element at byte 64 * k of the arena, written before the first
   // launch.
   int arguments = 0;
+  // What kernels found wrong with their data; 64 bytes or more for each launch that checks, behind the arguments.
+  std::vector<PlanCheck> checks;
+  uint64_t check_bytes = 0;
 };
 
 struct RunStats {
@@ -61,8 +72,10 @@ RunStats& run_stats();
 // become that of a result. "Nobody else" means that the entries of `roots` are the only references to the root nodes
 // (move them there), and that every other node which depends on the storage, and the storage itself, is referred to
 // from inside the graph alone. When a launch fails the contents of donated storages are lost.
-// Sizes may be bound symbols (Expr::bound): then one plan serves all their values. Throws ValueError for symbols
-// without a value, for Inputs, and when leaves live on different devices; OutOfMemory; CompileError.
+// Sizes may be bound symbols (Expr::bound): then one plan serves all their values. Throws IndexError for an index out of
+// range that a kernel met; the results are then not kept, and nothing is donated to plans that could fail so. Throws
+// ValueError for symbols without a value, for Inputs, and when leaves live on different devices; OutOfMemory;
+// CompileError.
 std::vector<NodeRef> realize(std::span<const NodeRef> roots, std::span<const Storage* const> donatable = {});
 
 void clear_plan_cache();

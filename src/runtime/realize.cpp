@@ -143,10 +143,22 @@ void launch(const Plan& plan, const Launch& step, std::byte* arena, Workspace& w
                            " GB/s"));
 }
 
+// Throws for the first check that failed.
+void report_checks(const Plan& plan, const DeviceBuffer& arena, Workspace& work) {
+  plan.device->synchronize();
+  plan.device->copy_to_host(work.arguments.data(), arena, work.arguments.size() * sizeof(uint64_t));
+  for (const PlanCheck& check : plan.checks) {
+    auto index = static_cast<int64_t>(work.arguments[check.byte / sizeof(uint64_t)]);
+    if (index == 0) continue;
+    auto size = static_cast<int64_t>(size_now(check.size, plan, work));
+    throw IndexError(describe_bad_index(check.node, check.label, index, check.axis, size));
+  }
+}
+
 void run(const CachedPlan& cached, Workspace& work) {
   const Plan& plan = cached.plan;
   const GraphKey& key = work.key;
-  work.arguments.assign(8 * cached.arguments.size(), 0);
+  work.arguments.assign(8 * cached.arguments.size() + plan.check_bytes / sizeof(uint64_t), 0);
   for (size_t k = 0; k < cached.arguments.size(); ++k) work.arguments[8 * k] = key.floats[cached.arguments[k]];
   provide_outputs(plan, work);
   work.leaf_addresses.clear();
@@ -155,7 +167,7 @@ void run(const CachedPlan& cached, Workspace& work) {
   uint64_t arena_bytes = place_temporaries(plan, work);
   std::shared_ptr<DeviceBuffer> arena;
   if (arena_bytes > 0) arena = plan.device->allocate(arena_bytes);
-  if (!cached.arguments.empty())
+  if (!work.arguments.empty())
     plan.device->copy_from_host(*arena, work.arguments.data(), work.arguments.size() * sizeof(uint64_t));
   auto* base = arena ? static_cast<std::byte*>(arena->address()) : nullptr;
   RunStats& stats = run_stats();
@@ -166,6 +178,7 @@ void run(const CachedPlan& cached, Workspace& work) {
     stats.bytes_written += step.bytes_written;
   }
   stats.arena_bytes += arena_bytes;
+  if (!plan.checks.empty()) report_checks(plan, *arena, work);
 }
 
 std::shared_ptr<const CachedPlan> make_plan(std::span<const NodeRef> roots, const GraphKey& key) {

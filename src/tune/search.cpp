@@ -77,7 +77,7 @@ struct Candidate {
 std::vector<std::vector<std::byte>> outputs(const Loops& loops, Device& device, const Arguments& arguments) {
   std::vector<std::vector<std::byte>> result;
   for (size_t b = 0; b < loops.buffers.size(); ++b) {
-    if (loops.buffers[b].space == kernel::Space::In) continue;
+    if (loops.buffers[b].space != kernel::Space::Out) continue;
     result.emplace_back(bytes_of(loops.buffers[b]));
     device.copy_to_host(result.back().data(), *arguments.buffers[b], result.back().size());
   }
@@ -89,7 +89,7 @@ bool agree(const Loops& loops, const std::vector<std::vector<std::byte>>& a,
            const std::vector<std::vector<std::byte>>& b) {
   size_t next = 0;
   for (const kernel::Buffer& buffer : loops.buffers) {
-    if (buffer.space == kernel::Space::In) continue;
+    if (buffer.space != kernel::Space::Out) continue;
     double tolerance = size_of(buffer.dtype) == 2 ? 2e-2 : buffer.dtype == kF64 ? 1e-9 : 1e-3;
     for (int64_t i = 0; i < buffer.size.value(); ++i) {
       Scalar x = load_scalar(a[next].data(), i, buffer.dtype), y = load_scalar(b[next].data(), i, buffer.dtype);

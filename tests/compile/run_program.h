@@ -73,7 +73,7 @@ inline std::vector<HostArray> run_program(std::span<const NodeRef> roots, How ho
         buffers.push_back(memory[static_cast<size_t>(step.tensors[b])].data());
       } else {
         temps[b].resize(static_cast<size_t>(size * size_of(k.buffers[b].dtype)) + 64);
-        buffers.push_back(k.buffers[b].space == kernel::Space::Temp ? temps[b].data() : nullptr);
+        buffers.push_back(k.buffers[b].space == kernel::Space::Local ? nullptr : temps[b].data());
       }
     }
     if (run_kernel)

@@ -97,8 +97,15 @@ HostArray to_array(const void* data, DType dtype, const std::vector<int64_t>& sh
   return array;
 }
 
-std::vector<HostArray> run_realize(const RandomGraph& graph, const std::vector<HostArray>& want, Way way) {
-  std::vector<NodeRef> done = realize(on_device(graph, device(way == Way::Simulated ? "simulated" : "")));
+std::vector<HostArray> run_realize(const RandomGraph& graph, const std::vector<HostArray>& want, Way way,
+                                   bool bad_indices) {
+  std::vector<NodeRef> done;
+  try {
+    done = realize(on_device(graph, device(way == Way::Simulated ? "simulated" : "")));
+  } catch (const IndexError&) {
+    if (bad_indices) return want;
+    throw;
+  }
   std::vector<HostArray> results;
   for (size_t i = 0; i < done.size(); ++i) {
     const Storage& storage = *done[i]->storage;
@@ -130,11 +137,12 @@ bool order_matters(const kernel::Kernel& k) {
 
 class ProgramRun {
  public:
-  ProgramRun(const RandomGraph& graph, Way way, const Check& check, std::vector<Where>& steps)
+  ProgramRun(const RandomGraph& graph, Way way, const Check& check, std::vector<Where>& steps, bool bad_indices)
       : graph_(graph),
         way_(way),
         check_(check),
         steps_(steps),
+        bad_indices_(bad_indices),
         random_(check.seed * std::size(kAllWays) + static_cast<uint64_t>(way)) {
     bool simt = way == Way::Simt;
     target_.name = simt ? "simulated" : "avx512";
@@ -275,6 +283,9 @@ class ProgramRun {
         if (memories.back()->count() != sizes.back()) throw Failure{"buffer " + buffer.name + " has another size", ""};
       } else if (buffer.space == kernel::Space::Temp) {
         memories.push_back(&temps.emplace_back(buffer.dtype, sizes.back()));
+      } else if (buffer.space == kernel::Space::InOut) {  // what checks found, nothing yet
+        memories.push_back(&temps.emplace_back(buffer.dtype, sizes.back()));
+        memories.back()->clear();
       } else {
         memories.push_back(nullptr);
       }
@@ -286,6 +297,10 @@ class ProgramRun {
     kernel::interpret(k, pointers, sizes, symbols);
     for (size_t b = 0; b < memories.size(); ++b)
       if (memories[b] && !memories[b]->guards_intact()) throw Failure{"wrote outside buffer " + k.buffers[b].name, ""};
+    for (size_t b = 0; b < memories.size(); ++b)
+      for (int64_t i = 0; k.buffers[b].space == kernel::Space::InOut && i < memories[b]->count(); ++i)
+        if (memories[b]->at(i).i != 0 && !bad_indices_)
+          throw Failure{text("check ", i, " reports ", memories[b]->at(i), ", but no index is out of range"), ""};
     if (way_ == Way::Jit) compare(k, memories, compiled);
   }
 
@@ -316,7 +331,11 @@ class ProgramRun {
     for (size_t b = 0; b < interpreted.size(); ++b) {
       if (!interpreted[b]) continue;
       if (!compiled[b].guards_intact()) throw Failure{"compiled code wrote outside buffer " + k.buffers[b].name, ""};
-      for (int64_t i = 0; exact && i < interpreted[b]->count(); ++i)
+      bool checks = k.buffers[b].space == kernel::Space::InOut;
+      for (int64_t i = 0; checks && i < interpreted[b]->count(); ++i)
+        if (Scalar a = interpreted[b]->at(i), c = compiled[b].at(i); (a.i == 0) != (c.i == 0))
+          throw Failure{text(target_.name, ": check ", i, " found ", c, " compiled and ", a, " interpreted"), ""};
+      for (int64_t i = 0; exact && !checks && i < interpreted[b]->count(); ++i)
         if (Scalar a = interpreted[b]->at(i), c = compiled[b].at(i); !same(a, c))
           throw Failure{
               text(target_.name, ": ", k.buffers[b].name, "[", i, "] is ", c, " compiled and ", a, " interpreted"), ""};
@@ -342,6 +361,7 @@ class ProgramRun {
   Way way_;
   const Check& check_;
   std::vector<Where>& steps_;
+  bool bad_indices_;
   Random random_;
   Target target_;
   std::vector<Memory> tensors_;
@@ -361,9 +381,11 @@ void check(const Check& check, Way way) {
       graph_text = print_graph(graph.roots);
       for (const auto& [symbol, value] : graph.symbols)
         graph_text += text(symbol, " in [", symbol.lo(), ", ", symbol.hi(), "] is ", value, "\n");
-      std::vector<HostArray> want = evaluate(graph.roots, graph.symbols);
+      int64_t bad_indices = 0;
+      std::vector<HostArray> want = evaluate(graph.roots, graph.symbols, {}, &bad_indices);
       uint64_t before = run_stats().plan_misses;
-      std::vector<HostArray> got = whole ? run_realize(graph, want, way) : ProgramRun(graph, way, check, where).run();
+      std::vector<HostArray> got = whole ? run_realize(graph, want, way, bad_indices > 0)
+                                         : ProgramRun(graph, way, check, where, bad_indices > 0).run();
       if (way == Way::Ptx) return;
       misses += run_stats().plan_misses - before;
       if (misses > 1) throw Failure{text("variant ", variant, " of the sizes does not share the plan"), ""};

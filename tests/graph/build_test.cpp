@@ -1,5 +1,6 @@
 // What the builders simplify on the spot.
 #include <gtest/gtest.h>
+#include <heddle/error.h>
 
 #include <limits>
 
@@ -257,9 +258,33 @@ TEST(BuildGather, known_index_is_a_slice) {
   NodeRef x = counting(DType::f32, {5, 3});
   auto at = [&](double value) { return make_gather(x, number(DType::i64, value), 0); };
   EXPECT_EQ(at(2), make_reshape(shrunk(x, {2, 0}, {1, 3}), {3}));
-  EXPECT_EQ(at(-1), at(0)) << "clamped";
-  EXPECT_EQ(at(9), at(4)) << "clamped";
-  EXPECT_EQ(make_gather(counting(DType::f32, {1, 3}), counting(DType::i32, {2}), 0)->op, NodeOp::Expand);
+  EXPECT_EQ(at(-1)->op, NodeOp::Gather) << "out of range, which is reported when it runs";
+  EXPECT_EQ(at(5)->op, NodeOp::Gather);
+}
+
+TEST(BuildScatter, takes_one_shape_but_for_the_axis) {
+  NodeRef x = counting(DType::f32, {5, 3}), i = counting(DType::i64, {2, 3}), u = counting(DType::f32, {2, 3});
+  EXPECT_EQ(make_scatter(ScatterOp::Add, x, i, u, 0)->shape, x->shape);
+  EXPECT_EQ(make_scatter(ScatterOp::Add, x, i, u, 0), make_scatter(ScatterOp::Add, x, i, u, -2));
+  EXPECT_NE(make_scatter(ScatterOp::Add, x, i, u, 0), make_scatter(ScatterOp::Max, x, i, u, 0));
+  EXPECT_EQ(make_scatter(ScatterOp::Set, x, counting(DType::i64, {0, 3}), counting(DType::f32, {0, 3}), 0), x);
+  EXPECT_THROW(make_scatter(ScatterOp::Set, x, i, u, 1), ShapeError);
+  EXPECT_THROW(make_scatter(ScatterOp::Set, x, i, x, 0), ShapeError);
+  EXPECT_THROW(make_scatter(ScatterOp::Set, x, u, u, 0), DTypeError);
+  EXPECT_THROW(make_scatter(ScatterOp::Set, x, i, i, 0), DTypeError);
+  EXPECT_THROW(make_scatter(ScatterOp::Set, counting(DType::f32, {0, 3}), i, u, 0), IndexError);
+  EXPECT_EQ(simplify_one(make_scatter(ScatterOp::Mul, x, i, u, 0)), make_scatter(ScatterOp::Mul, x, i, u, 0));
+}
+
+TEST(BuildScatter, evaluates_in_order_and_leaves_out_what_is_outside) {
+  NodeRef x = buffer_of({4}, {1, 2, 3, 4}), i = buffer_of(DType::i64, {5}, {2, -1, 2, 4, 0});
+  NodeRef u = buffer_of({5}, {10, 20, 30, 40, 50});
+  auto result = [&](ScatterOp op) { return values_of(make_scatter(op, x, i, u, 0)); };
+  EXPECT_EQ(result(ScatterOp::Set), (std::vector<double>{50, 2, 30, 4}));
+  EXPECT_EQ(result(ScatterOp::Add), (std::vector<double>{51, 2, 43, 4}));
+  EXPECT_EQ(result(ScatterOp::Mul), (std::vector<double>{50, 2, 900, 4}));
+  EXPECT_EQ(result(ScatterOp::Max), (std::vector<double>{50, 2, 30, 4}));
+  EXPECT_EQ(result(ScatterOp::Min), (std::vector<double>{1, 2, 3, 4}));
 }
 
 TEST(BuildEmpty, results_without_elements_are_constants) {

@@ -194,7 +194,7 @@ class RandomGraphMaker {
 
   MaybeValue step() {
     const Value x = random_.chance(0.65) ? pool_.back() : random_.of(pool_);
-    switch (random_.below(22)) {
+    switch (random_.below(23)) {
       case 0:
       case 20: return random_unary(x);
       case 1:
@@ -216,6 +216,7 @@ class RandomGraphMaker {
       case 16: return random_.chance(0.6) ? window(x) : unwindow(x);
       case 17: return cat(x);
       case 18: return random_.chance(0.7) ? gather(x) : iota(x);
+      case 19: return random_.chance(0.6) ? scatter(x) : gather_along(x);
       default: return pattern(x);
     }
   }
@@ -453,7 +454,64 @@ class RandomGraphMaker {
     }
     if (x.shape().rank() - 1 + index->shape().rank() > options_.max_rank + 1) return {};
     if (elements(x.shape()) * elements(index->shape()) > 4 * options_.max_elements) return {};
+    // Mostly in range.
+    int64_t n = size(x.shape()[static_cast<size_t>(axis)]);
+    if (index->bound >= static_cast<double>(n) && n < 100 && random_.chance(0.8)) {
+      MaybeValue inside = remainder(ScalarOp::mod, *index, static_cast<double>(n));
+      if (inside) index = inside;
+    }
     return moved(x, make_gather(x.node, index->node, axis));
+  }
+
+  // Indices along an axis of `n` elements, a few of them out of range: for all other axes alike, or not.
+  MaybeValue indices(const Shape& shape, int axis, int64_t n) {
+    DType dtype = random_.of(std::vector<DType>{DType::i64, DType::i32, DType::u8, DType::u64});
+    if (!has_dtype(dtype) || n > 100) return {};
+    bool alike = random_.chance(0.5);
+    Shape own = alike ? Shape(shape.size(), Expr(1)) : shape;
+    own[static_cast<size_t>(axis)] = shape[static_cast<size_t>(axis)];
+    MaybeValue places =
+        remainder(ScalarOp::mod, leaf(own, dtype), static_cast<double>(n + (random_.chance(0.2) ? 2 : 0)));
+    return places ? broadcast(*places, shape) : MaybeValue();
+  }
+
+  MaybeValue gather_along(const Value& x) {
+    if (x.shape().rank() == 0) return {};
+    int axis = random_axis(x);
+    int64_t n = size(x.shape()[static_cast<size_t>(axis)]);
+    Shape shape = x.shape();
+    shape[static_cast<size_t>(axis)] = random_.between(1, 6);
+    if (n == 0 || elements(shape) > options_.max_elements) return {};
+    MaybeValue index = indices(shape, axis, n);
+    return index ? moved(x, make_gather_along(x.node, index->node, axis)) : MaybeValue();
+  }
+
+  MaybeValue scatter(const Value& x) {
+    if (x.shape().rank() == 0) return {};
+    int axis = random_axis(x);
+    int64_t n = size(x.shape()[static_cast<size_t>(axis)]), count = random_.between(1, 9);
+    Shape shape = x.shape();
+    shape[static_cast<size_t>(axis)] = count;
+    if (n == 0 || elements(shape) > options_.max_elements) return {};
+    MaybeValue index = indices(shape, axis, n);
+    if (!index) return {};
+    ScatterOp op = static_cast<ScatterOp>(random_.below(5));
+    if (op == ScatterOp::Mul && is_float(x.dtype())) op = ScatterOp::Add;
+    Value updates = partner(shape, x.dtype());
+    NodeRef node = make_scatter(op, x.node, index->node, updates.node, axis);
+    double times = static_cast<double>(count);
+    if (!is_float(x.dtype())) {
+      bool sums = op == ScatterOp::Add && is_integer(x.dtype());
+      double bound = op == ScatterOp::Mul ? integer_limit(x.dtype()) : std::max(x.bound, updates.bound);
+      return integer_result(node, sums ? x.bound + times * updates.bound : bound);
+    }
+    int grain = x.grain < 0 || updates.grain < 0 ? -1 : std::max(x.grain, updates.grain);
+    if (op != ScatterOp::Add)
+      return float_result(node, std::max(x.bound, updates.bound), std::max(x.error, updates.error), grain);
+    double bound = x.bound + times * updates.bound;
+    MaybeValue sum = float_result(node, bound, x.error + times * updates.error, grain);
+    if (sum && !sum->certain()) sum->error += times * bound * unit(x.dtype());
+    return sum;
   }
 
   MaybeValue iota(const Value& x) {

@@ -245,13 +245,12 @@ TEST(Verify, thread_level_has_its_own_rules) {
                         k.level = Level::Tile;
                         b = {b[kBarrier]};
                       }},
-                     {"depends on data at tile level",
+                     {"variable v is bound to f32",
                       [](Kernel& k, auto& b) {
                         k.level = Level::Tile;
                         k.threads = 1;
                         Inst load = b[kLoadOne], branch;
                         load.address = 0;
-                        k.buffers[0].dtype = k.values[0].dtype = kBool;
                         branch.op = Op::branch;
                         branch.guard = Expr::index("v", 2);
                         branch.binds = {branch.guard};

@@ -138,33 +138,6 @@ TEST(Join, parts_that_are_reductions_or_constants) {
   expect_equal(flip(cat({x.sum({0}), x.sum({0})}), {0}), {21, 18, 15, 12, 21, 18, 15, 12});
 }
 
-TEST(Gather, chooses_clamps_and_counts_from_the_end) {
-  Tensor x = tensor({10, 11, 12, 13});
-  expect_equal(gather(x, tensor({0, 3, 3, 1}, kI64)), {10, 13, 13, 11});
-  expect_equal(gather(x, tensor({-1, -4}, kI32)), {13, 10});
-  expect_equal(gather(x, tensor({4, 1000, -5, -1000}, kI64)), {13, 13, 10, 10});
-  expect_equal(gather(x, from_vector(std::vector<uint64_t>{UINT64_MAX, 2}, {2})), {13, 12});
-  expect_equal(gather(x, scalar(2, kU8)), {12});
-}
-
-TEST(Gather, narrow_indices_into_a_long_axis) {
-  Tensor x = counting({300});
-  expect_equal(gather(x, tensor({-1, 5, -128, 127}, kI8)), {299, 5, 172, 127});
-  expect_equal(gather(x, tensor({255, 0}, kU8)), {255, 0});
-}
-
-TEST(Gather, along_any_axis_with_indices_of_any_rank) {
-  Tensor x = counting({3, 4});
-  expect_equal(gather(x, tensor({2, 0}, kI64), 0), {8, 9, 10, 11, 0, 1, 2, 3});
-  expect_equal(gather(x, tensor({2, 0}, kI64), 1), {2, 0, 6, 4, 10, 8});
-  Tensor index = reshape(tensor({0, 1, 2, 3}, kI32), {2, 2});
-  EXPECT_EQ(gather(x, index, 1).shape(), (Dims{3, 2, 2}));
-  EXPECT_EQ(gather(x, index, -1).shape(), (Dims{3, 2, 2}));
-  expect_equal(gather(x * 2, index % 3, 0).sum({2}).reshape({-1}), doubles((gather(x, index % 3, 0) * 2).sum({2})));
-  EXPECT_EQ(gather(x, zeros({0}, kI64), 0).shape(), (Dims{0, 4}));
-  expect_error<IndexError>([&] { gather(zeros({0, 2}), tensor({0}, kI64), 0); }, {"gather", "[0, 2]"});
-}
-
 TEST(Movement, views_do_not_alias) {
   Tensor x = counting({4}), view = x.reshape({2, 2}), row = view[0];
   x += 10;

@@ -28,7 +28,7 @@ double cost(const kernel::Kernel& kernel, const kernel::Block& block) {
     // Stores have no result: the value stored says how much is moved.
     kernel::Value shown = !inst.results.empty() ? inst.results[0] : inst.args.empty() ? kernel::kNoValue : inst.args[0];
     if (inst.op == Op::reduce || inst.op == Op::combine) shown = inst.args[0];
-    if (shown == kernel::kNoValue || inst.op == Op::constant) continue;
+    if (shown == kernel::kNoValue || inst.op == Op::constant || inst.op == Op::check) continue;
     const kernel::Type& type = kernel.values[static_cast<size_t>(shown)];
     int64_t bytes = type.numel() * size_of(type.dtype);
     int64_t vectors = std::max<int64_t>(1, (bytes + kVectorBytes - 1) / kVectorBytes);
