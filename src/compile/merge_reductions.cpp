@@ -29,8 +29,9 @@ bool depends(const Loops& loops, size_t t, size_t first) {
 
 bool computes_the_same(const Loops& loops, const Inst& a, const Inst& b) {
   return a.op == b.op && a.buffer == b.buffer && a.args == b.args && a.address == b.address && a.guard == b.guard &&
-         a.literal == b.literal && a.binds == b.binds && a.hint == b.hint &&
-         loops.values[static_cast<size_t>(a.results[0])] == loops.values[static_cast<size_t>(b.results[0])];
+         a.literal == b.literal && a.binds == b.binds && a.hint == b.hint && a.results.size() == b.results.size() &&
+         (a.results.empty() ||  // a check
+          loops.values[static_cast<size_t>(a.results[0])] == loops.values[static_cast<size_t>(b.results[0])]);
 }
 
 // Appends what `from` computes to `to`, sharing what both compute.
@@ -48,10 +49,10 @@ void append(Loops& loops, Stage& to, Stage&& from) {
     inst.guard = substitute(inst.guard, axes);
     auto known = std::find_if(to.body.insts.begin(), to.body.insts.end(),
                               [&](const Inst& other) { return computes_the_same(loops, other, inst); });
-    if (known != to.body.insts.end())
-      names[static_cast<size_t>(inst.results[0])] = known->results[0];
-    else
+    if (known == to.body.insts.end())
       to.body.insts.push_back(std::move(inst));
+    else if (!inst.results.empty())
+      names[static_cast<size_t>(inst.results[0])] = known->results[0];
   }
   rename(from.body.results);
   to.body.results.insert(to.body.results.end(), from.body.results.begin(), from.body.results.end());

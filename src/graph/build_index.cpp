@@ -133,14 +133,14 @@ int64_t index_label(const std::string& name) {
   return found - all.names.begin() + 1;
 }
 
-std::string describe_bad_index(const char* node, int64_t label, int64_t index, int64_t axis, const Expr& size) {
+std::string describe_bad_index(const char* node, int64_t label, int64_t index, int64_t axis, int64_t size) {
   std::string op = node;
   if (label != 0) {
     Labels& all = labels();
     std::lock_guard lock(all.mutex);
     op = all.names.at(static_cast<size_t>(std::abs(label) - 1));
   }
-  if (label > 0 && index < 0 && size.is_const()) index -= size.value();  // as the user wrote it
+  if (label > 0 && index < 0) index -= size;  // as the user wrote it
   return text(op, ": index ", index, " is out of range for axis ", axis, " of size ", size);
 }
 

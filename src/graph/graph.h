@@ -28,8 +28,8 @@ struct HostArray {
   std::vector<uint64_t> integers;  // else: bits of the int64 or uint64 value (bool: 0 or 1)
   int64_t numel() const;
 };
-// `symbols` gives values of symbolic dimensions that are not bound to one, `inputs` those of Input nodes. `bad_indices` counts the elements of
-// indices that were out of range, whether or not anybody needs what they choose.
+// `symbols` gives values of symbolic dimensions that are not bound to one, `inputs` those of Input nodes. `bad_indices`
+// counts the elements of indices that were out of range, whether or not anybody needs what they choose.
 using SymbolValues = std::vector<std::pair<Expr, int64_t>>;
 std::vector<HostArray> evaluate(std::span<const NodeRef> roots, const SymbolValues& symbols = {},
                                 const std::unordered_map<const Node*, HostArray>& inputs = {},

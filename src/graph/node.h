@@ -198,6 +198,6 @@ NodeRef make_barrier(const NodeRef& x, const NodeRef& token);
 // already. The negative of a label says that it has not. Label 0 is the node's own name, with indices as they are.
 int64_t index_label(const std::string& name);
 // "take: index 17 is out of range for axis 0 of size 10".
-std::string describe_bad_index(const char* node, int64_t label, int64_t index, int64_t axis, const Expr& size);
+std::string describe_bad_index(const char* node, int64_t label, int64_t index, int64_t axis, int64_t size);
 
 }  // namespace heddle

@@ -149,7 +149,9 @@ void report_checks(const Plan& plan, const DeviceBuffer& arena, Workspace& work)
   plan.device->copy_to_host(work.arguments.data(), arena, work.arguments.size() * sizeof(uint64_t));
   for (const PlanCheck& check : plan.checks) {
     auto index = static_cast<int64_t>(work.arguments[check.byte / sizeof(uint64_t)]);
-    if (index != 0) throw IndexError(describe_bad_index(check.node, check.label, index, check.axis, check.size));
+    if (index == 0) continue;
+    auto size = static_cast<int64_t>(size_now(check.size, plan, work));
+    throw IndexError(describe_bad_index(check.node, check.label, index, check.axis, size));
   }
 }
 

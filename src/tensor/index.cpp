@@ -6,28 +6,32 @@
 
 namespace heddle {
 
-NodeRef to_positions(const char* op, const Tensor& index, const Shape& of, size_t axis) {
+NodeRef to_positions(const char* op, const Tensor& index, NodeRef& x, size_t axis) {
   NodeRef i = index.node();
   if (!is_integer(i->dtype)) throw DTypeError(text(op, ": the index must hold integers, not ", i->dtype));
-  int64_t size = known_size(of[axis]);
-  if (size == 0 && index.numel() > 0)
-    throw IndexError(text(op, ": axis ", axis, " of ", of, " has no elements to choose from"));
+  int64_t number = known_size(x->shape[axis]);
+  if (number == 0 && index.numel() > 0)
+    throw IndexError(text(op, ": axis ", axis, " of ", x->shape, " has no elements to choose from"));
   if (i->op == NodeOp::Const && index.numel() > 0) {
     const Scalar& at = i->literal;
-    bool fits = is_signed(at.dtype) ? at.i >= -size && at.i < size : at.u < static_cast<uint64_t>(size);
-    if (!fits) throw IndexError(text(op, ": index ", at, " is out of range for axis ", axis, " of size ", size));
+    bool fits = is_signed(at.dtype) ? at.i >= -number && at.i < number : at.u < static_cast<uint64_t>(number);
+    if (!fits) throw IndexError(text(op, ": index ", at, " is out of range for axis ", axis, " of size ", number));
   }
+  // A kernel for all sizes could not clamp.
+  if (x->shape[axis].lo() == 0) x = with_number(x, static_cast<int>(axis));
   if (!is_signed(i->dtype)) return i;
   // A narrow index could not hold its position counted from the front.
-  Tensor wide = cast(index, size_of(i->dtype) <= 4 && size <= INT32_MAX ? kI32 : kI64);
-  return where(lt(wide, 0), add(wide, Tensor(size_node(of[axis], wide.dtype()))), wide).node();
+  const Expr& size = x->shape[axis];
+  DType dtype = size_of(i->dtype) <= 4 && size.hi() <= INT32_MAX ? kI32 : kI64;
+  Tensor wide = cast(index, dtype);
+  return where(lt(wide, 0), add(wide, Tensor(size_node(size, dtype))), wide).node();
 }
 
-MergedIndex merge_indices(const char* op, const Tensor& x, const std::vector<Tensor>& indices, size_t axis) {
-  NodeRef n = x.node();
+MergedIndex merge_indices(const char* op, const NodeRef& n, const std::vector<Tensor>& indices, size_t axis) {
   if (indices.empty()) throw ValueError(text(op, ": no indices are given"));
   if (axis + indices.size() > n->shape.size())
     throw IndexError(text(op, ": ", indices.size(), " indices from axis ", axis, " on are too many for ", n->shape));
+  NodeRef x = n;  // of known sizes: stays as it is
   MergedIndex result;
   result.merged.append(n->shape.begin(), n->shape.begin() + axis);
   Expr size = 1;
@@ -35,14 +39,14 @@ MergedIndex merge_indices(const char* op, const Tensor& x, const std::vector<Ten
   result.merged.push_back(size);
   result.merged.append(n->shape.begin() + axis + indices.size(), n->shape.end());
   if (indices.size() == 1) {
-    result.positions = to_positions(op, indices[0], n->shape, axis);
+    result.positions = to_positions(op, indices[0], x, axis);
     return result;
   }
   int64_t label = index_label(op);
   Tensor place = zeros({}, kI64);
   for (size_t k = 0; k < indices.size(); ++k) {
     int64_t along = n->shape[axis + k].value();
-    NodeRef positions = to_positions(op, indices[k], n->shape, axis + k);
+    NodeRef positions = to_positions(op, indices[k], x, axis + k);
     // Reading the positions 0, 1, ... at the index checks it against its own axis.
     if (positions->op != NodeOp::Const) {
       Shape line(axis + k + 1, Expr(1));
@@ -80,29 +84,31 @@ std::vector<NodeRef> begins_of(const char* op, const Shape& of, const Tensor& be
 
 Tensor gather(const Tensor& x, const Tensor& index, int64_t axis) {
   int at = normalize_axis("gather", axis, x.rank());
-  NodeRef positions = to_positions("gather", index, x.node()->shape, static_cast<size_t>(at));
-  return Tensor(make_gather(x.node(), positions, at, index_label("gather")));
+  NodeRef n = x.node();
+  NodeRef positions = to_positions("gather", index, n, static_cast<size_t>(at));
+  return Tensor(make_gather(n, positions, at, index_label("gather")));
 }
 
 Tensor take(const Tensor& x, const Tensor& index, std::optional<int64_t> axis) {
-  Tensor from = axis ? x : flatten(x);
+  NodeRef from = (axis ? x : flatten(x)).node();
   int at = axis ? normalize_axis("take", *axis, x.rank()) : 0;
-  NodeRef positions = to_positions("take", index, from.node()->shape, static_cast<size_t>(at));
-  return Tensor(make_gather(from.node(), positions, at, index_label("take")));
+  NodeRef positions = to_positions("take", index, from, static_cast<size_t>(at));
+  return Tensor(make_gather(from, positions, at, index_label("take")));
 }
 
 Tensor index_select(const Tensor& x, int64_t axis, const Tensor& index) {
   int at = normalize_axis("index_select", axis, x.rank());
   if (index.rank() != 1)
     throw ShapeError(text("index_select: the index must have one axis, not the shape ", index.node()->shape));
-  NodeRef positions = to_positions("index_select", index, x.node()->shape, static_cast<size_t>(at));
-  return Tensor(make_gather(x.node(), positions, at, index_label("index_select")));
+  NodeRef n = x.node();
+  NodeRef positions = to_positions("index_select", index, n, static_cast<size_t>(at));
+  return Tensor(make_gather(n, positions, at, index_label("index_select")));
 }
 
 Tensor take_along_axis(const Tensor& x, const Tensor& index, int64_t axis) {
   const char* op = "take_along_axis";
   int at = normalize_axis(op, axis, x.rank());
-  NodeRef n = x.node(), i = index.node();
+  NodeRef n = with_numbers(x.node()), i = with_numbers(index.node());
   if (n->shape.size() != i->shape.size())
     throw ShapeError(text(op, ": the index ", i->shape, " must have as many axes as ", n->shape));
   Shape theirs = n->shape, mine = i->shape;
@@ -112,21 +118,23 @@ Tensor take_along_axis(const Tensor& x, const Tensor& index, int64_t axis) {
   from[static_cast<size_t>(at)] = n->shape[static_cast<size_t>(at)];
   to[static_cast<size_t>(at)] = i->shape[static_cast<size_t>(at)];
   check_shape(op, to, n->dtype);
-  NodeRef positions = to_positions(op, index, n->shape, static_cast<size_t>(at));
+  NodeRef positions = to_positions(op, Tensor(i), n, static_cast<size_t>(at));
   return Tensor(make_gather_along(make_expand(n, from), make_expand(positions, to), at, index_label(op)));
 }
 
 Tensor embedding(const Tensor& weight, const Tensor& ids) {
   if (weight.rank() != 2)
     throw ShapeError(text("embedding: the table must have two axes, not the shape ", weight.node()->shape));
-  NodeRef positions = to_positions("embedding", ids, weight.node()->shape, 0);
-  return Tensor(make_gather(weight.node(), positions, 0, index_label("embedding")));
+  NodeRef table = weight.node();
+  NodeRef positions = to_positions("embedding", ids, table, 0);
+  return Tensor(make_gather(table, positions, 0, index_label("embedding")));
 }
 
 Tensor index(const Tensor& x, const std::vector<Tensor>& indices, int64_t axis) {
   int at = normalize_axis("index", axis, x.rank());
-  MergedIndex merged = merge_indices("index", x, indices, static_cast<size_t>(at));
-  return Tensor(make_gather(make_reshape(x.node(), merged.merged), merged.positions, at, index_label("index")));
+  NodeRef n = with_numbers(x.node());
+  MergedIndex merged = merge_indices("index", n, indices, static_cast<size_t>(at));
+  return Tensor(make_gather(make_reshape(n, merged.merged), merged.positions, at, index_label("index")));
 }
 
 Tensor one_hot(const Tensor& ids, int64_t classes, DType dtype) {
@@ -138,8 +146,8 @@ Tensor one_hot(const Tensor& ids, int64_t classes, DType dtype) {
 }
 
 Tensor dynamic_slice(const Tensor& x, const Tensor& begins, const Dims& sizes) {
-  Tensor result = x;
-  std::vector<NodeRef> from = begins_of("dynamic_slice", x.node()->shape, begins, sizes);
+  Tensor result(with_numbers(x.node()));
+  std::vector<NodeRef> from = begins_of("dynamic_slice", result.node()->shape, begins, sizes);
   for (size_t i = 0; i < from.size(); ++i) {
     if (sizes[i] == x.size(static_cast<int64_t>(i))) continue;
     Tensor places = add(Tensor(from[i]), arange(sizes[i]));

@@ -6,15 +6,15 @@
 namespace heddle {
 
 // Positions 0 to size - 1 from indices that may count from the end. DTypeError if they are no integers, IndexError for
-// a number that is out of range or an axis that has no elements.
-NodeRef to_positions(const char* op, const Tensor& index, const Shape& of, size_t axis);
+// a number that is out of range or an axis that has no elements. A symbolic axis of x that may be empty gets its number.
+NodeRef to_positions(const char* op, const Tensor& index, NodeRef& x, size_t axis);
 // Several arrays of indices into consecutive axes, as positions along one axis that those axes merge into, each array
 // checked on its own.
 struct MergedIndex {
   NodeRef positions;
-  Shape merged;  // of x, with the indexed axes as one
+  Shape merged;  // of x, whose sizes are numbers, with the indexed axes as one
 };
-MergedIndex merge_indices(const char* op, const Tensor& x, const std::vector<Tensor>& indices, size_t axis);
+MergedIndex merge_indices(const char* op, const NodeRef& x, const std::vector<Tensor>& indices, size_t axis);
 // Begins of a slice as scalars, each checked against what is left of its axis.
 std::vector<NodeRef> begins_of(const char* op, const Shape& of, const Tensor& begins, const Dims& sizes);
 

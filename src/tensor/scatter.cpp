@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "tensor/index_common.h"
+#include "tensor/symbolic.h"
 
 namespace heddle {
 namespace {
@@ -18,9 +19,13 @@ NodeRef to_updates(const char* op, const NodeRef& x, const Operand& updates, con
   return broadcast_to(make_cast(u, x->dtype), shape);
 }
 
+// Scatters and slice updates are compiled for the numbers that symbolic sizes have.
+Tensor plain(const Tensor& x) { return Tensor(with_numbers(x.node())); }
+
 // index has x's rank; along axes other than `axis` it may be shorter than x.
-Tensor scatter_with(const char* op, ScatterOp how, const Tensor& x, int64_t axis, const Tensor& index,
+Tensor scatter_with(const char* op, ScatterOp how, const Tensor& base, int64_t axis, const Tensor& where_to,
                     const Operand& updates) {
+  Tensor x = plain(base), index = plain(where_to);
   size_t at = static_cast<size_t>(normalize_axis(op, axis, x.rank()));
   NodeRef n = x.node();
   Shape shape = index.node()->shape;
@@ -34,7 +39,7 @@ Tensor scatter_with(const char* op, ScatterOp how, const Tensor& x, int64_t axis
   }
   if (!fits)
     throw ShapeError(text(op, ": the index ", shape, " does not fit into ", n->shape, " on the axes other than ", at));
-  NodeRef positions = to_positions(op, index, n->shape, at);
+  NodeRef positions = to_positions(op, index, n, at);
   NodeRef changes = to_updates(op, n, updates, shape, how);
   int along = static_cast<int>(at);
   if (whole) return Tensor(make_scatter(how, n, positions, changes, along, index_label(op)));
@@ -43,14 +48,16 @@ Tensor scatter_with(const char* op, ScatterOp how, const Tensor& x, int64_t axis
 }
 
 // An index of one axis, repeated along all others of the source.
-Tensor scatter_slices(const char* op, ScatterOp how, const Tensor& x, int64_t axis, const Tensor& index,
+Tensor scatter_slices(const char* op, ScatterOp how, const Tensor& base, int64_t axis, const Tensor& where_to,
                       const Operand& source) {
+  Tensor x = plain(base), index = plain(where_to);
   size_t at = static_cast<size_t>(normalize_axis(op, axis, x.rank()));
   if (index.rank() != 1)
     throw ShapeError(text(op, ": the index must have one axis, not the shape ", index.node()->shape));
   Shape shape = x.node()->shape, thin(shape.size(), Expr(1));
   shape[at] = thin[at] = index.node()->shape[0];
-  NodeRef positions = to_positions(op, index, x.node()->shape, at);
+  NodeRef n = x.node();
+  NodeRef positions = to_positions(op, index, n, at);
   NodeRef everywhere = make_expand(make_reshape(positions, thin), shape);
   NodeRef changes = to_updates(op, x.node(), source, shape, how);
   return Tensor(make_scatter(how, x.node(), everywhere, changes, static_cast<int>(at), index_label(op)));
@@ -96,7 +103,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t axis, const Tensor& index, const 
 Tensor put_along_axis(const Tensor& x, const Tensor& index, const Operand& values, int64_t axis) {
   const char* op = "put_along_axis";
   size_t at = static_cast<size_t>(normalize_axis(op, axis, x.rank()));
-  NodeRef n = x.node(), i = index.node();
+  NodeRef n = with_numbers(x.node()), i = with_numbers(index.node());
   Shape shape = n->shape;
   bool fits = i->shape.size() == shape.size();
   if (fits) shape[at] = i->shape[at];
@@ -120,8 +127,10 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Oper
   const char* op = "index_put";
   size_t at = static_cast<size_t>(normalize_axis(op, axis, x.rank()));
   ScatterOp how = accumulate ? ScatterOp::Add : ScatterOp::Set;
-  NodeRef n = x.node();
-  MergedIndex merged = merge_indices(op, x, indices, at);
+  NodeRef n = with_numbers(x.node());
+  std::vector<Tensor> arrays;
+  for (const Tensor& array : indices) arrays.push_back(plain(array));
+  MergedIndex merged = merge_indices(op, n, arrays, at);
   // The values as index() would give them; then all axes of the index as one.
   Shape shape(n->shape.begin(), n->shape.begin() + at), lines = shape, thin(at, Expr(1));
   shape.append(merged.positions->shape.begin(), merged.positions->shape.end());
@@ -143,12 +152,12 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Oper
 Tensor update_slice(const Tensor& x, const Tensor& value, const std::vector<int64_t>& begins,
                     const std::vector<int64_t>& steps) {
   const char* op = "update_slice";
-  NodeRef n = x.node(), v = value.node();
+  NodeRef n = with_numbers(x.node()), v = with_numbers(value.node());
   size_t rank = n->shape.size();
   if (v->shape.size() != rank || begins.size() != rank || (!steps.empty() && steps.size() != rank))
     throw ShapeError(text(op, ": a value of shape ", v->shape, ", begins ", list_text(begins), " and steps ",
                           list_text(steps), " must have one entry for each axis of ", n->shape));
-  Tensor placed = cast(value, x.dtype());
+  Tensor placed = cast(Tensor(v), x.dtype());
   Tensor written(make_const(Scalar::of(kBool, true), v->shape));
   for (size_t i = 0; i < rank; ++i) {
     int64_t size = n->shape[i].value(), count = v->shape[i].value(), step = steps.empty() ? 1 : steps[i];
@@ -192,14 +201,14 @@ Tensor update_slice(const Tensor& x, const Tensor& value, const std::vector<int6
 
 Tensor update_slice(const Tensor& x, const Tensor& value, const Tensor& begins) {
   const char* op = "update_slice";
-  NodeRef n = x.node();
-  Dims sizes = value.shape();
+  NodeRef n = with_numbers(x.node());
+  Dims sizes = plain(value).shape();
   if (value.rank() != x.rank())
     throw ShapeError(text(op, ": a value of shape ", value.node()->shape, " for ", n->shape));
   std::vector<NodeRef> from = begins_of(op, n->shape, begins, sizes);
   if (value.numel() == 0) return x;
   // Every element of x looks whether the value covers it. Positions are clamped, so that none is out of range.
-  Tensor placed = cast(value, x.dtype());
+  Tensor placed = cast(plain(value), x.dtype());
   Tensor written(make_const(Scalar::of(kBool, true), n->shape));
   for (size_t i = 0; i < from.size(); ++i) {
     int64_t size = x.size(static_cast<int64_t>(i)), count = sizes[i];

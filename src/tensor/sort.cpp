@@ -112,7 +112,7 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   while (step <= n / 2) step *= 2;
   for (; step > 0; step /= 2) {
     Tensor next = add(count, step);
-    Tensor element(make_gather(table.node(), sub(next, 1).node(), 0));
+    Tensor element(make_gather(table.node(), minimum(sub(next, 1), n - 1).node(), 0));
     Tensor before = right ? le(element, wanted) : lt(element, wanted);
     if (is_float(dtype)) {
       Tensor nan = isnan(wanted);
