@@ -77,6 +77,8 @@ Stage repeat(Loops& loops, const Stage& stage, const Expr& axis, const Expr& res
         names[old] = result.body.insts[*it].results[0];
         continue;
       }
+      // The last part may be cut short; beyond the end there may be nothing to read.
+      if (inst.op == Op::load) inst.guard = logical_and(inst.guard, lt(whole, axis.extent()));
       if (part > 0) {
         ++repeated;
         names[old] = static_cast<Value>(loops.values.size());
