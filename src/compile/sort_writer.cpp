@@ -20,16 +20,13 @@ DType signed_of(int bytes) {
 }
 uint64_t sign_of(DType key) { return uint64_t{1} << (8 * size_of(key) - 1); }
 
-// The bits of infinity: larger magnitudes are NaNs.
-// The largest magnitude that is a number.
+// The largest magnitude of a small float that is no NaN.
 uint64_t infinity_of(DType dtype) {
   switch (dtype) {
     case DType::f8e4m3: return 0x7e;  // has no infinity
     case DType::f8e5m2: return 0x7c;
     case DType::f16: return 0x7c00;
-    case DType::bf16: return 0x7f80;
-    case DType::f32: return 0x7f800000;
-    default: return 0x7ff0000000000000;
+    default: return 0x7f80;
   }
 }
 
@@ -150,8 +147,13 @@ Value SortWriter::to_key(Value element) {
     Value plain = b().bitcast(k, signed_of(size_of(key)));
     Value negative = op(ScalarOp::shr, plain, number(signed_of(size_of(key)), static_cast<uint64_t>(bits - 1)));
     Value flipped = op(ScalarOp::bit_or, b().bitcast(negative, key), sign);
-    Value magnitude = op(ScalarOp::bit_and, k, number(key, sign_of(key) - 1));
-    Value nan = op(ScalarOp::lt, number(key, infinity_of(task.dtype)), magnitude);
+    Value nan;
+    if (compute_dtype(task.dtype) == task.dtype) {
+      nan = op(ScalarOp::ne, element, element);
+    } else {
+      Value magnitude = op(ScalarOp::bit_and, k, number(key, sign_of(key) - 1));
+      nan = op(ScalarOp::lt, number(key, infinity_of(task.dtype)), magnitude);
+    }
     k = b().op(ScalarOp::where, {nan, number(key, ones()), op(ScalarOp::bit_xor, k, flipped)});
   } else if (is_signed(task.dtype)) {
     k = op(ScalarOp::bit_xor, k, sign);

@@ -6,7 +6,8 @@
 namespace heddle {
 
 // Positions 0 to size - 1 from indices that may count from the end. DTypeError if they are no integers, IndexError for
-// a number that is out of range or an axis that has no elements. A symbolic axis of x that may be empty gets its number.
+// a number that is out of range or an axis that has no elements. A symbolic axis of x that may be empty gets its
+// number.
 NodeRef to_positions(const char* op, const Tensor& index, NodeRef& x, size_t axis);
 // Several arrays of indices into consecutive axes, as positions along one axis that those axes merge into, each array
 // checked on its own.

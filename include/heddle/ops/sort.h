@@ -47,4 +47,29 @@ Tensor median(const Tensor& x, std::optional<int64_t> axis = {}, bool keepdim = 
 //   searchsorted(tensor({1, 3, 5}), tensor({3, 4}))   // [1 2]
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false);
 
+// ---- results whose size depends on the data: these compute x now ----
+
+Tensor count_nonzero(const Tensor& x, const Axes& axes = {}, bool keepdim = false);  // i64; does not wait
+// Where x is not zero (or true): [count, rank], i64, one row per element, in row-major order.
+Tensor nonzero(const Tensor& x);
+// The elements of x where the mask (bool, broadcast against x) is true, in row-major order, along one axis.
+Tensor masked_select(const Tensor& x, const Tensor& mask);
+
+struct UniqueResult {
+  Tensor values;                  // ascending, each once; all NaNs are one
+  std::optional<Tensor> inverse;  // i64, shape of x: which of the values
+  std::optional<Tensor> counts;   // i64: how often
+};
+UniqueResult unique(const Tensor& x, bool return_inverse = false, bool return_counts = false);
+
+// How often 0, 1, 2, ... occur among integers that are not negative: i64, max(x) + 1 of them and at least `minlength`.
+Tensor bincount(const Tensor& x, int64_t minlength = 0);
+
+struct Histogram {
+  Tensor counts, edges;  // i64; bins + 1
+};
+// How many elements lie in each of `bins` equal parts of [low, high], the last part being closed; without limits from
+// the smallest to the largest element. Others are not counted.
+Histogram histogram(const Tensor& x, int64_t bins = 10, std::optional<std::pair<double, double>> limits = {});
+
 }  // namespace heddle

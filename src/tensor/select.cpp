@@ -1,0 +1,108 @@
+// Operators whose results' sizes depend on the data: they count first, and wait for the number.
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "base/error.h"
+#include "tensor/build.h"
+#include "tensor/symbolic.h"
+
+namespace heddle {
+namespace {
+
+// Positions of the true elements of a mask with one axis, in order: a stable sort brings them to the front.
+Tensor positions(const NodeRef& named) {
+  Tensor mask(with_numbers(named));
+  mask.realize();
+  int64_t count = sum(mask).item<int64_t>();
+  return Tensor(make_get(make_sort(mask.node(), true, count), 1));
+}
+
+}  // namespace
+
+Tensor count_nonzero(const Tensor& x, const Axes& axes, bool keepdim) { return sum(cast(x, kBool), axes, keepdim); }
+
+Tensor nonzero(const Tensor& x) {
+  Tensor at = positions(flatten(cast(x, kBool)).node());
+  // The position of each element along every axis.
+  std::vector<Tensor> columns(static_cast<size_t>(x.rank()), at);
+  for (int axis = x.rank() - 1; axis >= 0; --axis) {
+    columns[static_cast<size_t>(axis)] = axis == 0 ? at : mod(at, x.size(axis));
+    at = floordiv(at, std::max<int64_t>(1, x.size(axis)));
+  }
+  return columns.empty() ? zeros({at.numel(), 0}, kI64) : stack(columns, 1);
+}
+
+Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  if (mask.dtype() != kBool)
+    throw DTypeError(text("masked_select: the mask must be bool, not ", mask.dtype(), mask.node()->shape));
+  NodeRef from = with_numbers(x.node()), chosen = with_numbers(mask.node());
+  Shape shape = broadcast_shapes("masked_select", from->shape, chosen->shape);
+  Tensor at = positions(flatten(Tensor(broadcast_to(chosen, shape))).node());
+  Tensor elements = flatten(Tensor(broadcast_to(from, shape)));
+  if (at.numel() == 0) return zeros({0}, x.dtype());
+  return Tensor(make_gather(elements.node(), at.node(), 0));
+}
+
+UniqueResult unique(const Tensor& x, bool return_inverse, bool return_counts) {
+  Tensor sorted = sort(flatten(x)).values.realize();
+  int64_t n = sorted.numel();
+  UniqueResult result;
+  Tensor starts = zeros({0}, kI64);
+  if (n > 0) {
+    // The first of each run of equal elements.
+    Tensor before = slice(sorted, 0, 0, n - 1), here = slice(sorted, 0, 1);
+    Tensor differs = ne(here, before);
+    if (is_float(x.dtype())) differs = logical_and(differs, logical_not(logical_and(isnan(here), isnan(before))));
+    starts = positions(cat({full({1}, true, kBool), differs}).node());
+  }
+  result.values = n > 0 ? Tensor(make_gather(sorted.node(), starts.node(), 0)) : sorted;
+  if (return_counts) {
+    Tensor ends = starts;
+    if (n > 0) ends = cat({slice(starts, 0, 1), full({1}, n, kI64)});
+    result.counts = sub(ends, starts);
+  }
+  if (return_inverse) result.inverse = searchsorted(result.values.realize(), x);
+  return result;
+}
+
+Tensor bincount(const Tensor& x, int64_t minlength) {
+  if (x.rank() != 1 || !is_integer(x.dtype()))
+    throw ValueError(text("bincount: takes integers along one axis, not ", x.dtype(), x.node()->shape));
+  if (minlength < 0) throw ValueError(text("bincount: minlength ", minlength, " is negative"));
+  if (x.numel() == 0) return zeros({minlength}, kI64);
+  Tensor sorted = sort(x).values.realize();
+  int64_t n = x.numel(), least = sorted[0].item<int64_t>(), most = sorted[n - 1].item<int64_t>();
+  if (least < 0 || most < 0 || most == INT64_MAX)
+    throw ValueError(text("bincount: the elements lie between ", least, " and ", most, ", which cannot be counted"));
+  int64_t count = std::max(most + 1, minlength);
+  Tensor ends = searchsorted(cast(sorted, kI64), arange(count), true);
+  return sub(ends, cat({zeros({1}, kI64), slice(ends, 0, 0, count - 1)}));
+}
+
+Histogram histogram(const Tensor& x, int64_t bins, std::optional<std::pair<double, double>> limits) {
+  if (bins < 1) throw ValueError(text("histogram: needs at least one bin, not ", bins));
+  DType dtype = x.dtype() == kF64 ? kF64 : kF32;
+  Tensor sorted = sort(flatten(cast(x, dtype))).values.realize();
+  double low = 0, high = 1;
+  if (limits) {
+    std::tie(low, high) = *limits;
+  } else if (sorted.numel() > 0) {
+    low = sorted[0].item<double>();
+    high = sorted[sorted.numel() - 1].item<double>();
+  }
+  if (!std::isfinite(low) || !std::isfinite(high) || low > high)
+    throw ValueError(text("histogram: the limits ", low, " and ", high, " are not an interval"));
+  if (low == high) {
+    low -= 0.5;
+    high += 0.5;
+  }
+  Tensor edges = add(mul(cast(arange(bins + 1), dtype), (high - low) / static_cast<double>(bins)), low);
+  // The last edge exactly, or the largest element may lie behind it.
+  edges = cat({slice(edges, 0, 0, bins), full({1}, high, dtype)}).realize();
+  Tensor before = searchsorted(sorted, slice(edges, 0, 0, bins));
+  Tensor last = searchsorted(sorted, slice(edges, 0, bins), true);
+  return {sub(cat({slice(before, 0, 1), last}), before), edges};
+}
+
+}  // namespace heddle
