@@ -2,6 +2,7 @@
 #include <llvm/IR/Constants.h>
 
 #include <bit>
+#include <cmath>
 
 #include "base/error.h"
 #include "codegen/emit.h"
@@ -70,7 +71,79 @@ llvm::Value* narrow_to_half(Emitter& emitter, llvm::Value* v) {
   return b.CreateTrunc(b.CreateOr(result, sign), small);
 }
 
+// Floats of eight bits: see Format8 in core/dtype.cpp, whose steps these are.
+struct Format8 {
+  int digits, bias;
+  uint64_t above, overflow;
+};
+Format8 format8(DType dtype) {
+  return dtype == kF8E4M3 ? Format8{3, 7, 0x43f00000, 0x7f} : Format8{2, 15, 0x47800000, 0x7c};
+}
+
+llvm::Value* widen_float8(Emitter& emitter, llvm::Value* v, DType from) {
+  auto& b = emitter.b;
+  Format8 format = format8(from);
+  llvm::Type* wide = shaped(b.getFloatTy(), v);
+  llvm::Value* bits = b.CreateZExt(v, shaped(b.getInt32Ty(), v));
+  llvm::Value* sign = b.CreateShl(b.CreateAnd(bits, integer_like(bits, 0x80)), integer_like(bits, 24));
+  llvm::Value* magnitude = b.CreateAnd(bits, integer_like(bits, 0x7f));
+  llvm::Value* shifted = b.CreateShl(magnitude, integer_like(bits, static_cast<uint64_t>(23 - format.digits)));
+  // Multiplying corrects the exponent's bias, for subnormal numbers too.
+  llvm::Value* finite =
+      b.CreateFMul(b.CreateBitCast(shifted, wide), llvm::ConstantFP::get(wide, std::ldexp(1.0, 127 - format.bias)));
+  llvm::Value* is_special = b.CreateICmpUGE(magnitude, integer_like(bits, format.overflow));
+  llvm::Value* special = b.CreateOr(shifted, integer_like(bits, 0x7f800000));
+  llvm::Value* result = b.CreateSelect(is_special, special, b.CreateBitCast(finite, bits->getType()));
+  return b.CreateBitCast(b.CreateOr(result, sign), wide);
+}
+
+llvm::Value* narrow_to_float8(Emitter& emitter, llvm::Value* v, DType to) {
+  auto& b = emitter.b;
+  Format8 format = format8(to);
+  unsigned dropped = static_cast<unsigned>(23 - format.digits);
+  llvm::Type* word = shaped(b.getInt32Ty(), v);
+  llvm::Value* bits = b.CreateBitCast(v, word);
+  auto number = [&](uint64_t n) { return integer_like(bits, n); };
+  auto at_least = [&](llvm::Value* x, uint64_t bound) { return b.CreateICmpUGE(x, number(bound)); };
+  llvm::Value* sign = b.CreateAnd(b.CreateLShr(bits, number(24)), number(0x80));
+  llvm::Value* magnitude = b.CreateAnd(bits, number(0x7fffffff));
+  llvm::Value* to_even = b.CreateAnd(b.CreateLShr(magnitude, number(dropped)), number(1));
+  uint64_t rebias = static_cast<uint64_t>(127 - format.bias) << 23, half_less = (uint64_t{1} << (dropped - 1)) - 1;
+  llvm::Value* normal = b.CreateAdd(b.CreateSub(magnitude, number(rebias - half_less)), to_even);
+  normal = b.CreateLShr(normal, number(dropped));
+  uint64_t anchor = static_cast<uint64_t>(127 + 24 - format.bias - format.digits) << 23;
+  llvm::Value* aligned =
+      b.CreateFAdd(b.CreateBitCast(magnitude, v->getType()), b.CreateBitCast(number(anchor), v->getType()));
+  llvm::Value* subnormal = b.CreateSub(b.CreateBitCast(aligned, word), number(anchor));
+  llvm::Value* result = b.CreateSelect(at_least(magnitude, rebias + (1u << 23)), normal, subnormal);
+  result = b.CreateSelect(at_least(magnitude, format.above), number(format.overflow), result);
+  if (to == kF8E5M2) {
+    llvm::Value* payload = b.CreateAnd(b.CreateLShr(magnitude, number(21)), number(3));
+    result = b.CreateSelect(at_least(magnitude, 0x7f800001), b.CreateOr(payload, number(0x7e)), result);
+  }
+  return b.CreateTrunc(b.CreateOr(result, sign), shaped(b.getInt8Ty(), v));
+}
+
+// To the f32 beside it whose last digit is odd, unless it is one itself: rounding that further is rounding once.
+llvm::Value* narrow_to_odd(Emitter& emitter, llvm::Value* v) {
+  auto& b = emitter.b;
+  llvm::Type* word = shaped(b.getInt32Ty(), v);
+  llvm::Value* near = b.CreateFPTrunc(v, shaped(b.getFloatTy(), v));
+  llvm::Value* back = b.CreateFPExt(near, v->getType());
+  llvm::Value* bits = b.CreateBitCast(near, word);
+  llvm::Value* even = b.CreateIsNull(b.CreateAnd(bits, integer_like(bits, 1)));
+  llvm::Value* inexact = b.CreateFCmpONE(back, v);  // false for NaN
+  llvm::Value* beyond = b.CreateFCmpOGT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, back),
+                                        b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v));
+  llvm::Value* step = b.CreateSelect(beyond, integer_like(bits, ~uint64_t{0}), integer_like(bits, 1));
+  llvm::Value* odd = b.CreateSelect(b.CreateAnd(even, inexact), b.CreateAdd(bits, step), bits);
+  return b.CreateBitCast(odd, near->getType());
+}
+
+bool is_float8(DType dtype) { return dtype == kF8E4M3 || dtype == kF8E5M2; }
+
 llvm::Value* to_f32(Emitter& emitter, llvm::Value* v, DType from) {
+  if (is_float8(from)) return widen_float8(emitter, v, from);
   if (from == kBF16) return widen_bfloat(emitter, v);
   if (from == kF16) return widen_half(emitter, v);
   return v;
@@ -80,10 +153,12 @@ llvm::Value* float_to_float(Emitter& emitter, llvm::Value* v, DType from, DType 
   auto& b = emitter.b;
   v = to_f32(emitter, v, from);
   if (to == kF64) return b.CreateFPExt(v, shaped(b.getDoubleTy(), v));
-  // Small floats are rounded from f32, whatever came before.
+  // f16 and bf16 are rounded from f32, whatever came before.
+  if (from == kF64 && is_float8(to)) return narrow_to_float8(emitter, narrow_to_odd(emitter, v), to);
   if (from == kF64) v = b.CreateFPTrunc(v, shaped(b.getFloatTy(), v));
   if (to == kBF16) return narrow_to_bfloat(emitter, v);
   if (to == kF16) return narrow_to_half(emitter, v);
+  if (is_float8(to)) return narrow_to_float8(emitter, v, to);
   return v;
 }
 

@@ -323,6 +323,14 @@ void Emitter::reduce(const kernel::Inst& inst, Values& block_values) {
     if (mask) v = b.CreateSelect(mask, v, splat(constant(reducer.identity[k]), lanes));
     state.push_back(v);
   }
+  // Whether any lane, or every lane, is true: one instruction on masks.
+  auto simple = kernel::simple_op(reducer);
+  bool any = simple == ScalarOp::bit_or || simple == ScalarOp::maximum;
+  bool all = simple == ScalarOp::bit_and || simple == ScalarOp::minimum;
+  if (lanes > 1 && reducer.identity[0].dtype == kBool && (any || all)) {
+    block_values[inst.results[0]] = any ? b.CreateOrReduce(state[0]) : b.CreateAndReduce(state[0]);
+    return;
+  }
   auto part = [&](const Values& from, int64_t first, int64_t count) {
     Values picked;
     std::vector<int> lane_numbers(static_cast<size_t>(count));

@@ -144,7 +144,7 @@ struct Emitter {
   llvm::Value* constant(const Scalar& value);
 
   // types
-  llvm::Type* element(DType dtype);                   // in registers: bool is i1, f16 and bf16 are their bits
+  llvm::Type* element(DType dtype);                   // in registers: bool is i1, small floats are their bits
   llvm::Type* memory_element(DType dtype);            // in memory: bool is i8
   llvm::Value* splat(llvm::Value* v, int64_t lanes);  // v itself when it is a vector, or lanes is 1
   llvm::Value* iota(unsigned bits, int64_t lanes);

@@ -176,6 +176,19 @@ llvm::Value* float_op(Emitter& emitter, ScalarOp op, Args x) {
     case ScalarOp::cos:
     case ScalarOp::tanh:
     case ScalarOp::erf:
+    case ScalarOp::tan:
+    case ScalarOp::asin:
+    case ScalarOp::acos:
+    case ScalarOp::atan:
+    case ScalarOp::sinh:
+    case ScalarOp::cosh:
+    case ScalarOp::asinh:
+    case ScalarOp::acosh:
+    case ScalarOp::atanh:
+    case ScalarOp::erfinv:
+    case ScalarOp::cbrt:
+    case ScalarOp::log10:
+    case ScalarOp::atan2:
     case ScalarOp::pow: return nullptr;  // kernel/math expands them
   }
   return nullptr;
@@ -275,6 +288,19 @@ llvm::Value* integer_op(Emitter& emitter, ScalarOp op, bool is_sign, Args x) {
     case ScalarOp::cos:
     case ScalarOp::tanh:
     case ScalarOp::erf:
+    case ScalarOp::tan:
+    case ScalarOp::asin:
+    case ScalarOp::acos:
+    case ScalarOp::atan:
+    case ScalarOp::sinh:
+    case ScalarOp::cosh:
+    case ScalarOp::asinh:
+    case ScalarOp::acosh:
+    case ScalarOp::atanh:
+    case ScalarOp::erfinv:
+    case ScalarOp::cbrt:
+    case ScalarOp::log10:
+    case ScalarOp::atan2:
     case ScalarOp::pow: return nullptr;  // floats only
   }
   return nullptr;

@@ -20,15 +20,8 @@ DType signed_of(int bytes) {
 }
 uint64_t sign_of(DType key) { return uint64_t{1} << (8 * size_of(key) - 1); }
 
-// The bits of infinity: larger magnitudes are NaNs.
-uint64_t infinity_of(DType dtype) {
-  switch (dtype) {
-    case DType::f16: return 0x7c00;
-    case DType::bf16: return 0x7f80;
-    case DType::f32: return 0x7f800000;
-    default: return 0x7ff0000000000000;
-  }
-}
+// The bits of the largest value: larger magnitudes are NaNs.
+uint64_t largest_of(DType dtype) { return Scalar::of(dtype, upper_limit(dtype)).bits(); }
 
 }  // namespace
 
@@ -148,7 +141,7 @@ Value SortWriter::to_key(Value element) {
     Value negative = op(ScalarOp::shr, plain, number(signed_of(size_of(key)), static_cast<uint64_t>(bits - 1)));
     Value flipped = op(ScalarOp::bit_or, b().bitcast(negative, key), sign);
     Value magnitude = op(ScalarOp::bit_and, k, number(key, sign_of(key) - 1));
-    Value nan = op(ScalarOp::lt, number(key, infinity_of(task.dtype)), magnitude);
+    Value nan = op(ScalarOp::lt, number(key, largest_of(task.dtype)), magnitude);
     k = b().op(ScalarOp::where, {nan, number(key, ones()), op(ScalarOp::bit_xor, k, flipped)});
   } else if (is_signed(task.dtype)) {
     k = op(ScalarOp::bit_xor, k, sign);

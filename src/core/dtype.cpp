@@ -1,6 +1,7 @@
 #include "core/dtype.h"
 
 #include <cmath>
+#include <limits>
 #include <ostream>
 
 #include "base/error.h"
@@ -74,6 +75,59 @@ BFloat16::BFloat16(float value) {
 
 BFloat16::operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
+namespace {
+
+// A format of eight bits: `digits` of the fraction, the exponents' bias; what stands above the largest number.
+struct Format8 {
+  int digits, bias;
+  uint32_t above;     // everything from this float's bits on becomes `overflow`
+  uint32_t overflow;  // infinity, or the NaN of a format without one
+};
+constexpr Format8 kE4M3{3, 7, 0x43f00000, 0x7f}, kE5M2{2, 15, 0x47800000, 0x7c};
+
+uint8_t encode(float value, const Format8& format) {
+  uint32_t raw = std::bit_cast<uint32_t>(value);
+  uint32_t sign = (raw >> 24) & 0x80, magnitude = raw & 0x7fffffff;
+  uint32_t rounded;
+  if (magnitude >= format.above) {
+    rounded = format.overflow;
+  } else if (magnitude >= static_cast<uint32_t>(128 - format.bias) << 23) {
+    // Rebias the exponent. What rounds above the largest number carries into the code of infinity or NaN.
+    rounded = round_off(magnitude - (static_cast<uint32_t>(127 - format.bias) << 23), 23 - format.digits);
+  } else {  // subnormal: beside a number with the same last place the float adder rounds
+    uint32_t anchor = static_cast<uint32_t>(127 + 24 - format.bias - format.digits) << 23;
+    rounded = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + std::bit_cast<float>(anchor)) - anchor;
+  }
+  return static_cast<uint8_t>(sign | rounded);
+}
+
+float decode(uint8_t bits, const Format8& format) {
+  uint32_t sign = static_cast<uint32_t>(bits & 0x80) << 24, magnitude = bits & 0x7f;
+  uint32_t shifted = magnitude << (23 - format.digits);
+  float finite = std::bit_cast<float>(shifted) * std::bit_cast<float>(static_cast<uint32_t>(254 - format.bias) << 23);
+  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(finite));
+}
+
+}  // namespace
+
+Float8E4M3::Float8E4M3(float value) : bits(encode(value, kE4M3)) {}
+Float8E4M3::operator float() const {
+  if ((bits & 0x7f) == 0x7f) return std::bit_cast<float>(static_cast<uint32_t>(bits & 0x80) << 24 | 0x7fc00000u);
+  return decode(bits, kE4M3);
+}
+
+Float8E5M2::Float8E5M2(float value) : bits(encode(value, kE5M2)) {
+  if (value == value) return;  // NaN: keep the upper payload; one that would vanish becomes the quiet NaN
+  uint32_t raw = std::bit_cast<uint32_t>(value);
+  uint32_t payload = (raw >> 21) & 3;
+  bits = static_cast<uint8_t>((raw >> 24 & 0x80) | 0x7c | (payload ? payload : 2));
+}
+Float8E5M2::operator float() const {
+  uint32_t sign = static_cast<uint32_t>(bits & 0x80) << 24, magnitude = bits & 0x7f;
+  if (magnitude >= 0x7c) return std::bit_cast<float>(sign | 0x7f800000u | (magnitude & 3) << 21);
+  return decode(bits, kE5M2);
+}
+
 const char* name(DType dtype) { return info_of(dtype).name; }
 int size_of(DType dtype) { return info_of(dtype).bytes; }
 bool is_float(DType dtype) { return info_of(dtype).kind == Kind::Float; }
@@ -94,7 +148,7 @@ DType promote(DType a, DType b) {
     if (!is_float(b)) return a;
     if (!is_float(a)) return b;
     if (size_of(a) != size_of(b)) return size_of(a) > size_of(b) ? a : b;
-    return kF32;  // f16 with bf16: neither holds the other
+    return size_of(a) == 1 ? kF16 : kF32;  // neither holds the other
   }
   if (is_signed(a) == is_signed(b)) return size_of(a) > size_of(b) ? a : b;
   DType plus = is_signed(a) ? a : b, minus = is_signed(a) ? b : a;  // the signed one, the unsigned one
@@ -111,7 +165,22 @@ DType promote_weak(DType tensor, ScalarClass scalar) {
   __builtin_unreachable();
 }
 
-DType compute_dtype(DType dtype) { return dtype == kF16 || dtype == kBF16 ? kF32 : dtype; }
+double upper_limit(DType dtype) { return dtype == kF8E4M3 ? 448 : std::numeric_limits<double>::infinity(); }
+
+int precision(DType dtype) {
+  switch (dtype) {
+    case kBool: return 1;
+    case kF8E4M3: return 4;
+    case kF8E5M2: return 3;
+    case kF16: return 11;
+    case kBF16: return 8;
+    case kF32: return 24;
+    case kF64: return 53;
+    default: return 8 * size_of(dtype) - (is_signed(dtype) ? 1 : 0);
+  }
+}
+
+DType compute_dtype(DType dtype) { return is_float(dtype) && size_of(dtype) < 4 ? kF32 : dtype; }
 
 DType dtype_from_name(std::string_view wanted) {
   for (size_t i = 0; i < std::size(kInfo); ++i)

@@ -1,4 +1,4 @@
-// Dtypes in full: the small float types, dispatch from a run-time dtype to a C++ type, promotion.
+// Dtypes in full: dispatch from a run-time dtype to a C++ type, promotion.
 #pragma once
 
 #include <heddle/dtype.h>
@@ -11,23 +11,9 @@
 
 namespace heddle {
 
-// IEEE half and bfloat16 as storage: conversion rounds to nearest even, keeps NaN a NaN, and overflows to infinity.
-// Arithmetic is done in float.
-struct Half {
-  uint16_t bits = 0;
-  Half() = default;
-  explicit Half(float value);
-  explicit operator float() const;
-};
-struct BFloat16 {
-  uint16_t bits = 0;
-  BFloat16() = default;
-  explicit BFloat16(float value);
-  explicit operator float() const;
-};
-
 template <class T>
-inline constexpr bool kSmallFloat = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+inline constexpr bool kSmallFloat = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16> ||
+                                    std::is_same_v<T, Float8E4M3> || std::is_same_v<T, Float8E5M2>;
 
 template <class T>
 struct TypeTag {
@@ -63,13 +49,18 @@ constexpr DType dtype_of() {
     static_assert(sizeof(T) == 0, "not an element type");
 }
 
-// The dtype of `a op b` for two tensors. Floats win over integers, wider over narrower; f16 with bf16 gives f32;
+// The dtype of `a op b` for two tensors. Floats win over integers, wider over narrower; f16 with bf16 gives f32,
+// f8e4m3 with f8e5m2 f16;
 // signed with unsigned gives the narrowest signed type that holds both (u64 with a signed type: f64, as NumPy).
 DType promote(DType a, DType b);
 // The dtype of `tensor op scalar`: a scalar literal is weak, it changes the class (bool < integer < float) but
 // never the width. A class the tensor does not have takes its default: i64, f32.
 enum class ScalarClass { Bool, Integer, Float };
 DType promote_weak(DType tensor, ScalarClass scalar);
+// The largest value of a float dtype: infinity, where it has one.
+double upper_limit(DType dtype);
+// Digits of the significand of a float, bits of the magnitude of an integer.
+int precision(DType dtype);
 // In which dtype a kernel computes: small floats in f32, the rest in themselves.
 DType compute_dtype(DType dtype);
 // Parses "f32"; throws ValueError for anything else.

@@ -42,6 +42,23 @@ T float_mod(T a, T b) {
   return (remainder < 0) != (b < 0) ? remainder + b : remainder;
 }
 
+// Halley's iteration on erf, and on erfc in the tail, where erf says nothing any more.
+double inverse_erf(double x) {
+  long double a = std::fabs(static_cast<long double>(x));
+  if (!(a < 1)) return a == 1 ? std::copysign(std::numeric_limits<double>::infinity(), x) : std::nan("");
+  if (a < 0x1p-40L) return static_cast<double>(0.88622692545275801364908374167057259L * x);
+  constexpr long double slope = 1.1283791670955125738961589031215452L;  // of erf at 0
+  long double w = -std::log((1 - a) * (1 + a));
+  // Winitzki's approximation, two digits.
+  long double b = 2 / (3.14159265358979323846L * 0.147L) - w / 2;
+  long double y = std::sqrt(std::sqrt(b * b + w / 0.147L) - b);
+  for (int k = 0; k < 4; ++k) {
+    long double error = (a < 0.5L ? std::erf(y) - a : (1 - a) - std::erfc(y)) / (slope * std::exp(-y * y));
+    y -= error / (1 + y * error);
+  }
+  return std::copysign(static_cast<double>(y), x);
+}
+
 // Arithmetic on float or double; math functions in double, rounded by the conversion to T.
 template <class T>
 T float_op(ScalarOp op, const T* x) {
@@ -64,6 +81,18 @@ T float_op(ScalarOp op, const T* x) {
     case ScalarOp::cos: return static_cast<T>(std::cos(d));
     case ScalarOp::tanh: return static_cast<T>(std::tanh(d));
     case ScalarOp::erf: return static_cast<T>(std::erf(d));
+    case ScalarOp::erfinv: return static_cast<T>(inverse_erf(d));
+    case ScalarOp::log10: return static_cast<T>(std::log10(d));
+    case ScalarOp::tan: return static_cast<T>(std::tan(d));
+    case ScalarOp::asin: return static_cast<T>(std::asin(d));
+    case ScalarOp::acos: return static_cast<T>(std::acos(d));
+    case ScalarOp::atan: return static_cast<T>(std::atan(d));
+    case ScalarOp::sinh: return static_cast<T>(std::sinh(d));
+    case ScalarOp::cosh: return static_cast<T>(std::cosh(d));
+    case ScalarOp::asinh: return static_cast<T>(std::asinh(d));
+    case ScalarOp::acosh: return static_cast<T>(std::acosh(d));
+    case ScalarOp::atanh: return static_cast<T>(std::atanh(d));
+    case ScalarOp::cbrt: return static_cast<T>(std::cbrt(d));
     case ScalarOp::add: return x[0] + x[1];
     case ScalarOp::sub: return x[0] - x[1];
     case ScalarOp::mul: return x[0] * x[1];
@@ -73,6 +102,7 @@ T float_op(ScalarOp op, const T* x) {
     case ScalarOp::minimum: return smaller(x[0], x[1]);
     case ScalarOp::maximum: return larger(x[0], x[1]);
     case ScalarOp::pow: return static_cast<T>(std::pow(d, static_cast<double>(x[1])));
+    case ScalarOp::atan2: return static_cast<T>(std::atan2(d, static_cast<double>(x[1])));
     case ScalarOp::fma: return std::fma(x[0], x[1], x[2]);
     default: break;
   }

@@ -35,7 +35,7 @@ std::optional<ScalarOp> find_op(std::string_view name);
 // The dtype op gives for operands of these dtypes, or nothing if it does not take them.
 std::optional<DType> result_dtype(ScalarOp op, std::span<const DType> operands);
 
-// op on single values, rounded as the dtype of the operands says (f16 and bf16: computed in f32, then rounded).
+// op on single values, rounded as the dtype of the operands says (small floats: computed in f32, then rounded).
 Scalar apply(ScalarOp op, std::span<const Scalar> operands);
 // The same on doubles without rounding to the dtype: what the reference evaluator uses for floats.
 double apply_double(ScalarOp op, std::span<const double> operands);

@@ -26,8 +26,19 @@ float narrow(double value) {
   return std::bit_cast<float>(static_cast<uint32_t>(raw >> 63) << 31 | 0x7f800000 | (mantissa ? mantissa : 0x400000));
 }
 
+// To the float beside it whose last digit is odd, unless it is one itself: rounding that further is rounding once.
+float narrow_to_odd(double value) {
+  float near = narrow(value);
+  double back = near;
+  uint32_t bits = std::bit_cast<uint32_t>(near);
+  if (back == value || value != value || (bits & 1)) return near;
+  return std::bit_cast<float>(std::fabs(back) > std::fabs(value) ? bits - 1 : bits + 1);
+}
+
 double round_to(DType dtype, double value) {
   switch (dtype) {
+    case kF8E4M3: return widen(static_cast<float>(Float8E4M3(narrow_to_odd(value))));
+    case kF8E5M2: return widen(static_cast<float>(Float8E5M2(narrow_to_odd(value))));
     case kF16: return widen(static_cast<float>(Half(narrow(value))));
     case kBF16: return widen(static_cast<float>(BFloat16(narrow(value))));
     case kF32: return widen(narrow(value));
@@ -103,6 +114,8 @@ bool Scalar::as_bool() const { return is_float(dtype) ? f != 0 : u != 0; }
 
 uint64_t Scalar::bits() const {
   switch (dtype) {
+    case kF8E4M3: return Float8E4M3(narrow(f)).bits;
+    case kF8E5M2: return Float8E5M2(narrow(f)).bits;
     case kF16: return Half(narrow(f)).bits;
     case kBF16: return BFloat16(narrow(f)).bits;
     case kF32: return std::bit_cast<uint32_t>(narrow(f));
@@ -115,6 +128,16 @@ uint64_t Scalar::bits() const {
 
 Scalar Scalar::from_bits(DType dtype, uint64_t bits) {
   switch (dtype) {
+    case kF8E4M3: {
+      Float8E4M3 small;
+      small.bits = static_cast<uint8_t>(bits);
+      return float_scalar(dtype, widen(static_cast<float>(small)));
+    }
+    case kF8E5M2: {
+      Float8E5M2 small;
+      small.bits = static_cast<uint8_t>(bits);
+      return float_scalar(dtype, widen(static_cast<float>(small)));
+    }
     case kF16: {
       Half half;
       half.bits = static_cast<uint16_t>(bits);

@@ -40,7 +40,8 @@ struct Scalar {
 // Conversion between dtypes, the same on every target: float to float rounds to nearest even; float to integer
 // truncates and saturates, NaN gives 0; integer to integer wraps; anything to bool is `!= 0`; integer to float
 // rounds to nearest even. Conversions to f16 and bf16, from whatever type, go through f32 (two roundings): that is
-// what every target does cheaply.
+// what every target does cheaply. Those to the f8 types round once. What is too large becomes infinity, in f8e4m3,
+// which has none, NaN.
 Scalar cast(const Scalar& value, DType to);
 // Reinterprets the bits; the dtypes have the same size.
 Scalar bitcast(const Scalar& value, DType to);

@@ -52,8 +52,8 @@ heddle::Scalar reduce_identity(ReduceOp op, DType dtype) {
   if (op == ReduceOp::Prod) return Scalar::of(dtype, 1);
   bool lowest = op == ReduceOp::Max;
   if (is_float(dtype)) {
-    double infinity = std::numeric_limits<double>::infinity();
-    return Scalar::of(dtype, lowest ? -infinity : infinity);
+    double limit = upper_limit(dtype);
+    return Scalar::of(dtype, lowest ? -limit : limit);
   }
   if (dtype == DType::boolean) return Scalar::of(dtype, !lowest);
   int bits = 8 * size_of(dtype);
@@ -66,19 +66,10 @@ heddle::Scalar reduce_identity(ReduceOp op, DType dtype) {
 bool is_lossless(DType from, DType to) {
   if (from == to || from == DType::boolean) return true;
   if (to == DType::boolean) return false;
-  auto significand = [](DType dtype) {
-    switch (dtype) {
-      case DType::f16: return 11;
-      case DType::bf16: return 8;
-      case DType::f32: return 24;
-      case DType::f64: return 53;
-      default: return 8 * size_of(dtype) - (is_signed(dtype) ? 1 : 0);
-    }
-  };
   if (is_float(from)) return is_float(to) && size_of(from) < size_of(to);
-  if (is_float(to)) return significand(from) <= significand(to);
+  if (is_float(to)) return precision(from) <= precision(to);
   if (is_signed(from) && !is_signed(to)) return false;
-  return significand(from) <= significand(to);
+  return precision(from) <= precision(to);
 }
 
 NodeRef rebuild(const Node& node, std::span<const NodeRef> inputs) {

@@ -15,6 +15,7 @@ class Builder {
 
   const Type& type(Value v) const { return values_[v]; }
   Block& block() { return *blocks_.back(); }
+  Level level() const { return level_; }
 
   Value constant(const Scalar& value);
   Value constant(const Scalar& value, const Dims& shape);  // the same in every element

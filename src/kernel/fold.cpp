@@ -232,21 +232,11 @@ class Folder {
 
   // Whether every value of `from` is one of `to`.
   static bool lossless(DType from, DType to) {
-    auto digits = [](DType t) {
-      switch (t) {
-        case kBool: return 1;
-        case kF16: return 11;
-        case kBF16: return 8;
-        case kF32: return 24;
-        case kF64: return 53;
-        default: return size_of(t) * 8 - (is_signed(t) ? 1 : 0);
-      }
-    };
     if (from == to || from == kBool) return true;
     if (to == kBool) return false;
     if (is_float(from)) return is_float(to) && size_of(to) > size_of(from);
     if (!is_float(to) && is_signed(from) && !is_signed(to)) return false;
-    return digits(from) <= digits(to);
+    return precision(from) <= precision(to);
   }
 
   // cast(cast(x: a -> b) -> c) == cast(x: a -> c). Integers wrap but floats saturate, so an integer must not lose

@@ -24,6 +24,24 @@ Num with_sign(const Num& value, const Num& sign) {
   return (value.bits_as(integer) | (sign.bits_as(integer) & bit)).bits_as(value.dtype());
 }
 
+std::vector<Num> where_any(const Num& condition, const std::vector<Num>& usual,
+                           const std::function<std::vector<Num>()>& rare) {
+  Builder& builder = *condition.builder;
+  if (builder.level() == Level::Tile) return rare();
+  auto values = [](const std::vector<Num>& numbers) {
+    std::vector<Value> list;
+    for (const Num& number : numbers) list.push_back(number.value);
+    return list;
+  };
+  Value any = condition.value;
+  if (!builder.type(any).shape.empty())
+    any = builder.reduce(std::span(&any, 1), 0, simple_reducer(ScalarOp::bit_or, kBool))[0];
+  std::vector<Num> results;
+  for (Value v : builder.branch_on(any, [&] { return values(rare()); }, [&] { return values(usual); }))
+    results.push_back({&builder, v});
+  return results;
+}
+
 namespace {
 
 bool is_small_float(DType dtype) { return compute_dtype(dtype) != dtype; }
@@ -40,7 +58,20 @@ Num expand(ScalarOp op, const Num& x, const Num& y) {
     case ScalarOp::cos: return expand_cos(x);
     case ScalarOp::tanh: return expand_tanh(x);
     case ScalarOp::erf: return expand_erf(x);
+    case ScalarOp::log10: return expand_log10(x);
+    case ScalarOp::tan: return expand_tan(x);
+    case ScalarOp::asin: return expand_asin(x);
+    case ScalarOp::acos: return expand_acos(x);
+    case ScalarOp::atan: return expand_atan(x);
+    case ScalarOp::sinh: return expand_sinh(x);
+    case ScalarOp::cosh: return expand_cosh(x);
+    case ScalarOp::asinh: return expand_asinh(x);
+    case ScalarOp::acosh: return expand_acosh(x);
+    case ScalarOp::atanh: return expand_atanh(x);
+    case ScalarOp::erfinv: return expand_erfinv(x);
+    case ScalarOp::cbrt: return expand_cbrt(x);
     case ScalarOp::pow: return expand_pow(x, y);
+    case ScalarOp::atan2: return expand_atan2(x, y);
     default: internal_error(__FILE__, __LINE__, text("no expansion of ", info(op).name));
   }
 }
@@ -54,7 +85,7 @@ bool needs_expansion(const Inst& inst, const std::vector<Type>& values) {
 // Rewrites the blocks of one kernel or reducer, whose values are `values`.
 class Expander {
  public:
-  explicit Expander(std::vector<Type>& values) : values_(values), names_(values.size()) {}
+  Expander(std::vector<Type>& values, Level level) : values_(values), level_(level), names_(values.size()) {}
 
   void run(Block& block) {
     std::vector<Inst> insts = std::move(block.insts);
@@ -75,7 +106,7 @@ class Expander {
 
  private:
   void replace(const Inst& inst, Block& out) {
-    Builder builder(values_, out);
+    Builder builder(values_, out, level_);
     DType dtype = values_[static_cast<size_t>(inst.args[0])].dtype;
     ScalarOp op = scalar_op(inst.op);
     SmallVector<Value, 3> args;
@@ -90,18 +121,19 @@ class Expander {
     for (const Inst& inst : reducer->combine.insts) found = found || needs_expansion(inst, reducer->values);
     if (!found) return reducer;
     auto copy = std::make_shared<Reducer>(*reducer);
-    Expander(copy->values).run(copy->combine);
+    Expander(copy->values, Level::Tile).run(copy->combine);  // a reducer has no branches
     return copy;
   }
 
   std::vector<Type>& values_;
+  Level level_;
   Renaming names_;
 };
 
 }  // namespace
 
 void expand_math(Kernel& kernel) {
-  Expander expander(kernel.values);
+  Expander expander(kernel.values, kernel.level);
   for (Phase& phase : kernel.phases) expander.run(phase.body);
 }
 

@@ -1,10 +1,13 @@
-// The elementary functions as explicit arithmetic, the same on every target: straight-line, branch-free, built from
-// native ops, casts, bit casts and fma. f32 within 2 ulp, f64 within 4 ulp, special values as in C.
+// The elementary functions as explicit arithmetic, the same on every target: built from native ops, casts, bit casts
+// and fma, straight-line but for the arguments that need a longer way and are rare (where_any). f32 within 2 ulp, f64
+// within 4 ulp, special values as in C.
 //
 // The polynomials are minimax fits of this project, in the form each comment states.
 #pragma once
 
+#include <functional>
 #include <initializer_list>
+#include <vector>
 
 #include "kernel/builder.h"
 
@@ -69,24 +72,46 @@ inline Num choose(const Num& condition, const Num& yes, const Num& no) {
   return condition.apply(ScalarOp::where, {yes, no});
 }
 
+// rare() if some element's condition holds, else usual. rare() computes what is right for all elements, as many values
+// as there are in usual; at tile level and in reducers, where nothing can be jumped over, it is what is always
+// computed.
+std::vector<Num> where_any(const Num& condition, const std::vector<Num>& usual,
+                           const std::function<std::vector<Num>()>& rare);
+
 // c[0] + c[1] x + c[2] x^2 + ..., by Horner's rule.
 Num polynomial(const Num& x, std::initializer_list<double> c);
 Num polynomial_for(const Num& x, std::initializer_list<double> for_f32, std::initializer_list<double> for_f64);
 // The sign bit of `sign` or-ed into a value that is not negative.
 Num with_sign(const Num& value, const Num& sign);
 
-// |x| and y of dtype f32 or f64.
+// Operands are of dtype f32 or f64.
 Num expand_exp(const Num& x);
 Num expand_exp2(const Num& x);
 Num expand_expm1(const Num& x);
 Num expand_tanh(const Num& x);
 Num expand_log(const Num& x);
 Num expand_log2(const Num& x);
+Num expand_log10(const Num& x);
 Num expand_log1p(const Num& x);
 Num expand_pow(const Num& x, const Num& y);
 Num expand_sin(const Num& x);
 Num expand_cos(const Num& x);
+Num expand_tan(const Num& x);
+Num expand_asin(const Num& x);
+Num expand_acos(const Num& x);
+Num expand_atan(const Num& x);
+Num expand_atan2(const Num& y, const Num& x);
+Num expand_sinh(const Num& x);
+Num expand_cosh(const Num& x);
+Num expand_asinh(const Num& x);
+Num expand_acosh(const Num& x);
+Num expand_atanh(const Num& x);
 Num expand_erf(const Num& x);
+Num expand_erfinv(const Num& x);
+Num expand_cbrt(const Num& x);
+
+// log(x) + exponent ln 2 + small for a positive normal x, where |small| is at most an ulp or so of the result.
+Num log_and(const Num& x, const Num& small, const Num& exponent);
 
 // 2^r for |r| <= 1/2, and its product with 2^n where `shifted` is n + 1.5 * 2^(mantissa bits), the sum that rounds to
 // an integer: the bits of n are the low ones. Right down to subnormal results and up to infinity for

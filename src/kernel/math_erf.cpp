@@ -1,4 +1,7 @@
 // erf: x + x P(x^2) up to 1, beyond it 1 - 2^Q(|x|) where Q approximates log2(erfc).
+// erfinv: x P(w) with w = -log(1 - x^2), and for large w x P(sqrt(w)).
+#include <limits>
+
 #include "kernel/math.h"
 
 namespace heddle::kernel {
@@ -28,6 +31,49 @@ Num expand_erf(const Num& x) {
   Num shifted = q + shift;
   Num complement = small_exp2(q - (shifted - shift)) * power_of_two(shifted, 0);
   return choose(less(a, 1.0), small, with_sign(1.0 - complement, x));
+}
+
+Num expand_erfinv(const Num& x) {
+  Num a = magnitude(x);
+  Num w = -expand_log((1.0 - a) * (a + 1.0));  // 1 - a is exact where the logarithm is large
+  Num root = w.apply(ScalarOp::sqrt);
+  Num result = w;
+  if (x.is_double()) {
+    Num middle = polynomial(
+        w - 3.125, {0x1.a755e7c99ae86p+0,   0x1.ebd80d9b13dfap-3,   -0x1.8b6c33114ead6p-8,  -0x1.84576948356aap-11,
+                    0x1.879c2a20b5298p-13,  -0x1.d1d1f7ca2235ap-17, -0x1.6e8a53cde9883p-20, 0x1.c6b4f88beea78p-22,
+                    -0x1.f36ced4675641p-26, -0x1.1a9eb0f05693ep-28, 0x1.20f5363da73d1p-30,  -0x1.dc3f138775d9p-35,
+                    -0x1.c8a3f9009a566p-37, 0x1.7235e000fccbap-39,  -0x1.6bdbe8201c9f2p-44, -0x1.686e60e02fa39p-45,
+                    0x1.d6c6ec796ba62p-48,  -0x1.6fcf2b3823a9fp-55, -0x1.1ca76126eae7bp-53, 0x1.1ec21cd990993p-56,
+                    0x1.9aa78005065b3p-61,  -0x1.9bbfab1d26656p-62, 0x1.3869678254a0dp-66,  0x1.e67f37dc4cd49p-69,
+                    -0x1.6adda01c88ec2p-72});
+    Num tail = polynomial(
+        root - 3.25, {0x1.8abcc380d5a48p+1,   0x1.0158a6d641d55p+0,   0x1.5ffcfe5b6ccfep-8,   -0x1.ebadabba02a5fp-9,
+                      0x1.468eeca946ab9p-9,   -0x1.ba9240d87a2b9p-10, 0x1.f3cc545cdad39p-11,  -0x1.7448bcc89e39fp-12,
+                      0x1.932e910ae3054p-16,  0x1.1e6abbecd6deep-14,  -0x1.8cf467bef3a98p-15, 0x1.a241c3e2a208ap-17,
+                      0x1.899bd9f364593p-19,  -0x1.0b79cbd419a54p-18, 0x1.8daffd52a919bp-20,  -0x1.dab5f64e3e85dp-26,
+                      -0x1.076eca7525b35p-22, 0x1.1a9dac8f28eb8p-23,  -0x1.69bb875068703p-26, -0x1.07131e3813f81p-26,
+                      0x1.09ba535310493p-27});
+    Num far = polynomial(root - 5.0,
+                         {0x1.3664ddd1ad7fbp+2, 0x1.02a30d1fba10dp+0, -0x1.22ea5df1d827ap-13, -0x1.c2f36aa257d0fp-13,
+                          0x1.3ebf4efdad861p-14, -0x1.4a348fbb27b92p-16, 0x1.2fbcfbdc4e975p-18, -0x1.0a90771bb982cp-20,
+                          0x1.ebe431893394dp-23, -0x1.222661b99d021p-24, 0x1.f2704e27ff95ap-26, -0x1.06191d65fe1adp-26,
+                          0x1.0d13e5ee103d9p-27, -0x1.dce52e5d4231fp-29, 0x1.671049a01feaep-30, -0x1.e239fbd821783p-32,
+                          0x1.48ec53d490afep-34, 0x1.7b8e85edd6eaap-35, -0x1.7b385e888c61dp-36});
+    result = a * choose(less(w, 6.25), middle, choose(less(w, 16.0), tail, far));
+  } else {
+    // The first coefficients in two parts.
+    Num middle = polynomial(w, {-0x1.c96212p-26, 0x1.db2a08p-3, 0x1.7a6eb2p-7, -0x1.31ff9ep-9, -0x1.0ad726p-13,
+                                0x1.74d576p-15, 0x1.0db3a8p-18, -0x1.0a1d82p-19, 0x1.dbf336p-23, -0x1.2ee734p-27});
+    Num tail =
+        polynomial(root - 3.125, {-0x1.20473cp-27, 0x1.00f3b6p+0, 0x1.cdf80cp-8, -0x1.5b6ceap-8, 0x1.efa178p-9,
+                                  -0x1.4a421ap-9, 0x1.57c352p-10, -0x1.556c1ep-12, -0x1.6d6348p-13, 0x1.12299ap-13});
+    Num central = less(w, 5.0);
+    Num first = choose(central, x.constant(0x1.c5bf8ap-1), x.constant(0x1.7aaa3cp+1));
+    result = fma(a, first, a * choose(central, middle, tail));
+  }
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  return with_sign(choose(equal(a, 1.0), a.constant(infinity), result), x);
 }
 
 }  // namespace heddle::kernel

@@ -1,4 +1,4 @@
-// log, log2, log1p: x = 2^e m with m in [sqrt(1/2), sqrt(2)), f = m - 1, s = f / (2 + f), and
+// log, log2, log10, log1p: x = 2^e m with m in [sqrt(1/2), sqrt(2)), f = m - 1, s = f / (2 + f), and
 // log(1 + f) = 2 atanh(s) = f - s (f - s^2 T(s^2)).
 #include <limits>
 
@@ -49,13 +49,15 @@ Num deficit(const Num& f) {
   return s * fma(-z, t, f);
 }
 
-// e ln 2 + log(1 + f), small terms first.
-Num combine_natural(const Split& parts) {
+// e ln 2 + log(1 + f) + small, small terms first.
+Num combine_natural(const Split& parts, const Num& small) {
   bool wide = parts.f.is_double();
-  Num low = fma(parts.exponent, wide ? 0x1.9ef35793c7673p-41 : 0x1.7f7d1cp-20, -deficit(parts.f));
+  Num low = fma(parts.exponent, wide ? 0x1.9ef35793c7673p-41 : 0x1.7f7d1cp-20, small);
   Num high = parts.exponent * (wide ? 0x1.62e42fefa2p-1 : 0x1.62e4p-1);
   return high + (parts.f + low);
 }
+
+Num combine_natural(const Split& parts) { return combine_natural(parts, -deficit(parts.f)); }
 
 // x is what the logarithm is taken of.
 Num special_cases(const Num& x, const Num& result) {
@@ -75,6 +77,24 @@ Num expand_log2(const Num& x) {
   Num correction = deficit(parts.f);
   Num small = fma(parts.f, low, -(correction * high));
   return special_cases(x, parts.exponent + fma(parts.f, high, small));
+}
+
+Num expand_log10(const Num& x) {
+  bool wide = x.is_double();
+  Split parts = split_any(x);
+  double high = wide ? 0x1.bcb7b1526e50ep-2 : 0x1.bcb7b2p-2;  // log10(e)
+  double low = wide ? 0x1.95355baaafad3p-57 : -0x1.5b235ep-27;
+  Num small = fma(parts.f, low, -(deficit(parts.f) * high));
+  // log10(2): the first part is short, so that its product with the exponent is exact.
+  small = fma(parts.exponent, wide ? -0x1.80433b83b532ap-44 : 0x1.3509f8p-18, small);
+  Num result = fma(parts.exponent, wide ? 0x1.34413509f8p-2 : 0x1.344p-2, fma(parts.f, high, small));
+  return special_cases(x, result);
+}
+
+Num log_and(const Num& x, const Num& small, const Num& exponent) {
+  Split parts = split(x);
+  parts.exponent = parts.exponent + exponent;
+  return combine_natural(parts, small - deficit(parts.f));
 }
 
 Num expand_log1p(const Num& x) {

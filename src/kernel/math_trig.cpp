@@ -1,5 +1,8 @@
-// sin, cos: the argument modulo pi/2 for every finite x by multiplying its integer mantissa with the right window of
-// the bits of 2/pi (Payne and Hanek), then polynomials on [-pi/4, pi/4].
+// sin, cos, tan: the argument modulo pi/2, then polynomials on [-pi/4, pi/4].
+//
+// Ordinary arguments lose a multiple of pi/2 in three parts (Cody and Waite): the first difference is exact, for it is
+// a multiple of the last place of pi/2 and less than 1. For large ones the integer mantissa is multiplied with the
+// right window of the bits of 2/pi (Payne and Hanek); a vector takes that way only if one of its elements needs it.
 #include <limits>
 #include <vector>
 
@@ -34,9 +37,31 @@ constexpr uint64_t kTwoOverPi[] = {
 };
 
 struct Reduced {
-  Num quadrant;  // integer, low two bits; u64
-  Num r;         // |x| = quadrant * pi/2 + r (modulo 2 pi), |r| <= pi/4
+  Num quadrant;  // an integer as wide as r; only the low two bits count
+  Num r;         // |x| = quadrant * pi/2 + r + low (modulo 2 pi), |r| a little more than pi/4 at most
+  Num low;       // what rounding to r left over; f32 only, 0 in f64
 };
+
+// Above it the ordinary reduction is not exact any more.
+double large_from(const Num& x) { return x.is_double() ? 0x1p27 : 0x1p17; }
+
+Reduced reduce_ordinary(const Num& a) {
+  bool wide = a.is_double();
+  double shift = rounding_shift(a.dtype());
+  Num shifted = fma(a, wide ? 0x1.45f306dc9c883p-1 : 0x1.45f306p-1, shift);
+  Num n = shifted - shift;
+  Num r = fma(n, wide ? -0x1.921fb54442d18p+0 : -0x1.921fb6p+0, a);
+  Num second = a.constant(wide ? -0x1.1a62633145c07p-54 : 0x1.777a5cp-25);
+  Num third = a.constant(wide ? 0x1.f1976b7ed8fbcp-110 : 0x1.ee59dap-50);
+  Num rest = fma(n, third, fma(n, second, r));
+  // The same in two parts: the exact product, then Knuth's sum.
+  Num product = n * second;
+  Num sum = r + product;
+  Num part = sum - r;
+  Num error = (r - (sum - part)) + (product - part);
+  Num low = (sum - rest) + (error + fma(n, third, fma(n, second, -product)));
+  return {shifted.bits_as(wide ? kU64 : kU32), rest, wide ? a.constant(0.0) : low};
+}
 
 // words[from + (offset >> 6)] and the words after it, `count` in all: a shifter, one bit of the index per step.
 std::vector<Num> window(const Num& offset, std::span<const uint64_t> words, size_t count) {
@@ -72,7 +97,7 @@ Num rest_of(const Num& fraction, const Num& quadrant) { return (fraction - (quad
 
 constexpr double kStep = 0x1.921fb54442d18p-62, kStepLow = 0x1.1a62633145c07p-116;  // pi/2 * 2^-62
 
-Reduced reduce_f32(const Num& a) {
+Reduced reduce_large_f32(const Num& a) {
   Num bits = a.bits_as(kU32);
   Num exponent = (bits >> 23).cast(kU64);
   Num mantissa = ((bits & 0x7fffff) | 0x800000).cast(kU64);
@@ -83,11 +108,12 @@ Reduced reduce_f32(const Num& a) {
   Num low = funnel(words[1], words[2], shift) >> 32;
   Num fraction = mantissa * high + ((mantissa * low) >> 32);
   Num quadrant = nearest_quadrant(fraction);
-  Num r = (rest_of(fraction, quadrant).cast(kF64) * kStep).cast(kF32);
-  return {quadrant, r};
+  Num exact = rest_of(fraction, quadrant).cast(kF64) * kStep;
+  Num r = exact.cast(kF32);
+  return {quadrant.cast(kU32), r, (exact - r.cast(kF64)).cast(kF32)};
 }
 
-Reduced reduce_f64(const Num& a) {
+Reduced reduce_large_f64(const Num& a) {
   Num bits = a.bits_as(kU64);
   Num mantissa = (bits & 0xfffffffffffff) | (int64_t{1} << 52);
   Num offset = (bits >> 52) - 949;  // with two zero words in front
@@ -104,7 +130,32 @@ Reduced reduce_f64(const Num& a) {
   Num rest = rest_of(fraction, quadrant);
   Num high = rest.cast(kF64);
   Num tail = fma(low.cast(kF64), 0x1p-64, (rest - high.cast(kI64)).cast(kF64));
-  return {quadrant, fma(high, kStep, fma(high, kStepLow, tail * kStep))};
+  return {quadrant, fma(high, kStep, fma(high, kStepLow, tail * kStep)), a.constant(0.0)};
+}
+
+// Infinity and NaN give NaN.
+Reduced reduce_large(const Num& a) {
+  Reduced reduced = a.is_double() ? reduce_large_f64(a) : reduce_large_f32(a);
+  Num finite = less(a, std::numeric_limits<double>::infinity());
+  reduced.r = choose(finite, reduced.r, a.constant(std::numeric_limits<double>::quiet_NaN()));
+  return reduced;
+}
+
+Reduced reduce(const Num& a) {
+  Reduced ordinary = reduce_ordinary(a);
+  Num large = less(a.constant(large_from(a)), a);
+  auto listed = [&](const Reduced& reduced) {
+    std::vector<Num> list{reduced.quadrant, reduced.r};
+    if (!a.is_double()) list.push_back(reduced.low);
+    return list;
+  };
+  std::vector<Num> usual = listed(ordinary);
+  std::vector<Num> parts = where_any(large, usual, [&] {
+    std::vector<Num> exact = listed(reduce_large(a));
+    for (size_t k = 0; k < exact.size(); ++k) exact[k] = choose(large, exact[k], usual[k]);
+    return exact;
+  });
+  return {parts[0], parts[1], a.is_double() ? ordinary.low : parts[2]};
 }
 
 Num small_sine(const Num& r, const Num& z) {
@@ -121,30 +172,44 @@ Num small_cosine(const Num& z) {
   return fma(z * z, p, fma(z, -0.5, 1.0));
 }
 
+Num sign_of(const Num& x) {
+  return x.bits_as(x.is_double() ? kU64 : kU32) & (uint64_t{1} << (x.is_double() ? 63 : 31));
+}
+Num flipped(const Num& value, const Num& flip) { return (value.bits_as(flip.dtype()) ^ flip).bits_as(value.dtype()); }
+
 // sin(x) for turn 0, cos(x) for turn 1.
 Num sine_of(const Num& x, int turn) {
-  bool wide = x.is_double();
-  DType integer = wide ? kU64 : kU32;
-  int top = wide ? 63 : 31;
-  Num a = magnitude(x);
-  Reduced reduced = wide ? reduce_f64(a) : reduce_f32(a);
-  // Tiny arguments are their own rest; the window does not reach that far.
-  Num tiny = less(a, 0x1p-27);
-  Num r = choose(tiny, a, reduced.r);
-  Num quadrant = choose(tiny, reduced.quadrant.constant(0), reduced.quadrant);
+  auto [quadrant, r, low] = reduce(magnitude(x));
   if (turn == 1) quadrant = quadrant + 1;
   Num z = r * r;
   Num value = choose(equal(quadrant & 1, 0), small_sine(r, z), small_cosine(z));
-  Num flip = ((quadrant >> 1) << 63 >> (63 - top)).cast(integer);
-  if (turn == 0) flip = flip ^ (x.bits_as(integer) & (uint64_t{1} << top));
-  Num result = (value.bits_as(integer) ^ flip).bits_as(x.dtype());
-  return choose(less(a, std::numeric_limits<double>::infinity()), result,
-                x.constant(std::numeric_limits<double>::quiet_NaN()));
+  int top = x.is_double() ? 63 : 31;
+  Num flip = (quadrant << (top - 1)) & (uint64_t{1} << top);
+  if (turn == 0) flip = flip ^ sign_of(x);
+  return flipped(value, flip);
 }
 
 }  // namespace
 
 Num expand_sin(const Num& x) { return sine_of(x, 0); }
 Num expand_cos(const Num& x) { return sine_of(x, 1); }
+
+Num expand_tan(const Num& x) {
+  auto [quadrant, r, low] = reduce(magnitude(x));
+  Num z = r * r;
+  Num above = r, below = r.constant(1.0);
+  if (x.is_double()) {
+    above = small_sine(r, z);
+    below = small_cosine(z);
+  } else {
+    Num p = polynomial(
+        z, {0x1.555562p-2, 0x1.110d12p-3, 0x1.baf31p-5, 0x1.5bb61p-6, 0x1.684d62p-7, -0x1.f227ap-14, 0x1.25b41p-8});
+    above = r + fma(r * z, p, fma(z, low, low));  // the slope is about 1 + r^2
+  }
+  // A quarter turn further it is -1 / tan.
+  Num odd = unequal(quadrant & 1, 0);
+  Num result = choose(odd, -below, above) / choose(odd, above, below);
+  return flipped(result, sign_of(x));
+}
 
 }  // namespace heddle::kernel

@@ -8,11 +8,9 @@
 namespace heddle::kernel {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // The value that loses against every other in maximum (largest) or minimum.
 Scalar worst(bool largest, DType dtype) {
-  if (is_float(dtype)) return Scalar::of(dtype, largest ? -kInfinity : kInfinity);
+  if (is_float(dtype)) return Scalar::of(dtype, largest ? -upper_limit(dtype) : upper_limit(dtype));
   return dispatch(dtype, [&]<class T>(TypeTag<T>) {
     if constexpr (std::is_same_v<T, bool>) {
       return Scalar::of(dtype, !largest);

@@ -58,6 +58,7 @@ Tensor pow(const Operand& a, const Operand& b) {
   if (b.real() == 3) return mul(square(base), base);
   return binary(ScalarOp::pow, floats("pow", base, b));
 }
+Tensor atan2(const Operand& y, const Operand& x) { return binary(ScalarOp::atan2, floats("atan2", y, x)); }
 Tensor minimum(const Operand& a, const Operand& b) { return binary(ScalarOp::minimum, promote_pair("minimum", a, b)); }
 Tensor maximum(const Operand& a, const Operand& b) { return binary(ScalarOp::maximum, promote_pair("maximum", a, b)); }
 Tensor eq(const Operand& a, const Operand& b) { return binary(ScalarOp::eq, promote_pair("eq", a, b)); }

@@ -21,11 +21,20 @@ HostView host_view(const Tensor& t) {
 }
 
 template <class T>
+T small_float(uint64_t bits) {
+  T value;
+  value.bits = static_cast<decltype(value.bits)>(bits);
+  return value;
+}
+
+template <class T>
 T convert(const Scalar& s) {
   if constexpr (std::is_same_v<T, bool>)
     return s.as_bool();
   else if constexpr (std::is_floating_point_v<T>)
     return static_cast<T>(s.as_double());
+  else if constexpr (kSmallFloat<T>)
+    return small_float<T>(cast(s, dtype_of<T>()).bits());
   else
     return static_cast<T>(cast(s, dtype_of<T>()).bits());
 }
@@ -99,6 +108,10 @@ HD_INSTANTIATE(uint64_t)
 HD_INSTANTIATE(long long)
 HD_INSTANTIATE(unsigned long long)
 HD_INSTANTIATE(char)
+HD_INSTANTIATE(Float8E4M3)
+HD_INSTANTIATE(Float8E5M2)
+HD_INSTANTIATE(Half)
+HD_INSTANTIATE(BFloat16)
 HD_INSTANTIATE(float)
 HD_INSTANTIATE(double)
 #undef HD_INSTANTIATE

@@ -28,6 +28,7 @@ Tensor exp2(const Tensor& x) { return float_op(ScalarOp::exp2, x); }
 Tensor expm1(const Tensor& x) { return float_op(ScalarOp::expm1, x); }
 Tensor log(const Tensor& x) { return float_op(ScalarOp::log, x); }
 Tensor log2(const Tensor& x) { return float_op(ScalarOp::log2, x); }
+Tensor log10(const Tensor& x) { return float_op(ScalarOp::log10, x); }
 Tensor log1p(const Tensor& x) { return float_op(ScalarOp::log1p, x); }
 Tensor sqrt(const Tensor& x) { return float_op(ScalarOp::sqrt, x); }
 Tensor rsqrt(const Tensor& x) { return div(1, sqrt(x)); }
@@ -35,8 +36,19 @@ Tensor reciprocal(const Tensor& x) { return div(1, x); }
 Tensor square(const Tensor& x) { return mul(x, x); }
 Tensor sin(const Tensor& x) { return float_op(ScalarOp::sin, x); }
 Tensor cos(const Tensor& x) { return float_op(ScalarOp::cos, x); }
+Tensor tan(const Tensor& x) { return float_op(ScalarOp::tan, x); }
+Tensor asin(const Tensor& x) { return float_op(ScalarOp::asin, x); }
+Tensor acos(const Tensor& x) { return float_op(ScalarOp::acos, x); }
+Tensor atan(const Tensor& x) { return float_op(ScalarOp::atan, x); }
+Tensor sinh(const Tensor& x) { return float_op(ScalarOp::sinh, x); }
+Tensor cosh(const Tensor& x) { return float_op(ScalarOp::cosh, x); }
 Tensor tanh(const Tensor& x) { return float_op(ScalarOp::tanh, x); }
+Tensor asinh(const Tensor& x) { return float_op(ScalarOp::asinh, x); }
+Tensor acosh(const Tensor& x) { return float_op(ScalarOp::acosh, x); }
+Tensor atanh(const Tensor& x) { return float_op(ScalarOp::atanh, x); }
 Tensor erf(const Tensor& x) { return float_op(ScalarOp::erf, x); }
+Tensor erfinv(const Tensor& x) { return float_op(ScalarOp::erfinv, x); }
+Tensor cbrt(const Tensor& x) { return float_op(ScalarOp::cbrt, x); }
 Tensor floor(const Tensor& x) { return rounding_op(ScalarOp::floor, x); }
 Tensor ceil(const Tensor& x) { return rounding_op(ScalarOp::ceil, x); }
 Tensor trunc(const Tensor& x) { return rounding_op(ScalarOp::trunc, x); }
@@ -44,10 +56,12 @@ Tensor round(const Tensor& x) { return rounding_op(ScalarOp::round, x); }
 Tensor isnan(const Tensor& x) { return ne(x, x); }
 Tensor isinf(const Tensor& x) {
   if (!is_float(x.dtype())) return full(x.shape(), 0, kBool);
+  if (x.dtype() == kF8E4M3) return full(x.shape(), 0, kBool);  // it has none
   return eq(abs(x), std::numeric_limits<double>::infinity());
 }
 Tensor isfinite(const Tensor& x) {
   if (!is_float(x.dtype())) return full(x.shape(), 1, kBool);
+  if (x.dtype() == kF8E4M3) return eq(x, x);  // there is no infinity
   return lt(abs(x), std::numeric_limits<double>::infinity());
 }
 Tensor logical_not(const Tensor& x) { return Tensor(scalar_node(ScalarOp::bit_not, {make_cast(x.node(), kBool)})); }

@@ -6,7 +6,7 @@
 namespace heddle {
 namespace {
 
-const DType kAll[] = {kBool, kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kF16, kBF16, kF32, kF64};
+const DType kAll[] = {kBool, kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kF8E4M3, kF8E5M2, kF16, kBF16, kF32, kF64};
 
 std::string type_name(DType dtype, int lanes) {
   return lanes == 0 ? name(dtype) : text("vec<", lanes, "x", name(dtype), ">");
@@ -66,7 +66,7 @@ TEST(Ops, every_native_op_on_odd_vectors) {
 TEST(Ops, every_native_op_on_lesser_machines) {
   for (const Target& target : targets())
     if (target.name != host_target().name)
-      for (DType dtype : {kBool, kI16, kI32, kU32, kI64, kF16, kBF16, kF32, kF64}) check_ops(dtype, 8, target);
+      for (DType dtype : kAll) check_ops(dtype, 8, target);
 }
 
 void check_casts(DType from, int lanes, const Target& target) {
@@ -125,6 +125,39 @@ TEST(Casts, every_half_and_bfloat_through_f32_and_back) {
           ++wrong;
           ADD_FAILURE() << target.name << " " << small << " bits " << k << ": " << wide.at(k) << " and " << back.at(k);
         }
+      }
+    }
+}
+
+TEST(Casts, to_f8_round_once_from_every_half_and_from_f64) {
+  constexpr int64_t count = 65536;
+  for (const Target& target : targets())
+    for (DType from : {kF16, kF64}) {
+      Memory x(from, count), a(kF8E4M3, count), b(kF8E5M2, count), back(kF32, count);
+      for (int64_t k = 0; k < count; ++k) {
+        if (from == kF16) {
+          x.as<uint16_t>()[k] = static_cast<uint16_t>(k);
+        } else {  // half-way between neighbours of f8, and a hair to each side: f32 does not see it
+          double tie = std::ldexp(16 + static_cast<double>(k % 16), static_cast<int>(k / 64 % 40) - 26);
+          double near = k % 4 == 0 ? 1 : k % 4 == 1 ? 1 + 0x1p-50 : 1 - 0x1p-50;
+          x.as<double>()[k] = (k & 32 ? -tie : tie) * near;
+        }
+      }
+      kernel::Kernel kernel = kernel::parse(
+          text("kernel.thread @f8(in %x: ", from, "[65536], out %a: f8e4m3[65536], out %b: f8e5m2[65536], ",
+               "out %c: f32[65536]) {\nphase grid(i < 4096) {\n%v = load %x[i * 16 + d0] : vec<16x", from,
+               ">\n%p = cast %v : vec<16xf8e4m3>\nstore %a[i * 16 + d0], %p\n%q = cast %v : vec<16xf8e5m2>\n",
+               "store %b[i * 16 + d0], %q\n%r = cast %p : vec<16xf32>\nstore %c[i * 16 + d0], %r\n}\n}\n"));
+      CompiledKernel compiled = compile_host(kernel, target);
+      run_compiled(kernel, compiled, {x.data(), a.data(), b.data(), back.data()}, {});
+      int wrong = 0;
+      for (int64_t k = 0; k < count && wrong < 5; ++k) {
+        bool right = same(a.at(k), cast(x.at(k), kF8E4M3)) && same(b.at(k), cast(x.at(k), kF8E5M2)) &&
+                     same(back.at(k), cast(a.at(k), kF32));
+        if (right) continue;
+        ++wrong;
+        ADD_FAILURE() << target.name << " " << x.at(k) << " gave " << a.at(k) << " and " << b.at(k) << ", should be "
+                      << cast(x.at(k), kF8E4M3) << " and " << cast(x.at(k), kF8E5M2);
       }
     }
 }

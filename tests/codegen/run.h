@@ -75,10 +75,11 @@ inline void fill(Memory& memory, uint32_t seed) {
   std::mt19937_64 random(seed);
   DType dtype = memory.dtype();
   int bits = size_of(dtype) * 8;
-  const double special[] = {0.0,      -0.0,      1.0,   -1.0,   0.5,     -0.5,        1.5,   2.5,    -2.5,
-                            INFINITY, -INFINITY, NAN,   1e30,   3.0,     -3.0,        7.0,   65504., 65520.,
-                            1e-7,     6e-8,      4e9,   -4e9,   127.9,   -128.9,      1e19,  2e19,   -1e19,
-                            5.5,      32768.,    1e-40, 5e-324, 1.7e308, 2147483647., 255.5, 256.0,  1e-310};
+  const double special[] = {0.0,      -0.0,      1.0,   -1.0,   0.5,     -0.5,        1.5,    2.5,    -2.5,
+                            INFINITY, -INFINITY, NAN,   1e30,   3.0,     -3.0,        7.0,    65504., 65520.,
+                            1e-7,     6e-8,      4e9,   -4e9,   127.9,   -128.9,      1e19,   2e19,   -1e19,
+                            5.5,      32768.,    1e-40, 5e-324, 1.7e308, 2147483647., 255.5,  256.0,  1e-310,
+                            448.,     464.,      465.,  480.,   57344.,  61440.,      61439., 0x1p-9, 0x1p-10};
   for (int64_t k = 0; k < memory.count(); ++k) {
     uint64_t raw = random();
     if (dtype == kBool) {

@@ -105,7 +105,10 @@ inline void expect_close(const HostArray& got, const HostArray& want, double tol
   ASSERT_EQ(got.shape, want.shape);
   ASSERT_EQ(got.dtype, want.dtype);
   ASSERT_EQ(got.integers, want.integers);
-  double small = got.dtype == DType::bf16 ? 0.02 : got.dtype == DType::f16 ? 0.004 : 0;
+  double small = size_of(got.dtype) == 1 && is_float(got.dtype) ? 0.3
+                 : got.dtype == DType::bf16                     ? 0.02
+                 : got.dtype == DType::f16                      ? 0.004
+                                                                : 0;
   for (size_t i = 0; i < want.floats.size(); ++i) {
     double a = got.floats[i], b = want.floats[i];
     if (std::isnan(a) && std::isnan(b)) continue;

@@ -11,7 +11,8 @@
 namespace heddle {
 namespace {
 
-constexpr DType kAll[] = {kBool, kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kF16, kBF16, kF32, kF64};
+constexpr DType kAll[] = {kBool, kI8,     kI16,    kI32, kI64,  kU8,  kU16, kU32,
+                          kU64,  kF8E4M3, kF8E5M2, kF16, kBF16, kF32, kF64};
 
 Half half_of_bits(uint16_t bits) {
   Half h;
@@ -93,6 +94,90 @@ TEST(DType, small_floats_overflow_to_infinity_and_underflow_to_zero) {
   EXPECT_TRUE(std::isnan(static_cast<float>(BFloat16(std::bit_cast<float>(0xff800001u)))));
 }
 
+// f8: the values of all codes, by the definition.
+double value_of_f8(DType dtype, int code) {
+  if (dtype == kF8E4M3) {
+    if ((code & 0x7f) == 0x7f) return NAN;
+    int exponent = code >> 3 & 15, fraction = code & 7;
+    double magnitude = exponent ? std::ldexp(8 + fraction, exponent - 10) : std::ldexp(fraction, -9);
+    return code & 0x80 ? -magnitude : magnitude;
+  }
+  return decode(static_cast<uint16_t>(code << 8), 5, 10);
+}
+
+TEST(DType, every_f8_converts_to_its_value_and_back) {
+  for (DType dtype : {kF8E4M3, kF8E5M2})
+    for (int code = 0; code < 256; ++code) {
+      Scalar element = Scalar::from_bits(dtype, static_cast<uint64_t>(code));
+      double expected = value_of_f8(dtype, code);
+      if (std::isnan(expected)) {
+        ASSERT_TRUE(std::isnan(element.f)) << code;
+      } else {
+        ASSERT_EQ(element.f, expected) << code;
+        ASSERT_EQ(std::signbit(element.f), code >= 128) << code;
+      }
+      ASSERT_EQ(element.bits(), static_cast<uint64_t>(code));
+      for (DType wide : {kF16, kBF16, kF32, kF64}) {
+        Scalar back = cast(cast(element, wide), dtype);
+        ASSERT_TRUE(back == element || std::isnan(expected)) << code << " through " << wide;
+      }
+    }
+}
+
+// The nearest element, the one with an even code of two; beyond the largest whatever a further step would be.
+uint64_t nearest_f8(DType dtype, double value) {
+  double magnitude = std::fabs(value);
+  int infinite = dtype == kF8E4M3 ? 0x7f : 0x7c;  // E4M3 has NaN there
+  auto at = [&](int code) {
+    return code == infinite ? (dtype == kF8E4M3 ? 480.0 : 65536.0) : value_of_f8(dtype, code);
+  };
+  int best = 0;
+  if (std::isnan(value)) return dtype == kF8E4M3 ? 0x7f : 0x7e;
+  for (int code = 1; code <= infinite; ++code) {
+    double closer = (at(code) - magnitude) - (magnitude - at(best));  // exact: few digits
+    if (magnitude == INFINITY || closer < 0 || (closer == 0 && code % 2 == 0)) best = code;
+  }
+  return static_cast<uint64_t>(best) | (std::signbit(value) ? 0x80 : 0);
+}
+
+TEST(DType, f8_rounds_once_from_every_dtype) {
+  for (DType dtype : {kF8E4M3, kF8E5M2}) {
+    for (int bits = 0; bits < 65536; ++bits) {
+      Scalar half = Scalar::from_bits(kF16, static_cast<uint64_t>(bits));
+      uint64_t got = cast(half, dtype).bits(), want = nearest_f8(dtype, half.f);
+      if (std::isnan(half.f)) {
+        ASSERT_TRUE(std::isnan(cast(half, dtype).f));
+      } else {
+        ASSERT_EQ(got, want) << half;
+      }
+    }
+    for (int code = 0; code + 1 < 0x7c; ++code) {
+      double middle = (value_of_f8(dtype, code) + value_of_f8(dtype, code + 1)) / 2;
+      for (double hair : {0.0, 0x1p-52, -0x1p-52, 0x1p-25, -0x1p-25, 0x1p-24, -0x1p-24})
+        for (double sign : {1.0, -1.0})
+          for (DType from : {kF32, kF64}) {
+            Scalar x = Scalar::of(from, sign * (middle + middle * hair));
+            ASSERT_EQ(cast(x, dtype).bits(), nearest_f8(dtype, x.f)) << x << " of " << from;
+          }
+    }
+    for (int64_t n = -70000; n < 70000; n += 7) {
+      ASSERT_EQ(Scalar::of(dtype, n).bits(), nearest_f8(dtype, static_cast<double>(n))) << n;
+    }
+  }
+}
+
+TEST(DType, f8_overflows_to_infinity_or_nan) {
+  EXPECT_EQ(Float8E4M3(464.0f).bits, 0x7e);
+  EXPECT_EQ(Float8E4M3(464.1f).bits, 0x7f);
+  EXPECT_EQ(Float8E4M3(-INFINITY).bits, 0xff);
+  EXPECT_EQ(Float8E5M2(61439.0f).bits, 0x7b);
+  EXPECT_EQ(Float8E5M2(61440.0f).bits, 0x7c);
+  EXPECT_EQ(Float8E5M2(-1e30f).bits, 0xfc);
+  EXPECT_EQ(Scalar::of(kF8E5M2, 1e300).bits(), 0x7cu);
+  EXPECT_EQ(Scalar::of(kF8E4M3, 1e300).bits(), 0x7fu);
+  EXPECT_EQ(upper_limit(kF8E4M3), 448);
+}
+
 TEST(DType, names_round_trip) {
   for (DType dtype : kAll) EXPECT_EQ(dtype_from_name(name(dtype)), dtype);
   EXPECT_THROW(dtype_from_name("f8"), ValueError);
@@ -157,6 +242,8 @@ TEST(DType, a_scalar_literal_never_widens) {
 TEST(DType, small_floats_compute_in_f32) {
   EXPECT_EQ(compute_dtype(kF16), kF32);
   EXPECT_EQ(compute_dtype(kBF16), kF32);
+  EXPECT_EQ(compute_dtype(kF8E4M3), kF32);
+  EXPECT_EQ(compute_dtype(kF8E5M2), kF32);
   EXPECT_EQ(compute_dtype(kF64), kF64);
   EXPECT_EQ(compute_dtype(kI8), kI8);
 }

@@ -26,9 +26,10 @@ struct RandomGraphOptions {
   // Applied to every new value: lets a test put something else of equal value in its place.
   std::function<NodeRef(const NodeRef&, const SymbolValues&)> wrap;
   // Repeated ones are chosen more often.
-  std::vector<DType> dtypes = {DType::boolean, DType::i8,  DType::i16, DType::i32, DType::i64,  DType::u8,
-                               DType::u16,     DType::u32, DType::u64, DType::f16, DType::bf16, DType::f32,
-                               DType::f64,     DType::f32, DType::f32, DType::f32, DType::i32};
+  std::vector<DType> dtypes = {DType::boolean, DType::i8,  DType::i16,    DType::i32,    DType::i64,
+                               DType::u8,      DType::u16, DType::u32,    DType::u64,    DType::f16,
+                               DType::bf16,    DType::f32, DType::f8e4m3, DType::f8e5m2, DType::f64,
+                               DType::f32,     DType::f32, DType::f32,    DType::i32};
 };
 
 struct RandomGraph {
@@ -223,6 +224,7 @@ class RandomGraphMaker {
       ScalarOp op = random_op(1);
       MaybeValue result = unary(op, x);
       if (!result) result = of_positive(op, x);
+      if (!result) result = of_small(op, x);
       if (result) return result;
     }
     return {};
@@ -237,6 +239,7 @@ class RandomGraphMaker {
     }
     Value y = partner(x.shape(), x.dtype());
     if (op == ScalarOp::div) return divided(x, y);
+    if (op == ScalarOp::atan2) return angle(x, y);
     if ((op == ScalarOp::shl || op == ScalarOp::shr) && is_integer(x.dtype()) && random_.chance(0.8)) {
       MaybeValue count = binary(ScalarOp::bit_and, y, constant(y.dtype(), 7, y.shape()));
       return count ? binary(op, x, *count) : MaybeValue();

@@ -30,14 +30,7 @@ inline double integer_limit(DType dtype) {
   return std::ldexp(1.0, 8 * size_of(dtype) - (is_signed(dtype) ? 1 : 0));
 }
 
-inline int significand_bits(DType dtype) {
-  switch (dtype) {
-    case DType::f16: return 11;
-    case DType::bf16: return 8;
-    case DType::f32: return 24;
-    default: return 53;
-  }
-}
+inline int significand_bits(DType dtype) { return precision(dtype); }
 
 // The relative error of one operation, with room for math functions that are a few units off.
 inline double unit(DType dtype) { return std::ldexp(1.0, (dtype == DType::f64 ? 6 : 2) - significand_bits(dtype)); }
@@ -45,7 +38,8 @@ inline double unit(DType dtype) { return std::ldexp(1.0, (dtype == DType::f64 ? 
 inline bool is_lossless_float(DType from, DType to) { return size_of(from) < size_of(to); }
 
 inline bool is_exact(DType dtype, double bound, int grain) {
-  return grain >= 0 && grain < 50 && bound * std::ldexp(1.0, grain) <= std::ldexp(1.0, significand_bits(dtype));
+  int finest = size_of(dtype) == 1 ? 7 : 50;  // f8 has few exponents
+  return grain >= 0 && grain < finest && bound * std::ldexp(1.0, grain) <= std::ldexp(1.0, significand_bits(dtype));
 }
 
 // A float result with rounding added where needed; nothing if it is too large or too vague to compare.
@@ -101,7 +95,11 @@ inline MaybeValue unary(ScalarOp op, const Value& x) {
     case ScalarOp::cos:
     case ScalarOp::tanh: return float_result(make(), 1, e, -1);
     case ScalarOp::erf: return float_result(make(), 1, 1.2 * e, -1);
-    default: return {};  // sqrt and logarithms: see positive()
+    case ScalarOp::atan: return float_result(make(), 1.6, e, -1);
+    case ScalarOp::asinh: return float_result(make(), std::asinh(b), e, -1);
+    case ScalarOp::sinh:
+    case ScalarOp::cosh: return b > 6 ? MaybeValue() : float_result(make(), std::cosh(b), std::cosh(b) * e * 1.1, -1);
+    default: return {};  // sqrt and logarithms: see of_positive(); asin and its kin: of_small()
   }
 }
 
@@ -144,11 +142,12 @@ inline MaybeValue positive(const Value& x, double low) {
   return size ? binary(ScalarOp::add, *size, constant(x.dtype(), low, x.shape())) : MaybeValue();
 }
 
-// sqrt, log, log2 or log1p of something positive made from x.
+// A root or logarithm of something positive made from x.
 inline MaybeValue of_positive(ScalarOp op, const Value& x) {
-  bool known = op == ScalarOp::sqrt || op == ScalarOp::log || op == ScalarOp::log2 || op == ScalarOp::log1p;
+  bool known = op == ScalarOp::sqrt || op == ScalarOp::log || op == ScalarOp::log2 || op == ScalarOp::log10 ||
+               op == ScalarOp::log1p || op == ScalarOp::cbrt || op == ScalarOp::acosh;
   if (!known || !is_float(x.dtype())) return {};
-  double low = 0.5;
+  double low = op == ScalarOp::acosh ? 1.5 : 0.5;
   MaybeValue p = positive(x, low);
   if (!p) return {};
   NodeRef node = scalar_node(op, {p->node});
@@ -156,8 +155,32 @@ inline MaybeValue of_positive(ScalarOp op, const Value& x) {
     case ScalarOp::sqrt: return float_result(node, std::sqrt(p->bound), p->error, -1);
     case ScalarOp::log: return float_result(node, std::max(0.7, std::log(p->bound)), p->error / low, -1);
     case ScalarOp::log2: return float_result(node, std::max(1.0, std::log2(p->bound)), 1.5 * p->error / low, -1);
+    case ScalarOp::log10: return float_result(node, std::max(0.4, std::log10(p->bound)), p->error / low, -1);
+    case ScalarOp::cbrt: return float_result(node, std::cbrt(p->bound), p->error, -1);
+    case ScalarOp::acosh: return float_result(node, std::acosh(p->bound), p->error, -1);
     default: return float_result(node, std::log1p(p->bound), p->error, -1);
   }
+}
+
+// Functions that are steep or undefined somewhere, of 0.75 sin(x).
+inline MaybeValue of_small(ScalarOp op, const Value& x) {
+  bool known = op == ScalarOp::tan || op == ScalarOp::asin || op == ScalarOp::acos || op == ScalarOp::atanh ||
+               op == ScalarOp::erfinv;
+  if (!known || !is_float(x.dtype())) return {};
+  MaybeValue sine = float_result(scalar_node(ScalarOp::sin, {x.node}), 1, x.error, -1);
+  if (!sine) return {};
+  MaybeValue small = float_result(scalar_node(ScalarOp::mul, {sine->node, number(x.dtype(), 0.75, x.shape())}), 0.75,
+                                  sine->error * 0.75, -1);
+  if (!small) return {};
+  return float_result(scalar_node(op, {small->node}), 2.5, small->error * 2.3, -1);
+}
+
+// The angle of (x, y), x not close to 0.
+inline MaybeValue angle(const Value& y, const Value& x) {
+  if (!is_float(x.dtype())) return {};
+  MaybeValue p = positive(x, 0.5);
+  if (!p) return {};
+  return float_result(scalar_node(ScalarOp::atan2, {y.node, p->node}), 1.6, 2 * (y.error + p->error), -1);
 }
 
 inline MaybeValue divided(const Value& x, const Value& y) {
@@ -212,8 +235,9 @@ inline MaybeValue cast_to(const Value& x, DType to) {
   if (!is_float(from)) {
     // Keep numbers small enough to be exact.
     Value small = x;
+    double mask = size_of(to) == 1 ? 7 : 31;
     if (!is_exact(to, x.bound, 0))
-      small = integer_result(scalar_node(ScalarOp::bit_and, {x.node, number(from, 31, x.shape())}), 31);
+      small = integer_result(scalar_node(ScalarOp::bit_and, {x.node, number(from, mask, x.shape())}), mask);
     return Value{make_cast(small.node, to), small.bound, 0, 0};
   }
   if (!is_float(to)) {
@@ -222,13 +246,16 @@ inline MaybeValue cast_to(const Value& x, DType to) {
   }
   bool rounded_alike = x.certain() && !(from == DType::f64 && size_of(to) == 2);
   if (is_lossless_float(from, to) || is_exact(to, x.bound, x.grain)) return moved(x, make_cast(x.node, to));
+  if (x.bound * (1 + unit(to)) > upper_limit(to)) return {};
   if (rounded_alike) return Value{make_cast(x.node, to), x.bound * (1 + unit(to)), 0, -1};
   return float_result(make_cast(x.node, to), x.bound, x.error, -1);
 }
 
 // The bits of a float as an integer, or a float in [1, 2) from an integer's bits.
 inline MaybeValue reinterpreted(const Value& x) {
-  auto integer_of = [](int size) { return size == 2 ? DType::u16 : size == 4 ? DType::i32 : DType::i64; };
+  auto integer_of = [](int size) {
+    return size == 1 ? DType::u8 : size == 2 ? DType::u16 : size == 4 ? DType::i32 : DType::i64;
+  };
   int size = size_of(x.dtype());
   if (is_float(x.dtype())) {
     if (!x.certain()) return {};

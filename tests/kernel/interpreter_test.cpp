@@ -251,7 +251,8 @@ TEST(Interpreter, computes_every_op_as_core_does) {
   std::mt19937 random(5);
   for (int number = 0; number < kScalarOpCount; ++number) {
     ScalarOp op = static_cast<ScalarOp>(number);
-    for (DType dtype : {DType::boolean, DType::i8, DType::u32, DType::i64, DType::bf16, DType::f32, DType::f64}) {
+    for (DType dtype :
+         {DType::boolean, DType::i8, DType::u32, DType::i64, DType::f8e4m3, DType::bf16, DType::f32, DType::f64}) {
       const OpInfo& row = info(op);
       std::vector<DType> dtypes(row.arity, dtype);
       if (row.rule == OpRule::Select) dtypes[0] = DType::boolean;

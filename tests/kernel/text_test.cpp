@@ -178,7 +178,7 @@ TEST(Text, comments_and_layout_do_not_matter) {
 
 TEST(Text, constants_keep_every_bit) {
   for (double value : {0.1, -0.0, 1e-45, 3.4028234663852886e38, 1.0 / 3}) {
-    for (DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
+    for (DType dtype : {DType::f8e4m3, DType::f8e5m2, DType::f16, DType::bf16, DType::f32, DType::f64}) {
       Kernel k{.name = "k"};
       k.phases.emplace_back();
       Builder(k, k.phases[0]).constant(Scalar::of(dtype, value));

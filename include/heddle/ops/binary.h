@@ -12,6 +12,7 @@ Tensor div(const Operand& a, const Operand& b);       // true division: integers
 Tensor floordiv(const Operand& a, const Operand& b);  // rounds down; an integer divided by zero gives zero
 Tensor mod(const Operand& a, const Operand& b);       // sign of the divisor
 Tensor pow(const Operand& a, const Operand& b);       // integers to a whole number stay integers; all else gives floats
+Tensor atan2(const Operand& y, const Operand& x);     // the angle of the point (x, y) in [-pi, pi]; integers become f32
 Tensor minimum(const Operand& a, const Operand& b);
 Tensor maximum(const Operand& a, const Operand& b);
 Tensor eq(const Operand& a, const Operand& b);
