@@ -23,8 +23,9 @@ Pair product(const Num& a, const Num& b) {
   return {high, fma(a, b, -high)};
 }
 
+// Of a double: a = 2^exponent (1 + f), 1 + f in [sqrt(1/2), sqrt(2)).
 struct Split {
-  Num exponent, f;  // a = 2^exponent (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); doubles
+  Num exponent, f;
 };
 Split split(const Num& a) {
   Num tiny = less(a, 0x1p-1022);
@@ -34,13 +35,35 @@ Split split(const Num& a) {
   return {e.cast(kF64) - choose(tiny, a.constant(54.0), a.constant(0.0)), m - 1.0};
 }
 
-// log2 to about 40 bits: enough for a result in f32.
-Num log2_short(const Num& a) {
-  auto [exponent, f] = split(a);
-  Num s = f / (f + 2.0);
-  Num z = s * s;
-  Num t = polynomial(z, {0x1.555554fd6ecfcp-1, 0x1.999a7adc95e8cp-2, 0x1.2438c290d2282p-2, 0x1.e2f9a54829a07p-3});
-  return fma(f - s * fma(-z, t, f), kLog2E, exponent);
+// log2 of an f32 to about 33 bits: log2(1 + f) = 2 / ln 2 (s + s z / 3 + s z^2 R(z)), the first two terms as pairs.
+Pair log2_short(const Num& a) {
+  Num tiny = less(a, 0x1p-126);
+  Num bits = choose(tiny, a * 0x1p24, a).bits_as(kI32);
+  Num e = (bits - int64_t{0x3f3504f3}) >> 23;
+  Num f = (bits - (e << 23)).bits_as(kF32) - 1.0;
+  Num exponent = e.cast(kF32) - choose(tiny, a.constant(24.0), a.constant(0.0));
+  // s = f / (2 + f)
+  Pair divisor = quick_sum(f.constant(2.0), f);
+  Num inverse = 1.0 / divisor.high;
+  Num s = f * inverse;
+  Num s_low = fma(-s, divisor.low, fma(-s, divisor.high, f)) * inverse;
+  Pair z = product(s, s);
+  z.low = fma(s + s, s_low, z.low);
+  constexpr double third = 0x1.555556p-2, third_low = -0x1.555556p-27;
+  Pair t = product(z.high, z.high.constant(third));
+  t.low = fma(z.low, third, fma(z.high, third_low, t.low));
+  t.low = fma(z.high * z.high, polynomial(z.high, {0x1.999ap-3, 0x1.24527cp-3, 0x1.dfa25p-4}), t.low);
+  Pair u = product(s, t.high);
+  u.low = fma(s, t.low, fma(s_low, t.high, u.low)) + s_low;
+  constexpr double scale = 0x1.715476p+1, scale_low = 0x1.4ae0cp-25;  // 2 / ln 2
+  Pair base2 = product(s, s.constant(scale));
+  base2.low = fma(u.low, scale, fma(s, scale_low, base2.low));
+  Pair head = quick_sum(exponent, base2.high);  // with exponent 0 exact either way round
+  Num rest = head.low + base2.low;
+  Num tail = fma(u.high, scale, rest);
+  Num tail_low = fma(u.high, scale, -tail) + rest;
+  Pair total = quick_sum(head.high, tail);
+  return {total.high, total.low + tail_low};
 }
 
 // log2 to about 66 bits.
@@ -74,21 +97,11 @@ Pair log2_long(const Num& a) {
   return quick_sum(total.high, total.low + base2_low);
 }
 
-// 2^x of a double, right for every result that f32 has.
-Num exp2_short(const Num& x) {
-  Num bounded = smaller(larger(x, -160.0), 130.0);
-  double shift = rounding_shift(kF64);
-  Num shifted = bounded + shift;
-  Num r = bounded - (shifted - shift);
-  Num p = polynomial(r, {0x1.62e42fef7b954p-1, 0x1.ebfbe07ae58bep-3, 0x1.c6b08df39239dp-5, 0x1.3b29f0d386f9fp-7,
-                         0x1.5d8724933ecbcp-10, 0x1.445e8e12f592ap-13, 0x1.00f0a6d23f57cp-16});
-  return fma(p, r, 1.0) * power_of_two(shifted, 0);
-}
-
 // 2^(high + low)
-Num exp2_long(const Num& high, const Num& low) {
-  Num bounded = smaller(larger(high, -1076.0), 1025.0);
-  double shift = rounding_shift(kF64);
+Num exp2_of(const Num& high, const Num& low) {
+  bool wide = high.is_double();
+  Num bounded = smaller(larger(high, wide ? -1076.0 : -151.0), wide ? 1025.0 : 129.0);
+  double shift = rounding_shift(high.dtype());
   Num shifted = bounded + shift;
   Num r = (bounded - (shifted - shift)) + low;
   return scale_by_power(small_exp2(r), shifted);
@@ -100,18 +113,12 @@ Num expand_pow(const Num& x, const Num& y) {
   Num a = magnitude(x);
   // An exponent this large gives 0, 1 or infinity like any larger one, and its products stay finite.
   Num bounded = smaller(larger(y, -0x1p70), 0x1p70);
-  Num result = x;
-  if (x.is_double()) {
-    Pair logarithm = log2_long(a);
-    Pair exponent = product(bounded, logarithm.high);
-    Num low = fma(bounded, logarithm.low, exponent.low);
-    // Out of range the low part only gets in the way.
-    Num inside = less(magnitude(exponent.high), 1100.0);
-    result = exp2_long(exponent.high, choose(inside, low, low.constant(0.0)));
-  } else {
-    Num exponent = bounded.cast(kF64) * log2_short(a.cast(kF64));
-    result = exp2_short(exponent).cast(kF32);
-  }
+  Pair logarithm = x.is_double() ? log2_long(a) : log2_short(a);
+  Pair exponent = product(bounded, logarithm.high);
+  Num low = fma(bounded, logarithm.low, exponent.low);
+  // Out of range the low part only gets in the way.
+  Num inside = less(magnitude(exponent.high), x.is_double() ? 1100.0 : 160.0);
+  Num result = exp2_of(exponent.high, choose(inside, low, low.constant(0.0)));
   Num negative_y = less(y, 0.0);
   Num zero_or_infinite = equal(a, 0.0) | equal(a, kInfinity);
   Num extreme = choose(equal(a, 0.0) ^ negative_y, x.constant(0.0), x.constant(kInfinity));

@@ -141,7 +141,8 @@ std::vector<Target> cpu_targets() {
   return targets;
 }
 
-constexpr DType kAllDTypes[] = {kBool, kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kF16, kBF16, kF32, kF64};
+constexpr DType kAllDTypes[] = {kBool, kI8,     kI16,    kI32, kI64,  kU8,  kU16, kU32,
+                                kU64,  kF8E4M3, kF8E5M2, kF16, kBF16, kF32, kF64};
 
 Target any_cpu(uint32_t number) {
   std::vector<Target> targets = cpu_targets();
