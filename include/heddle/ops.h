@@ -13,6 +13,7 @@
 #include <heddle/ops/operators.h>
 #include <heddle/ops/random.h>
 #include <heddle/ops/reduce.h>
+#include <heddle/ops/scan.h>
 #include <heddle/ops/shape.h>
 #include <heddle/ops/sort.h>
 #include <heddle/ops/unary.h>

@@ -93,6 +93,7 @@ struct Emitter {
   void loop(const kernel::Inst& inst, Values& block_values);
   void branch(const kernel::Inst& inst, Values& block_values);
   void reduce(const kernel::Inst& inst, Values& block_values);
+  void scan(const kernel::Inst& inst, Values& block_values);
   void shuffle(const kernel::Inst& inst, Values& block_values);
   llvm::Value* index(const kernel::Inst& inst, const Values& block_values);
   // for (i = begin; i < end; ++i) carried = body(i, carried); gives the final ones.

@@ -62,7 +62,8 @@ class Planner {
     switch (inst.op) {
       case Op::store:
       case Op::combine: return kernel_.values[inst.args[0]].shape;
-      case Op::reduce: return kernel_.values[inst.args[0]].shape;
+      case Op::reduce:
+      case Op::scan: return kernel_.values[inst.args[0]].shape;
       case Op::dot: return kernel::dot_dims(kernel_.values[inst.args[0]], kernel_.values[inst.args[1]]);
       default: return inst.results.empty() ? Dims() : kernel_.values[inst.results[0]].shape;
     }
@@ -180,6 +181,7 @@ class Planner {
       case Op::store:
       case Op::combine:
       case Op::reduce:
+      case Op::scan:
       case Op::dot:
         for (Value v : inst.args) use(v, plan_.inst_group[&inst], position);
         break;

@@ -12,6 +12,12 @@ double Unit::points() const {
   return total;
 }
 
+std::vector<Expr> Unit::free_axes() const {
+  std::vector<Expr> axes = kept;
+  if (scans()) std::erase(axes, scanned);
+  return axes;
+}
+
 const Node* reduction_of(const Node* node) {
   if (node->op == NodeOp::Get) node = node->inputs[0].get();
   bool is_one = node->op == NodeOp::Reduce || node->op == NodeOp::ArgReduce || node->op == NodeOp::Unwindow;

@@ -16,6 +16,7 @@ std::string op_name(const Node& node) {
     case NodeOp::Scalar: return info(node.scalar_op).name;
     case NodeOp::Reduce: return name(node.reduce_op);
     case NodeOp::ArgReduce: return text("arg", name(node.reduce_op));
+    case NodeOp::Scan: return text("cum", name(node.reduce_op));
     default: return name(node.op);
   }
 }
@@ -54,6 +55,7 @@ void write_attributes(std::ostream& out, const Node& node) {
     case NodeOp::Input: write_named(out, node, {"number", "function"}); break;
     case NodeOp::Iota:
     case NodeOp::ArgReduce:
+    case NodeOp::Scan:
     case NodeOp::Cat:
     case NodeOp::Gather: write_named(out, node, {"axis"}); break;
     case NodeOp::Reduce:

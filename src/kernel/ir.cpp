@@ -76,6 +76,7 @@ const char* name(Op op) {
     case Op::store: return "store";
     case Op::combine: return "combine";
     case Op::reduce: return "reduce";
+    case Op::scan: return "scan";
     case Op::dot: return "dot";
     case Op::loop: return "loop";
     case Op::branch: return "branch";

@@ -24,6 +24,8 @@ Pair promote_pair(const char* op, const Operand& a, const Operand& b);
 Scalar number_scalar(const char* op, const Operand& number, DType dtype);
 NodeRef number_node(const char* op, const Operand& number, DType dtype, const Shape& shape);
 NodeRef scalar_node(ScalarOp op, std::initializer_list<NodeRef> inputs);
+// What sums and products are made of: bool and narrow integers, which would overflow at once, as i64 or u64.
+NodeRef widened(const Tensor& x);
 // Integers and bool become f32, the default float; floats stay.
 Tensor to_float(const Tensor& x);
 // Counts and sums of many elements leave the range of small floats: what is made of them is computed in f32 ...
