@@ -14,6 +14,7 @@
 #include <heddle/ops/operators.h>
 #include <heddle/ops/random.h>
 #include <heddle/ops/reduce.h>
+#include <heddle/ops/scan.h>
 #include <heddle/ops/scatter.h>
 #include <heddle/ops/shape.h>
 #include <heddle/ops/sort.h>

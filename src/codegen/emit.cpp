@@ -169,6 +169,7 @@ void Emitter::instruction(const kernel::Inst& inst, Values& block_values) {
     case Op::combine: return combine(inst, block_values);
     case Op::check: return check(inst, block_values);
     case Op::reduce: return reduce(inst, block_values);
+    case Op::scan: return scan(inst, block_values);
     case Op::dot: fail("dot must be lowered to fma before machine code is made");
     case Op::loop: return loop(inst, block_values);
     case Op::branch: return branch(inst, block_values);
@@ -350,6 +351,44 @@ void Emitter::reduce(const kernel::Inst& inst, Values& block_values) {
   }
   for (; !odd.empty(); odd.pop_back()) state = apply(reducer, state, odd.back());
   for (size_t k = 0; k < width; ++k) block_values[inst.results[k]] = state[k];
+}
+
+// Each step combines every lane with the one 1, 2, 4, ... before it. What came before the vector joins at the end: from
+// one vector to the next only that has to be waited for.
+void Emitter::scan(const kernel::Inst& inst, Values& block_values) {
+  const kernel::Reducer& reducer = *inst.reducer;
+  size_t width = reducer.width();
+  int64_t lanes = lanes_of(kernel.values[inst.args[0]]);
+  Formula formula = open_formula(inst, lanes, block_values);
+  llvm::Value* mask = formula.guard.is_const() ? nullptr : condition(formula.guard);
+  if (formula.guard.is_const(0)) mask = b.getFalse();
+  close_scope();
+  Values state, before, neutral;
+  for (size_t k = 0; k < width; ++k) {
+    neutral.push_back(splat(constant(kernel::neutral(reducer, k)), lanes));
+    llvm::Value* v = splat(block_values[inst.args[k]], lanes);
+    if (mask) v = b.CreateSelect(mask, v, neutral[k]);
+    state.push_back(v);
+    before.push_back(block_values[inst.args[width + k]]);
+  }
+  for (int64_t step = 1; step < lanes; step *= 2) {
+    std::vector<int> from(static_cast<size_t>(lanes));
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      from[static_cast<size_t>(lane)] = static_cast<int>(lane < step ? lanes + lane : lane - step);
+    Values shifted;
+    for (size_t k = 0; k < width; ++k) shifted.push_back(b.CreateShuffleVector(state[k], neutral[k], from));
+    state = apply(reducer, shifted, state);
+  }
+  Values last, spread;
+  for (size_t k = 0; k < width; ++k) {
+    last.push_back(lanes == 1 ? state[k] : b.CreateExtractElement(state[k], static_cast<uint64_t>(lanes - 1)));
+    spread.push_back(splat(before[k], lanes));
+  }
+  Values scanned = apply(reducer, spread, state), totals = apply(reducer, before, last);
+  for (size_t k = 0; k < width; ++k) {
+    block_values[inst.results[k]] = scanned[k];
+    block_values[inst.results[width + k]] = totals[k];
+  }
 }
 
 void Emitter::shuffle(const kernel::Inst& inst, Values& block_values) {

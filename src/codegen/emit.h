@@ -96,6 +96,7 @@ struct Emitter {
   void loop(const kernel::Inst& inst, Values& block_values);
   void branch(const kernel::Inst& inst, Values& block_values);
   void reduce(const kernel::Inst& inst, Values& block_values);
+  void scan(const kernel::Inst& inst, Values& block_values);
   void shuffle(const kernel::Inst& inst, Values& block_values);
   void transpose(const kernel::Inst& inst, Values& block_values);  // transpose.cpp
   llvm::Value* index(const kernel::Inst& inst, const Values& block_values);

@@ -1,5 +1,6 @@
 // The schedule a kernel gets without search: must already be good.
 #include <algorithm>
+#include <cmath>
 
 #include "base/hash.h"
 #include "compile/contraction.h"
@@ -14,6 +15,11 @@ constexpr int64_t kChunk = 16384;
 constexpr int64_t kTurnedRun = 512, kTurnedLength = 16384;
 // A row up to this long is one tile; longer ones are walked in pieces.
 constexpr int64_t kWholeRow = 16384, kRowPiece = 8192;
+
+// Scans: columns that go down together, not fewer than the second number, and rows they go at a time; parts and
+// elements of a round when the axis is split.
+constexpr int64_t kScanColumns = 16384, kScanNarrow = 512, kScanRows = 8;
+constexpr int64_t kScanParts = 8, kScanRound = 1 << 18;
 
 int64_t extent_of(const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); }
 
@@ -52,7 +58,7 @@ std::vector<double> unit_strides(const Loops& loops, const Stage& stage) {
     for (size_t i = 0; i < score.size(); ++i) {
       const Axis& axis = i < loops.outer.size() ? loops.outer[i] : stage.inner[i - loops.outer.size()];
       auto linear = linear_in(inst.address, axis.var);
-      if (linear && linear->coefficient == 1) score[i] += weight;
+      if (linear && std::abs(linear->coefficient) == 1) score[i] += weight;
     }
   }
   return score;
@@ -229,6 +235,65 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Shape2& shape, 
   split_reduction(schedule, loops, shape, target);
 }
 
+// A scan that is the whole kernel. Rows run side by side; so do columns, a stretch of neighbours as one tile that walks
+// down a few rows at a time, so that memory is read in order. Where that leaves cores idle, parts of the axis run side
+// by side, in rounds that fit the caches.
+void schedule_scan(Schedule& schedule, const Loops& loops, const Shape2& shape, const Target& target) {
+  const size_t rank = shape.outer.size();
+  const int axis = static_cast<int>(rank);
+  const int64_t n = shape.inner[0][0];
+  const bool simd = target.machine == Machine::Simd;
+  StageSchedule& plan = schedule.stages[0];
+  std::vector<double> score = unit_strides(loops, loops.stages[0]);
+  size_t column = rank;
+  for (size_t i = 0; i < rank; ++i)
+    if (score[i] > score[rank] && (column == rank || score[i] > score[column])) column = i;
+  const double wanted = simd ? 2.0 * target.cores : 1.0 * target.multiprocessors;
+  const bool worth_sharing = simd && shape.points > 1 << 17;
+  auto cells = [&] {
+    double count = 1;
+    for (size_t i = 0; i < rank; ++i)
+      count *= static_cast<double>((shape.outer[i] + schedule.cell[i] - 1) / schedule.cell[i]);
+    return count;
+  };
+  auto idle = [&] {
+    double count = cells(), cores = target.cores;
+    return count < cores || (count < 4 * cores && std::fmod(count, cores) != 0);
+  };
+  int64_t step;  // along the axis
+  if (column < rank) {
+    // As wide as possible, but something for everyone.
+    int64_t& width = schedule.cell[column];
+    width = std::min<int64_t>(shape.outer[column], simd ? kScanColumns : 64);
+    for (int64_t pieces = 2; worth_sharing && width >= 2 * kScanNarrow && idle(); ++pieces)
+      width = std::min(shape.outer[column], round_up((shape.outer[column] + pieces - 1) / pieces, 64));
+    step = simd ? kScanRows : 32;
+  } else {
+    const int64_t held = simd ? 2048 : 1024;
+    if (rank > 0 && n < held / 2) {
+      int64_t& rows = schedule.cell[rank - 1];
+      rows = std::min(held / n, shape.outer[rank - 1]);
+      while (rows > 1 && cells() < 2 * wanted && shape.points > 1 << 15) rows /= 2;
+    }
+    step = !simd ? held : n <= kWholeRow ? n : kRowPiece;
+  }
+  int64_t tile = 1;
+  for (int64_t size : schedule.cell) tile *= size;
+  if (worth_sharing && idle() && !scans_feed_scans(loops.stages[0])) {
+    int64_t parts = kScanParts;
+    int64_t chunk = std::max(round_up(kScanRound / (parts * tile), 64), step);
+    chunk = std::min(chunk, round_up((n + parts - 1) / parts, 64));
+    if (chunk < n) {
+      plan.split = parts;
+      plan.loops.push_back({axis, chunk});
+      step = std::min(step, chunk);
+      if (step < chunk) plan.loops.push_back({axis, step});
+      return;
+    }
+  }
+  if (step < n) plan.loops.push_back({axis, step});
+}
+
 // Matrix products on a CPU: both factors packed into panels, a register block of rows x columns, the reduced axis cut
 // so that a panel of b stays in the L1 or L2 cache and a block of a in the L2.
 void schedule_matmul_simd(Schedule& schedule, const Contraction& c, const Shape2& shape, const Target& target) {
@@ -341,6 +406,8 @@ Schedule default_schedule(const Loops& loops, const Target& target) {
     schedule_scatter(schedule, loops, shape, target);
   } else if (!reduces) {
     schedule_elementwise(schedule, loops, shape, target);
+  } else if (loops.stages.size() == 1 && has_scan(loops.stages[0])) {
+    schedule_scan(schedule, loops, shape, target);
   } else if (worth_blocking(loops, shape, contraction)) {
     if (target.machine == Machine::Simd)
       schedule_matmul_simd(schedule, *contraction, shape, target);
@@ -408,6 +475,7 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
       if (plan.loops.size() > 1 && draw(3) == 0)
         std::swap(plan.loops[0], plan.loops[static_cast<size_t>(draw(static_cast<int64_t>(plan.loops.size())))]);
       if (s == 0 && loops.stages[0].reducer && draw(3) == 0) plan.split = 1 + draw(5);
+      if (s == 0 && has_scan(loops.stages[0]) && draw(3) == 0) plan.split = 1 + draw(5);
       if (plan.dot && s == 0)
         for (int operand = 0; operand < 2; ++operand) {
           if (draw(2) == 0) continue;

@@ -93,7 +93,8 @@ class LoopsWriter {
     Index reduced = renamed(u.reduced, to);
     begin(stage);
     Expr guard = 1;
-    Value x = emit(node.inputs[0].get(), reduction_source(node, at, reduced, guard), guard);
+    Index source = reduction_source(node, at, reduced, guard);
+    Value x = emit(node.inputs[0].get(), source, guard);
     DType dtype = compute_dtype(node.dtype);
     if (node.op == NodeOp::ArgReduce) {
       // Narrow indices while reducing: twice as many fit a vector.
@@ -135,7 +136,7 @@ class LoopsWriter {
     }
     begin(*stage, shared);
     Index at = renamed(u.at, to);
-    Value v = emit_node(u.node, at, 1);
+    Value v = u.node->op == NodeOp::Scan ? emit(u.node, at, 1) : emit_node(u.node, at, 1);
     v = builder_->cast(v, u.node->dtype);
     Builder::Access access;
     access.address = linear_address(u.node->shape, at);
@@ -208,16 +209,18 @@ class LoopsWriter {
     return at->second;
   }
 
-  // The value of node's element at `index`, in its compute dtype. Where `guard` is false the value is arbitrary, but
+  // The value of node's element at `index`, in its compute dtype. Where `wanted` is false the value is arbitrary, but
   // nothing outside a buffer is touched.
-  Value emit(const Node* node, const Index& index, const Expr& guard) {
+  Value emit(const Node* node, const Index& index, const Expr& wanted) {
+    // Only what the kernel is known to wait for may be read, even if another one writes more.
+    bool from_memory = from_memory_.count(node) && !inlined_.count(node);
+    // A scan is computed at every point of its nest, and lies inside at each.
+    const Expr guard = node->op == NodeOp::Scan && !from_memory ? Expr(1) : wanted;
     uint64_t key = hash_combine(reinterpret_cast<uintptr_t>(node), guard.hash());
     for (const Expr& e : index) key = hash_combine(key, e.hash());
     auto& bucket = memo_[key];
     for (const Emitted& e : bucket)
       if (e.node == node && e.index == index && e.guard == guard) return e.value;
-    // Only what the kernel is known to wait for may be read, even if another one writes more.
-    bool from_memory = from_memory_.count(node) && !inlined_.count(node);
     Value value = from_memory ? load(node, index, guard) : emit_node(node, index, guard);
     memo_[key].push_back({node, index, guard, value});
     return value;
@@ -247,6 +250,10 @@ class LoopsWriter {
       case NodeOp::Bitcast: {
         Value x = b.cast(emit(node->inputs[0].get(), index, guard), node->inputs[0]->dtype);
         return b.cast(b.bitcast(x, node->dtype), dtype);
+      }
+      case NodeOp::Scan: {
+        Value x = emit(node->inputs[0].get(), index, guard);
+        return b.scan({&x, 1}, {}, 0, kernel::simple_reducer(combine_op(node->reduce_op), dtype))[0];
       }
       case NodeOp::Gather: return emit_gather(*node, index, guard);
       case NodeOp::Cat: return emit_cat(*node, index, guard);
@@ -385,6 +392,10 @@ class LoopsWriter {
         out = program_.tensors[static_cast<size_t>(step_.tensors[i])].node;
     for (const auto& [node, values] : reduced_)
       what += text(what.empty() ? "" : "_", node->op == NodeOp::Reduce ? name(node->reduce_op) : name(node->op));
+    for (const Stage& stage : step_.loops.stages)
+      for (const kernel::Inst& inst : stage.body.insts)
+        if (inst.op == kernel::Op::scan && what.find("scan") == std::string::npos)
+          what += text(what.empty() ? "" : "_", "scan_", info(*kernel::simple_op(*inst.reducer)).name);
     if (out->op == NodeOp::Scalar) what += text(what.empty() ? "" : "_", info(out->scalar_op).name);
     if (what.empty()) what = name(out->op);
     for (char& c : what) c = static_cast<char>(std::tolower(c));

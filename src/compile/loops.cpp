@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -55,6 +56,21 @@ std::string axis_list(const std::vector<Axis>& axes, const Substitution& names) 
 }
 
 }  // namespace
+
+bool has_scan(const Stage& stage) {
+  return std::any_of(stage.body.insts.begin(), stage.body.insts.end(),
+                     [](const kernel::Inst& inst) { return inst.op == kernel::Op::scan; });
+}
+
+bool scans_feed_scans(const Stage& stage) {
+  std::unordered_set<kernel::Value> scanned;
+  for (const kernel::Inst& inst : stage.body.insts) {
+    bool from_scan = std::any_of(inst.args.begin(), inst.args.end(), [&](kernel::Value v) { return scanned.count(v); });
+    if (from_scan && inst.op == kernel::Op::scan) return true;
+    if (from_scan || inst.op == kernel::Op::scan) scanned.insert(inst.results.begin(), inst.results.end());
+  }
+  return false;
+}
 
 void merge_axes(Loops& loops) {
   // From the inside out, so that runs of axes collapse into one.
@@ -187,6 +203,8 @@ void verify(const Loops& loops) {
       check_axes(inst.address, stage, inst);
       check_axes(inst.guard, stage, inst);
     }
+    HD_ASSERT(!has_scan(stage) || (!stage.reducer && stage.inner.size() == 1), "a scan along ", stage.inner.size(),
+              " axes");
     HD_ASSERT((stage.reducer ? stage.reducer->width() : 0) == stage.results.size(), "a reducer's results");
     for (kernel::Value v : stage.body.results) HD_ASSERT(known.at(static_cast<size_t>(v)), "lifted value %", v);
     for (kernel::Value v : stage.results) known.at(static_cast<size_t>(v)) = true;

@@ -28,7 +28,8 @@ struct Axis {
 struct Stage {
   std::vector<Axis> inner;
   kernel::Block body;  // scalar-typed instructions; addresses and guards over outer and inner axis variables.
-                       // With a reducer, body.results is the lifted tuple; without, the body ends in stores.
+                       // With a reducer, body.results is the lifted tuple; without, the body ends in stores. A stage
+                       // that stores and has one inner axis may hold scans: they run along that axis.
   std::shared_ptr<const kernel::Reducer> reducer;
   std::vector<kernel::Value> results;  // with a reducer: the reduced tuple, as named by later stages
   // The points of the inner axis run in ascending order, for several may write to one place. `place` is the variable
@@ -45,6 +46,9 @@ struct Loops {
   std::vector<Axis> outer;              // contiguous axes are merged
   std::vector<Stage> stages;
 };
+
+bool has_scan(const Stage& stage);
+bool scans_feed_scans(const Stage& stage);  // one scans what another has scanned
 
 // Makes one axis of neighbouring axes that every address and guard walks as one. In place.
 void merge_axes(Loops& loops);

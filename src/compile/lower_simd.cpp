@@ -35,10 +35,62 @@ int64_t op_cost(Op op) {
   return op == Op::constant ? 0 : 1;
 }
 
+std::span<const Value> final_results(const Inst& root) {
+  size_t first = root.op == Op::scan ? root.results.size() / 2 : 0;
+  return std::span<const Value>(root.results.begin(), root.results.end()).subspan(first);
+}
+
 Dims root_dims(const Kernel& kernel, const Inst& inst) {
   const Dims& first = kernel.values[inst.args[0]].shape;
   if (inst.op == Op::dot) return kernel::broadcast_dims(first, kernel.values[inst.args[1]].shape);
   return first;
+}
+
+void expand_short_scans(Kernel& kernel, Block& block) {
+  std::vector<Inst> insts = std::move(block.insts);
+  block.insts.clear();
+  std::vector<std::pair<Value, Value>> renamed;
+  auto rename = [&](auto& values) {
+    for (Value& v : values)
+      for (const auto& [from, to] : renamed)
+        if (v == from) v = to;
+  };
+  auto rename_inside = [&](Inst& inst) {
+    rename(inst.args);
+    for (Block& inner : inst.blocks) rename(inner.results);
+  };
+  for (Inst& inst : insts) {
+    rename_inside(inst);
+    for (Block& inner : inst.blocks) {
+      kernel::visit(inner, [&](Inst& i) { rename_inside(i); });
+      expand_short_scans(kernel, inner);
+    }
+    if (inst.op != Op::scan || kernel.values[inst.args[0]].shape[inst.axis] != 1) {
+      block.insts.push_back(std::move(inst));
+      continue;
+    }
+    Builder b(kernel.values, block);
+    const size_t width = inst.reducer->width();
+    std::vector<Value> x, start;
+    for (size_t k = 0; k < width; ++k) {
+      start.push_back(inst.args[width + k]);
+      x.push_back(inst.args[k]);
+    }
+    if (!inst.guard.is_const(1)) {
+      Value counts = b.index(DType::boolean, inst.guard, inst.coords);
+      Inst& made = block.insts.back();
+      made.binds = inst.binds;
+      for (size_t i = 2 * width; i < inst.args.size(); ++i) made.args.push_back(inst.args[i]);
+      for (size_t k = 0; k < width; ++k)
+        x[k] = b.op(ScalarOp::where, {counts, x[k], b.constant(kernel::neutral(*inst.reducer, k))});
+    }
+    std::vector<Value> results = b.apply(*inst.reducer, start, x);
+    for (size_t k = 0; k < width; ++k) {
+      renamed.emplace_back(inst.results[k], results[k]);
+      renamed.emplace_back(inst.results[width + k], results[k]);
+    }
+  }
+  rename(block.results);
 }
 
 Lowering::Lowering(const Kernel& in, const Target& target) : in_(in), target_(target) {
@@ -48,11 +100,16 @@ Lowering::Lowering(const Kernel& in, const Target& target) : in_(in), target_(ta
   out_.threads = 1;
   out_.symbols = in.symbols;
   out_.buffers = in.buffers;
+  out_.rounds = in.rounds;
+  used_.assign(in.values.size(), false);
   defs_.assign(in.values.size(), nullptr);
   reps_.resize(in.values.size());
   for (const kernel::Phase& phase : in.phases)
     kernel::visit(phase.body, [&](const Inst& inst) {
       for (Value v : inst.results) defs_[v] = &inst;
+      for (Value v : inst.args) used_[v] = true;
+      for (const Block& inner : inst.blocks)
+        for (Value v : inner.results) used_[v] = true;
     });
 }
 
@@ -134,6 +191,7 @@ void Lowering::lower_block(const Block& block) {
     nest.shape = item.shape;
     nest.axis = item.axis;
     nest.roots = item.roots;
+    for (const Item::Wanted& wanted : item.during) nest.complete |= defs_[wanted.value]->op == Op::scan;
     plan(nest);
     if (stage_transposed(nest)) {
       nest = Nest{};
@@ -203,7 +261,8 @@ bool Lowering::stage_transposed(const Nest& nest) {
 // to that tile in place.
 void Lowering::place_results(const Item& item, const Nest& nest, const Block& block) {
   for (const Inst* root : item.roots) {
-    for (Value v : root->results) {
+    for (Value v : final_results(*root)) {
+      if (root->op == Op::scan && !used_[v]) continue;
       if (root->op == Op::dot) {
         const Value sum = root->args[2];
         bool in_place = false;
@@ -444,7 +503,9 @@ void Lowering::lower_branch(const Inst& inst) {
 namespace heddle {
 
 kernel::Kernel lower_simd(const kernel::Kernel& tile_kernel, const Target& target) {
-  kernel::Kernel peeled = simd::peel(tile_kernel, target);
+  kernel::Kernel peeled = tile_kernel;
+  for (kernel::Phase& phase : peeled.phases) simd::expand_short_scans(peeled, phase.body);
+  peeled = simd::peel(peeled, target);
   return simd::Lowering(peeled, target).run();
 }
 

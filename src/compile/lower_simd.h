@@ -90,9 +90,11 @@ struct Save {
 
 struct Nest {
   Dims shape;
-  std::vector<const Inst*> roots;  // store, combine, reduce, dot
+  std::vector<const Inst*> roots;  // store, combine, reduce, scan, dot
   std::vector<Save> saves;
-  int axis = -1;  // of the reductions among the roots
+  int axis = -1;  // of the reductions and scans among the roots
+  // Others want all of what is scanned here, also where guards fail: unlike other values it cannot be computed again.
+  bool complete = false;
 
   // Set by plan().
   int vector_dim = -1;
@@ -114,6 +116,7 @@ struct Nest {
   std::unordered_map<const Inst*, int32_t> ahead;  // loads that fetch what the next round wants, and how far that is
 
   bool has_dot() const;
+  bool has_scan() const;
 };
 
 // A step of a block: one scalar instruction, one nest, or a loop or branch.
@@ -196,6 +199,8 @@ class Lowering {
   std::vector<Value> nest_body(const Nest& nest);
   void nest_blocks(const Nest& nest, size_t next, std::vector<std::vector<Part>>& parts, std::vector<Value>& out);
   void nest_leaf(const Nest& nest, const std::vector<std::vector<Part>>& parts, std::vector<Value>& out);
+  std::vector<Value> scan_at(const Nest& nest, const Inst& root, const Position& at, Value mask,
+                             std::vector<Value> before);
   void nest_reduction(const Nest& nest, std::vector<Position> positions, std::vector<Value>& out);
   void write(const Nest& nest, std::span<const Position> positions, std::vector<Value>& out);
   std::vector<Value> walk(const Walk& walk, std::vector<Value> carried,
@@ -231,6 +236,7 @@ class Lowering {
   const Target& target_;
   Kernel out_;
   std::vector<const Inst*> defs_;  // of each tile value; null for parameters
+  std::vector<bool> used_;         // whether anything reads the tile value
   std::vector<Rep> reps_;
   std::vector<std::pair<Value, Rep>> undo_;     // what set_rep() replaced, newest last
   std::vector<Expr> rounds_;                    // variables of the grid and of open loops of tiles, outermost first
@@ -244,6 +250,9 @@ class Lowering {
   std::vector<std::pair<std::pair<int, int64_t>, Expr>> coordinates_;
   int names_ = 0;
 };
+
+// A scan over one element is arithmetic. In place.
+void expand_short_scans(Kernel& kernel, Block& block);
 
 // Splits dimensions that a whole block shares into a loop around it: rows of a softmax go one after the other through
 // all of its steps instead of step by step.
@@ -261,5 +270,7 @@ std::optional<Expr> upper_limit(const Expr& condition, const Expr& coordinate);
 // The dims a root runs over.
 Dims root_dims(const Kernel& kernel, const Inst& inst);
 bool writes_memory(Op op);
+// The results of a root that are known only after its whole axis: all, but of a scan the totals.
+std::span<const Value> final_results(const Inst& root);
 
 }  // namespace heddle::simd

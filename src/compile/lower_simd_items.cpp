@@ -98,7 +98,7 @@ std::vector<Item> Lowering::partition(const Block& block) {
     pending.shape = shape;
     if (axis >= 0) pending.axis = axis;
     pending_loads.insert(pending_loads.end(), reads.loads.begin(), reads.loads.end());
-    for (Value v : inst.results) produced.push_back(v);
+    for (Value v : final_results(inst)) produced.push_back(v);
   }
   flush();
   return items;
@@ -145,6 +145,18 @@ void Lowering::choose_saves(const Block& block, std::vector<Item>& items) {
 
   for (int i = static_cast<int>(block.insts.size()) - 1; i >= 0; --i) {
     const Inst& inst = block.insts[i];
+    if (inst.op == Op::scan) {
+      // Its own nest has the scanned tile at hand, others need a copy.
+      auto own = std::find_if(items.begin(), items.end(), [&](const Item& item) {
+        return std::find(item.roots.begin(), item.roots.end(), &inst) != item.roots.end();
+      });
+      for (size_t k = 0; k < inst.results.size() / 2; ++k) {
+        const std::vector<int>& by = users[inst.results[k]];
+        if (std::any_of(by.begin(), by.end(), [&](int n) { return n != own - items.begin(); }))
+          own->during.push_back({inst.results[k], false});
+      }
+      continue;
+    }
     if (!is_lazy_op(inst.op)) continue;
     const Value v = inst.results[0];
     const Type& type = in_.values[v];

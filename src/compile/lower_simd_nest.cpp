@@ -147,7 +147,7 @@ void Lowering::run_nest(Nest& nest) {
   };
   for (const Inst* root : nest.roots) {
     if (writes_memory(root->op) || !nest.in_registers) continue;
-    for (Value v : root->results)
+    for (Value v : final_results(*root))
       take(v, {in_.values[v].shape, nest.axis == nest.vector_dim ? -1 : nest.vector_dim,
                nest.axis == nest.vector_dim ? 1 : nest.width});
   }
@@ -172,7 +172,7 @@ std::vector<Value> Lowering::nest_body(const Nest& nest) {
   int64_t slots = 0;
   for (const Inst* root : nest.roots)
     if (nest.in_registers && !writes_memory(root->op))
-      for (Value v : root->results)
+      for (Value v : final_results(*root))
         slots += Layout{in_.values[v].shape, nest.axis == nest.vector_dim ? -1 : nest.vector_dim, nest.width}.size();
   for (const Save& save : nest.saves)
     if (save.registers) slots += Layout{nest.shape, nest.vector_dim, nest.width}.size();
@@ -338,6 +338,28 @@ void Lowering::write(const Nest& nest, std::span<const Position> positions, std:
   }
 }
 
+// The scanned values at a position, given what came before; makes them known to what else the nest computes there.
+// Gives what has come together now.
+std::vector<Value> Lowering::scan_at(const Nest& nest, const Inst& root, const Position& at, Value mask,
+                                     std::vector<Value> before) {
+  const size_t width = before.size();
+  const bool lanes = at.width > 1 && at.vector_dim == nest.axis;
+  std::vector<Value> x;
+  for (size_t k = 0; k < width; ++k) {
+    Value v = masked(emit(nest, root.args[k], at), mask, kernel::neutral(*root.reducer, k));
+    x.push_back(lanes || width > 1 ? splat(v, at.width, depth()) : v);
+  }
+  std::vector<Value> scanned, after;
+  if (lanes) {
+    scanned = builder().scan(x, before, 0, root.reducer);
+    after.assign(scanned.begin() + static_cast<int64_t>(width), scanned.end());
+  } else {
+    scanned = after = builder().apply(*root.reducer, before, x);
+  }
+  for (size_t k = 0; k < width; ++k) memo_[{root.results[k], at.at, at.width, at.active}] = {scanned[k], depth()};
+  return after;
+}
+
 void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions, std::vector<Value>& out) {
   const bool horizontal = nest.axis == nest.vector_dim;
   const size_t count = positions.size(), sets = static_cast<size_t>(nest.sets);
@@ -354,6 +376,15 @@ void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions,
 
   std::vector<Value> accumulators;  // by root, result, position, set
   for (const Inst* root : roots) {
+    if (root->op == Op::scan) {
+      const size_t width = root->results.size() / 2;
+      for (size_t k = 0; k < width; ++k)
+        for (size_t p = 0; p < count; ++p) {
+          Value start = emit(nest, root->args[width + k], positions[p]);
+          accumulators.push_back(splat(start, horizontal ? 1 : positions[p].width, depth()));
+        }
+      continue;
+    }
     for (size_t k = 0; k < root->results.size(); ++k) {
       Scalar identity =
           root->op == Op::dot ? Scalar::of(in_.values[root->results[0]].dtype, 0) : root->reducer->identity[k];
@@ -392,7 +423,14 @@ void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions,
           Expr keep = root_guard(nest, *root, at);
           if (horizontal) keep = logical_and(keep, at.active);
           Value mask = mask_of(nest, *root, keep, at);
-          if (root->op == Op::dot) {
+          if (root->op == Op::scan) {
+            const size_t width = root->results.size() / 2;
+            std::vector<Value> before;
+            for (size_t k = 0; k < width; ++k) before.push_back(now[slot + k * count]);
+            std::vector<Value> after = scan_at(nest, *root, at, mask, std::move(before));
+            for (size_t k = 0; k < width; ++k) now[slot + k * count] = after[k];
+            slot += width * count;
+          } else if (root->op == Op::dot) {
             DType dtype = in_.values[root->results[0]].dtype;
             Value a = emit(nest, root->args[0], at), b = emit(nest, root->args[1], at);
             a = masked(a, mask, Scalar::of(out_.values[a].dtype, 0));
@@ -425,7 +463,8 @@ void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions,
   // Sets meet, then lanes.
   size_t first = 0, slot = 0;
   for (const Inst* root : roots) {
-    const size_t width = root->results.size();
+    const std::span<const Value> results = final_results(*root);
+    const size_t width = results.size();
     for (size_t p = 0; p < count; ++p) {
       auto state = [&](size_t s) {
         std::vector<Value> v;
@@ -439,14 +478,14 @@ void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions,
       for (size_t n = states.size(); n > 1; n = (n + 1) / 2)
         for (size_t s = 0; s < n / 2; ++s) states[s] = builder().apply(*reducer, states[s], states[s + (n + 1) / 2]);
       std::vector<Value> result = states[0];
-      if (horizontal && lanes > 1) result = builder().reduce(result, 0, reducer);
+      if (horizontal && lanes > 1 && root->op != Op::scan) result = builder().reduce(result, 0, reducer);
       if (root->op == Op::dot && horizontal)
         result[0] = builder().op(ScalarOp::add, {emit(nest, root->args[2], positions[p]), result[0]});
       for (size_t k = 0; k < width; ++k) {
         if (nest.in_registers) {
           out[slot + k * count + p] = splat(result[k], width_at(p) > 1 && !horizontal ? width_at(p) : 1, depth());
-        } else {
-          const Rep& rep = reps_[root->results[k]];
+        } else if (used_[results[k]] || root->op != Op::scan) {
+          const Rep& rep = reps_[results[k]];
           Position at = positions[p];
           at.at[nest.axis] = 0;
           if (horizontal) {

@@ -46,7 +46,7 @@ Contents contents(const Kernel& kernel, const Block& block) {
     }
     if (inst.op == Op::load || stores(inst.op)) c.accesses.push_back(&inst);
     if (stores(inst.op)) c.writes.push_back(&inst);
-    if (inst.op == Op::reduce) c.reduces.push_back(&inst);
+    if (inst.op == Op::reduce || inst.op == Op::scan) c.reduces.push_back(&inst);
     c.dot |= inst.op == Op::dot;
     c.work += inst.op == Op::load ? 0 : op_cost(inst.op);
   });
@@ -96,6 +96,8 @@ Choice choose(const Kernel& kernel, const Block& block, const Target& target) {
   if (!block.results.empty()) return {};
   Contents c = contents(kernel, block);
   if (c.rank < 2 || !c.one_rank || c.dot || c.reduces.empty() || c.reduces.size() + c.writes.size() < 2) return {};
+  // Scans and what uses them are one nest already, which walks memory in order.
+  if (std::all_of(c.reduces.begin(), c.reduces.end(), [](const Inst* i) { return i->op == Op::scan; })) return {};
   SmallVector<int64_t, 4> sizes(c.rank, 1);
   SmallVector<bool, 4> fits(c.rank, true);
   for (Value v : c.used) {

@@ -52,6 +52,10 @@ bool Nest::has_dot() const {
   return std::any_of(roots.begin(), roots.end(), [](const Inst* i) { return i->op == Op::dot; });
 }
 
+bool Nest::has_scan() const {
+  return std::any_of(roots.begin(), roots.end(), [](const Inst* i) { return i->op == Op::scan; });
+}
+
 Expr Lowering::coordinate(int dim, int64_t size) {
   if (size == 1) return 0;
   for (const auto& [key, e] : coordinates_)
@@ -163,6 +167,7 @@ void Lowering::plan(Nest& nest, const Layout* wanted) {
         } else {
           cost += static_cast<double>(root->results.size());
           if (d == nest.axis) cost += 8.0 * lanes / static_cast<double>(nest.shape[d]);
+          if (d == nest.axis && root->op == Op::scan) cost += 12.0 * static_cast<double>(root->results.size() / 2);
         }
       }
       for (Value v : held) {
@@ -229,6 +234,7 @@ void Lowering::plan(Nest& nest, const Layout* wanted) {
 // Conditions that all roots share: those on a single coordinate end its walk early, those on none skip the nest.
 void Lowering::plan_bounds(Nest& nest, const SmallVector<bool, 4>& fixed) {
   nest.known.clear();
+  if (nest.complete) return;
   std::vector<Expr> common;
   bool first = true;
   for (const Inst* root : nest.roots) {
@@ -296,7 +302,7 @@ void Lowering::plan_walks(Nest& nest, int64_t cost) {
   // Registers for one accumulator of every result.
   int64_t weight = 0;
   for (const Inst* root : nest.roots)
-    for (Value v : root->results)
+    for (Value v : final_results(*root))
       weight += std::max<int64_t>(1, nest.width * size_of(in_.values[v].dtype) / target_.vector_bytes);
   weight = std::max<int64_t>(1, weight);
   const bool horizontal = nest.axis == nest.vector_dim;
@@ -333,6 +339,12 @@ void Lowering::plan_walks(Nest& nest, int64_t cost) {
       if (d != nest.axis && d != nest.vector_dim) take(d, horizontal ? 4 : 24);
   }
   Walk& along = nest.walks[nest.axis];
+  if (nest.has_scan()) {  // one accumulator each, as every element needs the one before
+    if (!along.whole && along.bound.is_const(along.size) && steps(nest.axis) * accumulators <= kSmall)
+      along.whole = true;
+    along.block = std::min<int64_t>(horizontal && cost <= 60 ? 4 : cost <= 20 ? 2 : 1, steps(nest.axis));
+    return;
+  }
   if (!along.whole && along.bound.is_const(along.size) && steps(nest.axis) <= kSmall &&
       steps(nest.axis) * accumulators <= 4 * kSmall)
     along.whole = true;

@@ -17,6 +17,7 @@ Lowering::Lowering(const Kernel& tile, const Target& target) : tile_(tile), targ
   out_.thread = tile.thread.is_var() ? tile.thread : Expr::index("thread", tile.threads);
   out_.symbols = tile.symbols;
   out_.buffers = tile.buffers;
+  out_.rounds = tile.rounds;
   thread_ = tile.threads > 1 ? out_.thread : Expr(0);
 }
 
@@ -99,7 +100,8 @@ void Lowering::compute_ahead(std::span<const Inst> insts) {
       continue;
     }
     bool waits = inst.op == Op::loop || inst.op == Op::branch || inst.op == Op::reduce || inst.op == Op::dot ||
-                 inst.op == Op::combine || (inst.op == Op::load && plan_.values[inst.results[0]].defined);
+                 inst.op == Op::scan || inst.op == Op::combine ||
+                 (inst.op == Op::load && plan_.values[inst.results[0]].defined);
     if (waits) return;
   }
 }
@@ -113,6 +115,7 @@ void Lowering::emit(const Inst& inst) {
     case Op::check:
     case Op::combine: emit_store(inst); break;
     case Op::reduce: emit_reduce(inst); break;
+    case Op::scan: emit_scan(inst); break;
     case Op::dot: emit_dot(inst); break;
     case Op::loop: emit_loop(inst); break;
     case Op::branch: emit_branch(inst); break;

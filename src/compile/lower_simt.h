@@ -164,6 +164,7 @@ class Lowering {
   void emit_branch(const Inst& inst);
   void emit_reduce(const Inst& inst);
   void emit_dot(const Inst& inst);
+  void emit_scan(const Inst& inst);
   std::vector<Point> registers_of(Value v);
   void values_in_registers(Value v, Value like, std::vector<Value>& out);
   void take_registers(Value v, std::span<const Value>& from);

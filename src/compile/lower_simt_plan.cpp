@@ -63,7 +63,8 @@ class Planner {
       case Op::store:
       case Op::check:
       case Op::combine: return kernel_.values[inst.args[0]].shape;
-      case Op::reduce: return kernel_.values[inst.args[0]].shape;
+      case Op::reduce:
+      case Op::scan: return kernel_.values[inst.args[0]].shape;
       case Op::dot: return kernel::dot_dims(kernel_.values[inst.args[0]], kernel_.values[inst.args[1]]);
       default: return inst.results.empty() ? Dims() : kernel_.values[inst.results[0]].shape;
     }
@@ -182,6 +183,7 @@ class Planner {
       case Op::combine:
       case Op::check:
       case Op::reduce:
+      case Op::scan:
       case Op::dot:
         for (Value v : inst.args) use(v, plan_.inst_group[&inst], position);
         break;

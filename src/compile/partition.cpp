@@ -19,11 +19,14 @@ constexpr double kOpCost = 0.03, kByteCost = 0.08, kLaunchCost = 2000;
 constexpr double kMinRows = 64, kSmallWork = 1 << 15;
 // Arithmetic that makes a position of an index, at most.
 constexpr double kIndexWork = 6;
+// Scans along one axis that a nest takes in.
+constexpr int kMaxScans = 8;
 // How far searches through the neighbourhood go before they give up (and the cheaper choice is taken).
 constexpr int kSearchLimit = 2000, kMaxTail = 64;
 
 double op_weight(const Node& node) {
   if (node.op == NodeOp::Gather || node.op == NodeOp::Cat) return 2;
+  if (node.op == NodeOp::Scan) return 4;
   if (node.op != NodeOp::Scalar) return 0;
   if (!info(node.scalar_op).native) return 12;
   bool slow = node.scalar_op == ScalarOp::div || node.scalar_op == ScalarOp::sqrt ||
@@ -33,7 +36,7 @@ double op_weight(const Node& node) {
 
 bool is_compute(const Node& node) {
   return node.op == NodeOp::Scalar || node.op == NodeOp::Cast || node.op == NodeOp::Bitcast ||
-         node.op == NodeOp::Gather || node.op == NodeOp::Cat;
+         node.op == NodeOp::Gather || node.op == NodeOp::Cat || node.op == NodeOp::Scan;
 }
 
 double upper(const Expr& e) { return static_cast<double>(e.hi()); }
@@ -231,6 +234,16 @@ class Partitioner {
   // Finds what the nest of `u` reads. With `decide`, also chooses what goes to memory on the way. `id` is the unit's,
   // if it has one.
   void explore(Unit& u, bool decide, int id = -1) {
+    if (explore_once(u, decide, id)) return;
+    // A scan of something turned around: the nest goes the other way.
+    Substitution turned = {{u.scanned, u.scanned.extent() - 1 - u.scanned}};
+    for (Expr& e : u.at) e = substitute(e, turned);
+    bool done = explore_once(u, decide, id);
+    HD_ASSERT(done, "a scan that runs both ways");
+  }
+
+  // False if the nest should run the other way along u.scanned.
+  bool explore_once(Unit& u, bool decide, int id) {
     struct Visit {
       int number;
       const Node* node;
@@ -251,6 +264,8 @@ class Partitioner {
     u.reads.clear();
     u.leaves.clear();
     u.evaluations = 0;
+    u.scanned = Expr();
+    int scans = 0;
     double points = u.points();
     Expr guard = 1;  // irrelevant here
     if (u.reduces) {
@@ -288,7 +303,23 @@ class Partitioner {
         if (decide && wanted_.insert(reduction).second) pending_.push(number_.at(reduction));
         continue;
       }
-      if (decide && !self && should_store(u, node, visit.index, points)) {
+      if (node.op == NodeOp::Scan) {
+        bool forward = false;
+        Expr axis = scannable(u, node, visit.index, forward);
+        bool fits = axis.is_var() && ++scans <= kMaxScans;
+        if (fits && !u.scans()) {
+          u.scanned = axis;
+          if (!forward) return false;
+        } else {
+          fits = fits && forward && u.scanned == axis;
+        }
+        if (!fits) {
+          HD_ASSERT(!self, "a scan cannot compute itself");
+          if (decide) store(&node);
+          u.reads.push_back({&node, visit.index, true});
+          continue;
+        }
+      } else if (decide && !self && should_store(u, node, visit.index, points)) {
         store(&node);
         u.reads.push_back({&node, visit.index, true});
         continue;
@@ -312,6 +343,29 @@ class Partitioner {
         for (const NodeRef& input : node.inputs) push(input.get(), visit.index);
       }
     }
+    return true;
+  }
+
+  // The axis of u along which its nest can compute the scan `node` at `index`, one element after the other: once each,
+  // and nowhere outside. Nothing if it cannot.
+  static Expr scannable(const Unit& u, const Node& node, const Index& index, bool& forward) {
+    size_t along = static_cast<size_t>(node.attrs[0].value());
+    if (u.reduces || u.points() != upper(node.shape.numel())) return {};
+    Expr axis;
+    for (const Expr& candidate : u.kept) {
+      forward = index[along] == candidate;
+      if (!forward && !(index[along] == candidate.extent() - 1 - candidate)) continue;
+      axis = candidate;
+      break;
+    }
+    if (!axis.is_var() || !(axis.extent() == node.shape[along])) return {};
+    for (size_t i = 0; i < index.size(); ++i) {
+      if (i == along) continue;
+      bool whole = index[i].is_var() && index[i].extent() == node.shape[i];
+      bool inside = node.shape[i].is_const() && index[i].lo() >= 0 && index[i].hi() < node.shape[i].value();
+      if (depends_on(index[i], axis) || !(whole || inside)) return {};
+    }
+    return axis;
   }
 
   // Whether `node`, needed by the nest of `u` at `index`, is better computed once and read from memory.
@@ -385,9 +439,9 @@ class Partitioner {
   int new_group(int id) {
     int g = static_cast<int>(result_.groups.size());
     Unit& u = unit(id);
-    result_.groups.push_back({{id}, u.reduces || u.scatters()});
+    result_.groups.push_back({{id}, u.reduces || u.scatters() || u.scans()});
     u.group = g;
-    u.outer = u.kept;
+    u.outer = u.free_axes();
     if (u.scatters()) std::erase(u.outer, u.at[static_cast<size_t>(u.node->attrs[0].value())]);
     return g;
   }
@@ -428,9 +482,13 @@ class Partitioner {
     Unit& u = unit(id);
     if (is_direct(g) || !has_room(group(g), u)) return false;
     std::vector<Expr> outer;
-    bool first = true;
+    bool first = true, scans = u.scans();
+    int witness = -1;
+    std::vector<Expr> theirs;                   // the outer axes as the last reader names them
+    std::vector<std::pair<int, Expr>> scanned;  // what readers would scan
     for (int reader_id : readers_[{u.node, true}]) {
       Unit& reader = unit(reader_id);
+      scans = scans || reader.scans();
       for (const Unit::Read& read : reader.reads) {
         if (read.node != u.node || !read.memory) continue;
         // Every axis of u follows one axis of the reader.
@@ -438,6 +496,7 @@ class Partitioner {
         size_t inner = 0;
         for (size_t i = 0; i < u.at.size(); ++i) {
           if (u.at[i].is_const(0)) continue;
+          if (!u.at[i].is_var()) return false;  // runs the other way
           const Expr& e = read.index[i];
           // Behind a pad, a cut or a part of a join an axis has the same variable but another extent.
           bool known = (contains(reader.kept, e) || contains(reader.reduced, e)) && e.extent() == u.at[i].extent();
@@ -446,9 +505,18 @@ class Partitioner {
           follows.emplace_back(e, u.at[i]);
           inner += !contains(reader.outer, e);
         }
-        if (inner > 0 && reader.points() != u.points()) return false;
+        if ((inner > 0 || u.scans()) && reader.points() != u.points()) return false;
+        Expr along;  // u's scanned axis, as the reader's
+        for (auto& [reader_axis, own] : follows)
+          if (u.scans() && own == u.scanned) along = reader_axis;
+        if (u.scans() && (reader.reduces || (reader.scans() && !(reader.scanned == along)))) return false;
+        if (along.is_var()) scanned.emplace_back(reader_id, along);
         std::vector<Expr> mapped;
+        theirs.clear();
+        witness = reader_id;
         for (const Expr& axis : reader.outer) {
+          if (along.is_var() && axis == along) continue;
+          theirs.push_back(axis);
           auto it = std::find_if(follows.begin(), follows.end(), [&](auto& f) { return f.first == axis; });
           if (it == follows.end()) return false;
           mapped.push_back(it->second);
@@ -459,7 +527,13 @@ class Partitioner {
       }
     }
     double rows = row_count(outer);
-    if (rows < kMinRows && u.points() > kSmallWork && u.points() > rows) return false;
+    if (!scans && rows < kMinRows && u.points() > kSmallWork && u.points() > rows) return false;
+    if (u.scans()) {
+      if (outer.size() + 1 != u.kept.size() || (group(g).fixed && theirs.size() != unit(witness).outer.size()))
+        return false;
+      if (!group(g).fixed) settle(g, witness, theirs);
+      for (auto& [reader, along] : scanned) unit(reader).scanned = along;
+    }
     join(id, g, std::move(outer));
     return true;
   }

@@ -21,6 +21,7 @@ struct Unit {
   std::vector<Expr> reduced;   // along the axes that a reduction folds
   Index at;                    // the element of `node` computed: one entry per axis, over `kept`
   std::optional<Expr> update;  // scatter: the number of the update, along the axis (0 if there is one only)
+  Expr scanned;                // the one of `kept` along which the nest scans, if it does: no outer axis
 
   // What the nest reads that comes from another unit.
   struct Read {
@@ -41,12 +42,14 @@ struct Unit {
   bool scatters() const { return update.has_value(); }
   Index update_at() const;  // scatter: the element of the index and of the updates
   double points() const;    // of the nest
+  bool scans() const { return scanned.is_var(); }
+  std::vector<Expr> free_axes() const;  // `kept` without `scanned`
 };
 
 // Units that share a kernel: all of them run inside the same outer axes.
 struct Group {
   std::vector<int> units;  // inputs before users
-  bool fixed = false;      // the outer axes are settled, because a reduction's result is used inside
+  bool fixed = false;      // the outer axes are settled: a reduction's result is used inside, or something is scanned
 };
 
 // The node whose kernel is built directly, not from Loops, and of which `node` is a result; or nullptr. Such a kernel

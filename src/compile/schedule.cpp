@@ -10,7 +10,8 @@
 namespace heddle {
 namespace {
 
-std::string check_stage(const StageSchedule& plan, const Schedule& schedule, const Loops& loops, size_t s) {
+std::string check_stage(const StageSchedule& plan, const Schedule& schedule, const Loops& loops, size_t s,
+                        const Target& target) {
   const Stage& stage = loops.stages[s];
   size_t outer = loops.outer.size(), count = outer + stage.inner.size();
   std::vector<int64_t> size;
@@ -28,6 +29,7 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
     if (axis < outer && size[axis] % level.step != 0)
       return text("stage ", s, ": outer steps of ", level.step, " do not divide ", size[axis]);
     if (axis >= outer) inner_seen = true;
+    if (axis < outer && inner_seen && has_scan(stage)) return text("stage ", s, ": outer loops inside a scanned axis");
     if (axis < outer && inner_seen) {
       if (plan.joined && s > 0) return text("stage ", s, " is joined but has outer loops of its own");
       if (s + 1 < loops.stages.size() && schedule.stages[s + 1].joined)
@@ -77,10 +79,31 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
     if (staged.scope == Staged::Scope::Phase && s != 0)
       return text("stage ", s, ": only the first stage can pack in a phase");
   }
+  // On such machines a scanned tile goes through local memory, as do the values that its scan starts from.
+  if (target.machine == Machine::Simt && has_scan(stage)) {
+    int64_t points = 1, bytes = 0;
+    for (size_t i = 0; i < count; ++i) points = std::min(points * size[i], target.local_bytes);
+    for (const kernel::Inst& inst : stage.body.insts)
+      if (inst.op == kernel::Op::scan)
+        for (const Scalar& identity : inst.reducer->identity)
+          bytes += size_of(identity.dtype) * (points + 4 * points / std::min(points, size[outer]));
+    if (bytes > target.local_bytes / 2) return text("stage ", s, ": a scanned tile of ", points, " elements");
+  }
   for (size_t i = outer; i < count; ++i)
     if (!stage.inner[i - outer].extent.is_const() && size[i] == stage.inner[i - outer].extent.hi() &&
         size[i] > (1 << 16))
       return text("stage ", s, ": an axis of unknown size needs a loop");
+  return "";
+}
+
+std::string check_split_scan(const StageSchedule& plan, const Loops& loops, const Target& target) {
+  const Stage& stage = loops.stages[0];
+  if (loops.stages.size() != 1) return "a split scan needs a kernel of its own";
+  if (plan.loops.empty() || static_cast<size_t>(plan.loops[0].axis) != loops.outer.size())
+    return "a split scan needs a loop over its axis: the parts";
+  if (scans_feed_scans(stage)) return "a scan of a scan cannot be split";
+  if (target.machine == Machine::Simt && plan.split * plan.loops[0].step < stage.inner[0].extent.hi())
+    return "a scan in rounds on a SIMT machine";
   return "";
 }
 
@@ -98,7 +121,9 @@ std::string check(const Schedule& schedule, const Loops& loops, const Target& ta
   for (size_t s = 0; s < loops.stages.size(); ++s) {
     const StageSchedule& plan = schedule.stages[s];
     if (plan.split < 1) return text("stage ", s, " split into ", plan.split);
-    if (plan.split > 1 && loops.stages[s].ordered) {
+    if (plan.split > 1 && has_scan(loops.stages[s])) {
+      if (std::string problem = check_split_scan(plan, loops, target); !problem.empty()) return problem;
+    } else if (plan.split > 1 && loops.stages[s].ordered) {
       if (s == 0 || loops.stages[s - 1].inner.size() != 1) return text("stage ", s, " cannot be split");
     } else if (plan.split > 1) {
       if (s != 0 || !loops.stages[0].reducer || loops.stages[0].inner.empty())
@@ -106,7 +131,7 @@ std::string check(const Schedule& schedule, const Loops& loops, const Target& ta
       for (size_t later = 1; later < loops.stages.size(); ++later)
         if (loops.stages[later].reducer) return "a split needs the only reduction of the kernel";
     }
-    if (std::string problem = check_stage(plan, schedule, loops, s); !problem.empty()) return problem;
+    if (std::string problem = check_stage(plan, schedule, loops, s, target); !problem.empty()) return problem;
   }
   return "";
 }

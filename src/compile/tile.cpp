@@ -1,5 +1,6 @@
 // Loops and a schedule to tile-level kernel IR.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <unordered_map>
 
@@ -37,6 +38,11 @@ class Tiler {
       for (const Staged& staged : schedule_.stages[s].staged)
         if (staged.scope == Staged::Scope::Phase) write_packing_phase(s, staged);
     size_t first = 0;
+    if (schedule_.stages[0].split > 1 && has_scan(stage(0))) {
+      write_split_scan();
+      kernel::renumber(kernel_);
+      return std::move(kernel_);
+    }
     if (schedule_.stages[0].split > 1) {
       write_partial_phase();
       first = 1;
@@ -67,6 +73,18 @@ class Tiler {
     std::vector<Expr> end;  // elements at or beyond are outside
   };
 
+  // A stage computed at one place.
+  struct Instance {
+    size_t stage;
+    Place place;
+    Substitution axes;
+    std::unordered_map<Value, Value> map;
+    std::vector<Value> carried;                                  // what the stage's scans begin with
+    std::unordered_map<const Inst*, std::vector<Value>> totals;  // what each of them has come to
+    // Accesses that have this guard get another one: what is written to is also what may be read.
+    Expr guard = 1, instead = 1;
+  };
+
   Expr coordinate(size_t dimension, int64_t extent) {
     Expr& var = coordinates_[{dimension, extent}];
     if (!var.is_var()) var = Expr::index(text("d", dimension), extent);
@@ -94,11 +112,13 @@ class Tiler {
 
   // ---- phases and loops ----
 
-  void open_phase() {
+  // `first` makes the variables of the grid that come before those of the outer axes.
+  void open_phase(const std::function<void()>& first = {}) {
     kernel_.phases.emplace_back();
     builder_.emplace(kernel_, kernel_.phases.back());
     cell_ = {};
     registers_.clear();
+    if (first) first();
     for (size_t i = 0; i < outer_; ++i) {
       const Axis& a = loops_.outer[i];
       int64_t size = schedule_.cell[i];
@@ -190,7 +210,7 @@ class Tiler {
 
   void write_stage(size_t s, const Place& p, size_t level, size_t nest_end) {
     if (!stage(s).reducer) {
-      write_stores(s, p, level);
+      write_stores(s, p, level, {});
       return;
     }
     bool used_later = nest_end < loops_.stages.size();
@@ -212,17 +232,18 @@ class Tiler {
     return last;
   }
 
-  void write_stores(size_t s, const Place& p, size_t level) {
+  // `carried`: what the stage's scans have come to, if they have begun. Gives the same after this part.
+  std::vector<Value> write_stores(size_t s, const Place& p, size_t level, std::vector<Value> carried) {
     const std::vector<Level>& loops = schedule_.stages[s].loops;
+    bool inside = level == loops.size() || static_cast<size_t>(loops[level].axis) >= outer_;
+    if (inside && carried.empty()) carried = scan_starts(s, p);
     if (level < loops.size()) {
       Expr var = loop_variable(p, loops[level]);
-      builder_->loop(var, {}, [&](std::span<const Value>) {
-        write_stores(s, step_into(p, loops[level], var), level + 1);
-        return std::vector<Value>{};
+      return builder_->loop(var, carried, [&](std::span<const Value> now) {
+        return write_stores(s, step_into(p, loops[level], var), level + 1, {now.begin(), now.end()});
       });
-      return;
     }
-    Instance instance{s, p, substitution(s, p), {}};
+    Instance instance{s, p, substitution(s, p), {}, std::move(carried), {}};
     write_checks(instance);
     for (const Inst& inst : stage(s).body.insts) {
       if (inst.op != Op::store && inst.op != Op::combine) continue;
@@ -231,6 +252,13 @@ class Tiler {
       else
         write_store(inst, instance);
     }
+    std::vector<Value> totals;
+    for (const Inst* scan : scans(s)) {
+      value(scan->results[0], instance);
+      const std::vector<Value>& own = instance.totals.at(scan);
+      totals.insert(totals.end(), own.begin(), own.end());
+    }
+    return totals;
   }
 
   void write_checks(Instance& in) {
@@ -250,7 +278,7 @@ class Tiler {
     HD_ASSERT(at < inst.binds.size(), "an ordered store goes where no data says");
     Value chosen = value(inst.args[inst.args.size() - inst.binds.size() + at], in);
     Expr in_range = substitute(inst.guard, in.axes);
-    Instance within{in.stage, in.place, in.axes, {}, in_range, logical_and(in_range, mine)};
+    Instance within{in.stage, in.place, in.axes, {}, {}, {}, in_range, logical_and(in_range, mine)};
     within.map.emplace(inst.args[inst.args.size() - inst.binds.size() + at], chosen);
     if (builder_->type(chosen).numel() != 1 || inst.binds.size() != 1) {
       write_store(inst, within);
@@ -261,6 +289,148 @@ class Tiler {
       write_store(inst, within);
       return std::vector<Value>{};
     });
+  }
+
+  // ---- scans ----
+
+  std::vector<const Inst*> scans(size_t s) const {
+    std::vector<const Inst*> result;
+    for (const Inst& inst : stage(s).body.insts)
+      if (inst.op == Op::scan) result.push_back(&inst);
+    return result;
+  }
+  // What all scans of the stage begin with, one after the other.
+  std::vector<Value> scan_starts(size_t s, const Place& p) {
+    std::vector<Value> result;
+    for (const Inst* scan : scans(s))
+      for (size_t k = 0; k < scan->reducer->width(); ++k)
+        result.push_back(builder_->constant(kernel::neutral(*scan->reducer, k), dims(p, outer_only(axis_count(s)))));
+    return result;
+  }
+
+  // The operands of a scan over the whole tile, and where they count.
+  struct Scanned {
+    std::vector<Value> tuple;
+    Expr guard;
+    SmallVector<Expr, 4> where;
+  };
+  Scanned scan_operands(const Inst& inst, Instance& in) {
+    Scanned result;
+    std::vector<bool> all(axis_count(in.stage), true), along(axis_count(in.stage), false);
+    along[outer_] = true;
+    for (Value v : inst.args) result.tuple.push_back(spread(value(v, in), dims(in.place, all)));
+    result.guard = bounds(in.place, along);
+    if (!result.guard.is_const(1)) result.where = coords(in.place, all);
+    return result;
+  }
+
+  Value compute_scan(const Inst& inst, Instance& in) {
+    size_t width = inst.reducer->width(), first = 0;
+    for (const Inst* scan : scans(in.stage)) {
+      if (scan == &inst) break;
+      first += scan->reducer->width();
+    }
+    std::span<const Value> start = std::span(in.carried).subspan(first, width);
+    Scanned x = scan_operands(inst, in);
+    std::vector<Value> results =
+        builder_->scan(x.tuple, start, static_cast<int>(outer_), inst.reducer, x.guard, x.where);
+    in.totals[&inst] = {results.begin() + static_cast<long>(width), results.end()};
+    for (size_t k = 0; k < width; ++k) in.map[inst.results[k]] = results[k];
+    return results[0];
+  }
+
+  // What the scans of the stage come to over everything that the loops from `level` on cover.
+  std::vector<Value> scan_totals(size_t s, const Place& p, size_t level, std::vector<Value> before) {
+    const std::vector<Level>& loops = schedule_.stages[s].loops;
+    if (level < loops.size()) {
+      Expr var = loop_variable(p, loops[level]);
+      return builder_->loop(var, before, [&](std::span<const Value> now) {
+        return scan_totals(s, step_into(p, loops[level], var), level + 1, {now.begin(), now.end()});
+      });
+    }
+    Instance instance{s, p, substitution(s, p), {}, {}, {}};
+    std::vector<Value> after;
+    for (const Inst* scan : scans(s)) {
+      Scanned x = scan_operands(*scan, instance);
+      std::vector<Value> own = builder_->reduce(x.tuple, static_cast<int>(outer_), scan->reducer, x.guard, x.where);
+      std::span<const Value> left = std::span(before).subspan(after.size(), own.size());
+      for (Value v : builder_->apply(*scan->reducer, left, own)) after.push_back(v);
+    }
+    return after;
+  }
+
+  // A scan with too few rows for all cores: in each round the cells first find out what their parts come to, then scan
+  // them, starting from what the parts before come to. A round's parts fit into the caches, so that the second reading
+  // costs little.
+  void write_split_scan() {
+    const int64_t parts = schedule_.stages[0].split, chunk = schedule_.stages[0].loops[0].step;
+    const Expr extent = stage(0).inner[0].extent;
+    const Expr rounds = ceildiv(extent, parts * chunk);
+    kernel_.rounds = !rounds.is_const(1);
+    Expr points = 1;
+    for (const Axis& axis : loops_.outer) points = points * axis.extent;
+    std::vector<int> partial, carry;  // buffers: of each part of this round; of all rounds before, turn and turn about
+    auto buffers = [&](const char* name, const Expr& size) {
+      std::vector<int> made;
+      for (const Inst* scan : scans(0))
+        for (const Scalar& identity : scan->reducer->identity) {
+          made.push_back(static_cast<int>(kernel_.buffers.size()));
+          kernel_.buffers.push_back({text(name, made.size() - 1), identity.dtype, kernel::Space::Temp, size});
+        }
+      return made;
+    };
+    Expr round, part;
+    auto open = [&] {
+      open_phase([&] { round = kernel_.rounds ? cell_variable("round", rounds) : Expr(0); });
+      part = cell_variable("part", parts);
+      Place p = whole(0);
+      p.base[outer_] = (round * parts + part) * chunk;
+      p.size[outer_] = chunk;
+      return p;
+    };
+
+    Place p = open();
+    std::vector<Value> totals = scan_totals(0, p, 1, scan_starts(0, p));
+    partial = buffers("partial", points * parts);
+    for (size_t k = 0; k < totals.size(); ++k) builder_->store(partial[k], totals[k], partial_access(p, part, {}));
+
+    p = open();
+    std::vector<Value> before, own = scan_starts(0, p);
+    if (kernel_.rounds) {
+      carry = buffers("carry", points * 2);
+      Value later = builder_->index(DType::boolean, lt(0, round), {});
+      for (size_t k = 0; k < own.size(); ++k) {
+        Builder::Access access = partial_access(p, mod(round, 2), {});
+        access.guard = logical_and(access.guard, lt(0, round));
+        Value loaded = builder_->load(carry[k], builder_->type(own[k]).dtype, access);
+        own[k] = builder_->op(ScalarOp::where, {later, loaded, own[k]});
+      }
+    }
+    Place earlier = cell_;
+    earlier.base.push_back(0);
+    earlier.size.push_back(parts);
+    earlier.end.push_back(parts);
+    std::vector<bool> used(outer_ + 1, true);
+    Expr other = coordinate(outer_, parts);
+    for (const Inst* scan : scans(0)) {
+      std::vector<Value> tuple;
+      size_t first = before.size();
+      for (size_t k = 0; k < scan->reducer->width(); ++k) {
+        Builder::Access access = partial_access(earlier, other, used);
+        access.guard = logical_and(access.guard, lt(other, part));
+        tuple.push_back(builder_->load(partial[first + k], builder_->type(own[first + k]).dtype, access));
+      }
+      tuple = builder_->reduce(tuple, static_cast<int>(outer_), scan->reducer, lt(other, part), coords(earlier, used));
+      std::span<const Value> left = std::span(own).subspan(first, tuple.size());
+      for (Value v : builder_->apply(*scan->reducer, left, tuple)) before.push_back(v);
+    }
+    totals = write_stores(0, p, 1, before);
+    if (!kernel_.rounds) return;
+    for (size_t k = 0; k < totals.size(); ++k) {
+      Builder::Access access = partial_access(p, mod(round + 1, 2), {});
+      access.guard = logical_and(access.guard, eq(part, parts - 1));
+      builder_->store(carry[k], totals[k], access);
+    }
   }
 
   // ---- reductions ----
@@ -298,7 +468,7 @@ class Tiler {
   }
 
   std::vector<Value> reduce_tile(size_t s, const Place& p, std::vector<Value> before) {
-    Instance instance{s, p, substitution(s, p), {}};
+    Instance instance{s, p, substitution(s, p), {}, {}, {}};
     write_checks(instance);
     const auto& reducer = stage(s).reducer;
     std::vector<bool> all(axis_count(s), true);
@@ -556,7 +726,7 @@ class Tiler {
 
   // Copies the factor's tile at p into its place.
   void copy_tile(size_t s, const Packed& packed, Value factor, const Place& p) {
-    Instance instance{s, p, substitution(s, p), {}};
+    Instance instance{s, p, substitution(s, p), {}, {}, {}};
     Value v = value(factor, instance);
     std::vector<bool> used(axis_count(s), false);
     std::vector<Expr> index(axis_count(s), Expr(0));
@@ -610,15 +780,6 @@ class Tiler {
   }
 
   // ---- values ----
-
-  struct Instance {
-    size_t stage;
-    Place place;
-    Substitution axes;
-    std::unordered_map<Value, Value> map;
-    // Accesses that have this guard get another one: what is written to is also what may be read.
-    Expr guard = 1, instead = 1;
-  };
 
   // A factor of the contraction: from its packed copy if there is one.
   Value operand(size_t s, int number, Value factor, Instance& instance) {
@@ -709,6 +870,7 @@ class Tiler {
         return builder_->index(loops_.values[static_cast<size_t>(inst.results[0])].dtype, access.address,
                                access.coords);
       }
+      case Op::scan: return compute_scan(inst, in);
       case Op::load:
         return builder_->load(inst.buffer, loops_.values[static_cast<size_t>(inst.results[0])].dtype,
                               access_of(inst, in, false));

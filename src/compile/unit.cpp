@@ -38,6 +38,12 @@ Index gather_source(const Node& node, const Index& at, const Expr& chosen) {
   return source;
 }
 
+std::vector<Expr> Unit::free_axes() const {
+  std::vector<Expr> axes = kept;
+  if (scans()) std::erase(axes, scanned);
+  return axes;
+}
+
 const Node* reduction_of(const Node* node) {
   if (node->op == NodeOp::Get) node = node->inputs[0].get();
   bool is_one = node->op == NodeOp::Reduce || node->op == NodeOp::ArgReduce || node->op == NodeOp::Unwindow;

@@ -90,6 +90,7 @@ NodeRef rebuild(const Node& node, std::span<const NodeRef> inputs) {
     case NodeOp::Bitcast: return make_bitcast(inputs[0], node.dtype);
     case NodeOp::Reduce: return make_reduce(node.reduce_op, inputs[0], axes_of());
     case NodeOp::ArgReduce: return make_arg_reduce(node.reduce_op, inputs[0], axis());
+    case NodeOp::Scan: return make_scan(node.reduce_op, inputs[0], axis());
     case NodeOp::Reshape: return make_reshape(inputs[0], node.shape);
     case NodeOp::Permute: return make_permute(inputs[0], axes_of());
     case NodeOp::Expand: return make_expand(inputs[0], node.shape);

@@ -101,6 +101,24 @@ NodeRef make_sort(const NodeRef& x, bool descending, const Expr& count) {
   return finish_as_is(std::move(node));
 }
 
+NodeRef make_scan(ReduceOp op, const NodeRef& x, int axis) {
+  std::string what = text("cum", name(op));
+  check_operand(what.c_str(), x);
+  axis = normalize_axis(what.c_str(), axis, x->shape.rank());
+  if ((op == ReduceOp::Sum || op == ReduceOp::Prod) && x->dtype == DType::boolean)
+    throw DTypeError(text(what, ": takes numbers, not ", x->dtype, x->shape, "; cast first"));
+  if (x->shape[axis].is_const(1) || x->shape[axis].is_const(0)) return x;
+  // The largest or smallest of equal values; of a scan with the same op, that scan.
+  bool order = op == ReduceOp::Max || op == ReduceOp::Min;
+  if (order && x->op == NodeOp::Const) return x;
+  if (order && x->op == NodeOp::Scan && x->reduce_op == op && x->attrs[0].is_const(axis)) return x;
+  NewNode node = new_node(NodeOp::Scan, x->dtype, x->shape);
+  node->reduce_op = op;
+  node->inputs.push_back(x);
+  node->attrs.push_back(axis);
+  return finish(std::move(node));
+}
+
 NodeRef make_get(const NodeRef& x, int result) {
   if (!x) throw ValueError("get: the operand is empty");
   if (result < 0 || result >= x->result_count())

@@ -117,6 +117,7 @@ class Evaluation {
   HostArray reduce(const Node& node) const;
   HostArray arg_reduce(const Node& node, HostArray& positions) const;
   HostArray sort(const Node& node, HostArray& positions) const;
+  HostArray scan(const Node& node) const;
   HostArray view(const Node& node) const;
   HostArray pad(const Node& node) const;
   HostArray unwindow(const Node& node) const;
@@ -272,6 +273,20 @@ HostArray Evaluation::sort(const Node& node, HostArray& positions) const {
   return result;
 }
 
+HostArray Evaluation::scan(const Node& node) const {
+  HostArray result = operand(node, 0);
+  ScalarOp op = combiner(node.reduce_op);
+  int64_t step = 1;  // to the next element along the axis
+  for (size_t i = static_cast<size_t>(axis(node)) + 1; i < result.shape.size(); ++i) step *= result.shape[i];
+  for_each_index(result.shape, [&](int64_t position, const Index& at) {
+    if (at[axis(node)] == 0) return;
+    heddle::Scalar own = get(result, position);
+    set(result, position, get(result, position - step));
+    combine_into(result, position, op, own);
+  });
+  return result;
+}
+
 // Nodes of which each element is one element of the operand.
 HostArray Evaluation::view(const Node& node) const {
   const HostArray& x = operand(node, 0);
@@ -412,6 +427,7 @@ HostArray Evaluation::compute(const Node& node, uint32_t number) {
     case NodeOp::Reduce: return reduce(node);
     case NodeOp::ArgReduce: return arg_reduce(node, positions_[number]);
     case NodeOp::Sort: return sort(node, positions_[number]);
+    case NodeOp::Scan: return scan(node);
     case NodeOp::Reshape: {
       HostArray result = operand(node, 0);
       result.shape = sizes(node.shape);

@@ -69,6 +69,7 @@ uint64_t op_detail(const Node& node) {
   switch (node.op) {
     case NodeOp::Scalar: return static_cast<uint64_t>(node.scalar_op);
     case NodeOp::Reduce:
+    case NodeOp::Scan:
     case NodeOp::ArgReduce: return static_cast<uint64_t>(node.reduce_op);
     case NodeOp::Scatter: return static_cast<uint64_t>(node.scatter_op);
     default: return 0;
@@ -129,6 +130,7 @@ const char* name(NodeOp op) {
     case NodeOp::Bitcast: return "bitcast";
     case NodeOp::Reduce: return "reduce";
     case NodeOp::ArgReduce: return "arg_reduce";
+    case NodeOp::Scan: return "scan";
     case NodeOp::Reshape: return "reshape";
     case NodeOp::Permute: return "permute";
     case NodeOp::Expand: return "expand";

@@ -30,6 +30,7 @@ enum class NodeOp : uint8_t {
   Reduce,     // `reduce_op`: sum, prod, max, min
   ArgReduce,  // max or min over one axis (attrs[0]); two results: the value, and the i64 index of its first
               // occurrence. A NaN beats every number. Other nodes take the results through Get only
+  Scan,       // `reduce_op` of all elements up to this one, along axis attrs[0]; the shape stays
   // movement: no arithmetic, no copy
   Reshape,
   Permute,   // attrs: for each new axis the old one
@@ -113,7 +114,7 @@ class Node {
   DType dtype = DType::f32;
   union {
     ScalarOp scalar_op = ScalarOp{};  // Scalar
-    ReduceOp reduce_op;               // Reduce, ArgReduce (Max or Min)
+    ReduceOp reduce_op;               // Reduce, Scan, ArgReduce (Max or Min)
     ScatterOp scatter_op;             // Scatter
   };
   Shape shape;
@@ -174,6 +175,7 @@ NodeRef make_bitcast(const NodeRef& x, DType to);
 NodeRef make_reduce(ReduceOp op, const NodeRef& x, std::span<const int> axes);
 NodeRef make_arg_reduce(ReduceOp op, const NodeRef& x, int axis);         // use make_get for its results
 NodeRef make_sort(const NodeRef& x, bool descending, const Expr& count);  // the same; count: how many to keep
+NodeRef make_scan(ReduceOp op, const NodeRef& x, int axis);
 NodeRef make_get(const NodeRef& x, int result);
 NodeRef make_reshape(const NodeRef& x, const Shape& shape);
 NodeRef make_permute(const NodeRef& x, std::span<const int> axes);

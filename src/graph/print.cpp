@@ -17,6 +17,7 @@ std::string op_name(const Node& node) {
     case NodeOp::Reduce: return name(node.reduce_op);
     case NodeOp::ArgReduce: return text("arg", name(node.reduce_op));
     case NodeOp::Scatter: return text("scatter_", name(node.scatter_op));
+    case NodeOp::Scan: return text("cum", name(node.reduce_op));
     default: return name(node.op);
   }
 }
@@ -55,6 +56,7 @@ void write_attributes(std::ostream& out, const Node& node) {
     case NodeOp::Input: write_named(out, node, {"number", "function"}); break;
     case NodeOp::Iota:
     case NodeOp::ArgReduce:
+    case NodeOp::Scan:
     case NodeOp::Scatter:
     case NodeOp::Cat: write_named(out, node, {"axis"}); break;
     case NodeOp::Gather:

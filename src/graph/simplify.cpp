@@ -83,8 +83,19 @@ NodeRef reduce_of_expand(const NodeRef& x) {
   return make_expand(result, x->shape);
 }
 
+// A scan of something repeated along other axes is repeated afterwards instead.
+NodeRef scan_of_expand(const NodeRef& x) {
+  const NodeRef& expand = x->inputs[0];
+  if (expand->op != NodeOp::Expand) return x;
+  int axis = static_cast<int>(x->attrs[0].value());
+  const NodeRef& from = expand->inputs[0];
+  if (from->shape[axis].is_const(1)) return x;
+  return make_expand(make_scan(x->reduce_op, from, axis), x->shape);
+}
+
 NodeRef improve(const NodeRef& x) {
   if (is_elementwise(x->op)) return hoist_expand(x);
+  if (x->op == NodeOp::Scan) return scan_of_expand(x);
   if (x->op == NodeOp::Reduce) return reduce_of_expand(x);
   return x;
 }

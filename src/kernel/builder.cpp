@@ -151,6 +151,32 @@ std::vector<Value> Builder::reduce(std::span<const Value> args, int axis, std::s
   return results;
 }
 
+std::vector<Value> Builder::scan(std::span<const Value> args, std::span<const Value> start, int axis,
+                                 std::shared_ptr<const Reducer> reducer, const Expr& guard,
+                                 std::span<const Expr> coords) {
+  HD_ASSERT(reducer && reducer->width() == args.size(), "scan of ", args.size(), " tiles");
+  HD_ASSERT(start.empty() || start.size() == args.size(), "scan that starts from ", start.size(), " values");
+  Inst inst;
+  inst.op = Op::scan;
+  inst.axis = static_cast<int16_t>(axis);
+  inst.guard = guard;
+  inst.coords = SmallVector<Expr, 4>(coords);
+  inst.reducer = std::move(reducer);
+  std::vector<Value> results;
+  for (Value v : args) {
+    HD_ASSERT(type(v).shape == type(args[0]).shape, "scan of tiles of different shapes");
+    inst.args.push_back(v);
+    results.push_back(fresh(Type(type(v))));
+  }
+  for (size_t k = 0; k < start.size(); ++k) {
+    inst.args.push_back(start[k]);
+    results.push_back(fresh(reduced_type(type(args[k]), axis, level_)));
+  }
+  for (Value v : results) inst.results.push_back(v);
+  block().insts.push_back(std::move(inst));
+  return results;
+}
+
 Value Builder::dot(Value a, Value b, Value acc, int axis, const Expr& guard, std::span<const Expr> coords) {
   Inst inst;
   inst.op = Op::dot;

@@ -42,6 +42,11 @@ class Builder {
   // coords and guard speak of the operands' shape; pass none when nothing is guarded.
   std::vector<Value> reduce(std::span<const Value> args, int axis, std::shared_ptr<const Reducer> reducer,
                             const Expr& guard = 1, std::span<const Expr> coords = {});
+  // `start` holds the values to begin with. Gives the scanned tiles, then the totals. In Loops, on scalars: neither
+  // start nor totals.
+  std::vector<Value> scan(std::span<const Value> args, std::span<const Value> start, int axis,
+                          std::shared_ptr<const Reducer> reducer, const Expr& guard = 1,
+                          std::span<const Expr> coords = {});
   Value dot(Value a, Value b, Value acc, int axis, const Expr& guard = 1, std::span<const Expr> coords = {});
   // body(var, carried) returns the next carried values.
   std::vector<Value> loop(const Expr& var, std::span<const Value> init,

@@ -50,7 +50,8 @@ class Machine {
   }
   [[noreturn]] void fail(const Step& s, const std::string& what) const;
 
-  void phase(const PhaseProgram& p);
+  // The cells of one round.
+  void phase(const PhaseProgram& p, int64_t round, int64_t rounds);
   void block(const std::vector<Step>& steps, const Mask& mask) {
     for (const Step& s : steps) step(s, mask);
   }
@@ -60,6 +61,8 @@ class Machine {
   void memory(const Step& s, int thread);
   void index(const Step& s, int thread);
   void reduce(const Step& s, int thread);
+  void scan(const Step& s, int thread);
+  void scan_lanes(const Step& s, int thread);
   void dot(const Step& s, int thread);
   void loop(const Step& s, const Mask& mask);
   void branch(const Step& s, const Mask& mask);
@@ -113,16 +116,19 @@ Machine::Machine(const Kernel& kernel, std::span<void* const> buffers, std::span
 }
 
 void Machine::fail(const Step& s, const std::string& what) const {
-  std::string where = text("kernel @", kernel_.name, ", phase ", phase_ - 1, ", cell ", cell_);
+  std::string where = text("kernel @", kernel_.name, ", phase ",
+                           (phase_ - 1) % static_cast<int32_t>(program_.phases.size()), ", cell ", cell_);
   if (threads_ > 1) where += text(", thread ", thread_);
   throw DeviceError(text(where, ", ", describe(*s.inst), ": ", what));
 }
 
 void Machine::run() {
-  for (const PhaseProgram& p : program_.phases) phase(p);
+  int64_t rounds = kernel_.rounds && !program_.phases.empty() ? program_.phases[0].extents[0].run(slots_.data()) : 1;
+  for (int64_t round = 0; round < rounds; ++round)
+    for (const PhaseProgram& p : program_.phases) phase(p, round, rounds);
 }
 
-void Machine::phase(const PhaseProgram& p) {
+void Machine::phase(const PhaseProgram& p, int64_t round, int64_t rounds) {
   ++phase_;
   std::vector<int64_t> extents;
   int64_t cells = 1;
@@ -131,7 +137,7 @@ void Machine::phase(const PhaseProgram& p) {
     cells *= extents.back();
   }
   const Mask all(threads_, true);
-  for (cell_ = 0; cell_ < cells; ++cell_) {
+  for (cell_ = cells / rounds * round; cell_ < cells / rounds * (round + 1); ++cell_) {
     int64_t rest = cell_;
     for (size_t i = extents.size(); i-- > 0;) {
       slots_[p.cell_slots[i]] = rest % extents[i];
@@ -243,6 +249,62 @@ void Machine::reduce(const Step& s, int thread) {
       }
       for (size_t w = 0; w < width; ++w) data(s.results[w], thread)[o * inner + i] = state[w];
     }
+}
+
+void Machine::scan(const Step& s, int thread) {
+  elements(s, thread, false);
+  const ReducerProgram& program = *s.reducer;
+  const size_t width = program.width();
+  const int axis = s.inst->axis;
+  int64_t outer = 1, inner = 1;
+  for (int d = 0; d < axis; ++d) outer *= s.dims[d];
+  for (size_t d = axis + 1; d < s.dims.size(); ++d) inner *= s.dims[d];
+  const int64_t extent = s.dims[axis];
+  SmallVector<Cell, 4> state(width), next(width);
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < inner; ++i) {
+      for (size_t w = 0; w < width; ++w) state[w] = data(s.args[width + w], thread)[o * inner + i];
+      for (int64_t k = 0; k < extent; ++k) {
+        int64_t e = (o * extent + k) * inner + i;
+        for (size_t w = 0; w < width; ++w) next[w] = data(s.args[w], thread)[e];
+        if (guard_[e]) program.combine(state.data(), next.data());
+        for (size_t w = 0; w < width; ++w) data(s.results[w], thread)[e] = state[w];
+      }
+      for (size_t w = 0; w < width; ++w) data(s.results[width + w], thread)[o * inner + i] = state[w];
+    }
+}
+
+// In the order in which machine code does it, so that floats round alike.
+void Machine::scan_lanes(const Step& s, int thread) {
+  elements(s, thread, false);
+  const ReducerProgram& program = *s.reducer;
+  const size_t width = program.width();
+  auto neutral = [&](size_t w) { return cell(kernel::neutral(*s.inst->reducer, w)); };
+  // One tuple after the other.
+  std::vector<Cell> state;
+  for (int64_t e = 0; e < s.count; ++e)
+    for (size_t w = 0; w < width; ++w) state.push_back(guard_[e] ? data(s.args[w], thread)[e] : neutral(w));
+  std::vector<Cell> left(width);
+  auto combine = [&](Cell* right) {
+    program.combine(left.data(), right);
+    std::copy(left.begin(), left.end(), right);
+  };
+  auto tuple = [&](std::vector<Cell>& from, int64_t e) { return from.begin() + e * static_cast<int64_t>(width); };
+  for (int64_t step = 1; step < s.count; step *= 2) {
+    std::vector<Cell> before = state;
+    for (int64_t e = 0; e < s.count; ++e) {
+      for (size_t w = 0; w < width; ++w) left[w] = e < step ? neutral(w) : tuple(before, e - step)[w];
+      combine(&*tuple(state, e));
+    }
+  }
+  for (int64_t e = 0; e < s.count; ++e) {
+    for (size_t w = 0; w < width; ++w) left[w] = data(s.args[width + w], thread)[0];
+    combine(&*tuple(state, e));
+    for (size_t w = 0; w < width; ++w) {
+      data(s.results[w], thread)[e] = tuple(state, e)[w];
+      if (e + 1 == s.count) data(s.results[width + w], thread)[0] = tuple(state, e)[w];
+    }
+  }
 }
 
 void Machine::dot(const Step& s, int thread) {
@@ -357,6 +419,7 @@ void Machine::step(const Step& s, const Mask& mask) {
       case Op::check:
       case Op::combine: memory(s, t); break;
       case Op::reduce: reduce(s, t); break;
+      case Op::scan: kernel_.level == Level::Thread ? scan_lanes(s, t) : scan(s, t); break;
       case Op::dot: dot(s, t); break;
       case Op::transpose:
         for (size_t i = 0; i < s.args.size(); ++i)

@@ -91,7 +91,8 @@ class Preparation {
       case Op::store:
       case Op::combine:
       case Op::check:
-      case Op::reduce: s.dims = shape(i.args[0]); break;
+      case Op::reduce:
+      case Op::scan: s.dims = shape(i.args[0]); break;
       case Op::dot: s.dims = dot_dims(kernel_.values[i.args[0]], kernel_.values[i.args[1]]); break;
       default:
         if (!i.results.empty()) s.dims = shape(i.results[0]);
@@ -100,7 +101,9 @@ class Preparation {
     if (i.op != Op::loop)
       for (size_t n = 0; n < i.args.size(); ++n) {
         bool accumulator = i.op == Op::dot && n == 2;
-        s.broadcasts.push_back(broadcast(shape(i.args[n]), accumulator ? shape(i.results[0]) : s.dims));
+        bool start = i.op == Op::scan && n >= i.reducer->width() && n < 2 * i.reducer->width();
+        const Dims& to = accumulator ? shape(i.results[0]) : start ? shape(i.args[n]) : s.dims;
+        s.broadcasts.push_back(broadcast(shape(i.args[n]), to));
       }
     for (const Expr& c : i.coords) s.coord_slots.push_back(slot(c));
     for (const Expr& v : i.binds) s.bind_slots.push_back(slot(v));

@@ -77,6 +77,7 @@ const char* name(Op op) {
     case Op::combine: return "combine";
     case Op::check: return "check";
     case Op::reduce: return "reduce";
+    case Op::scan: return "scan";
     case Op::dot: return "dot";
     case Op::loop: return "loop";
     case Op::branch: return "branch";

@@ -59,6 +59,10 @@ enum class Op : uint8_t {
           // guard holds, any one of them; nothing when there is none. Nobody else writes there, but other cells' checks
   reduce,  // args: k tiles of one shape; results: the same with dimension `axis` reduced to 1. Elements whose
            // guard is false count as the identity. On a vector (thread level, rank 1): gives scalars.
+  scan,    // args: k tiles x of one shape, then k tiles c, the same with dimension `axis` of size 1; results: k tiles
+           // whose element i along `axis` combines c and x[0] .. x[i], then k tiles that combine c and all of x.
+           // Elements whose guard is false count as the identity. On vectors (thread level) c and the last k
+           // results are scalars.
   dot,     // args a, b, acc: acc + sum over `axis` of a * b (operands broadcast). Same guard rule.
   loop,    // for var in [0, extent): carried values; args are the initial ones, results the final ones
   branch,  // if `guard` (free of coordinates): blocks[0], else blocks[1] (may be empty when there are no results).
@@ -99,6 +103,9 @@ std::shared_ptr<const Reducer> arg_reducer(bool largest, DType dtype, DType inde
 std::shared_ptr<const Reducer> product_reducer(const Reducer& a, const Reducer& b);
 // The op of a reducer that simple_reducer() could have made.
 std::optional<ScalarOp> simple_op(const Reducer& reducer);
+// What combines with any value to just that value, bit for bit. Sums of floats start from 0, which turns -0 into 0; a
+// scan starts from -0.
+Scalar neutral(const Reducer& reducer, size_t k);
 
 enum class Hint : uint8_t {
   None,
@@ -109,21 +116,21 @@ enum class Hint : uint8_t {
 struct Inst {
   Op op = Op::constant;
   Hint hint = Hint::None;
-  int16_t axis = 0;       // reduce, dot
+  int16_t axis = 0;       // reduce, scan, dot
   int32_t buffer = -1;    // load, store, combine, check: index into Kernel::buffers
   int32_t immediate = 0;  // shuffle_xor: lane mask. loop: unroll factor wanted (0: none). Hint::Ahead: distance
   SmallVector<Value, 2> results;
   SmallVector<Value, 3> args;  // store, combine, check: the value first. Then one argument for each of `binds`.
   Scalar literal;              // constant
   Expr address;                // index, load, store, combine, check: element number
-  Expr guard = 1;              // load, store, combine, check, reduce, dot, branch
+  Expr guard = 1;              // load, store, combine, check, reduce, scan, dot, branch
   // The variables that stand for the element's position in `address` and `guard`: one per dimension of the tile
   // or vector loaded, stored, indexed or reduced (for dot: of the broadcast shape of a and b). Extents equal the
   // dimensions.
   SmallVector<Expr, 4> coords;
   SmallVector<Expr, 1> binds;              // variables in address or guard that stand for elements of the trailing args
   Expr var, extent;                        // loop
-  std::shared_ptr<const Reducer> reducer;  // reduce, combine
+  std::shared_ptr<const Reducer> reducer;  // reduce, scan, combine
   std::vector<Block> blocks;               // loop, branch
 };
 
@@ -159,6 +166,9 @@ struct Kernel {
   std::vector<Buffer> buffers;
   std::vector<Type> values;  // type of every Value
   std::vector<Phase> phases;
+  // The first variable of every phase's grid counts rounds: all phases run for round 0, then all for round 1, and so
+  // on. What one round leaves in Temp buffers is there for the next.
+  bool rounds = false;
 };
 
 // Text: what print() writes, parse() reads; parse(print(k)) prints the same.

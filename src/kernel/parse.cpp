@@ -326,6 +326,7 @@ void Parser::parse_kernel() {
     expect(')');
   }
   if (accept_word("symbols")) parse_symbols();
+  kernel_.rounds = accept_word("rounds");
   if (accept_word("threads")) kernel_.threads = integer<int>(1, 1 << 20);
   if (accept_word("thread")) {
     std::string name = new_variable_name();
@@ -450,10 +451,10 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     if (simple) inst.reducer = simple_reducer(*simple, t.dtype);
     finish_access(inst, t.shape, address, parse_tail());
     set_types(inst, values, {});
-  } else if (op == "reduce" || op == "dot") {
-    inst.op = op == "reduce" ? Op::reduce : Op::dot;
+  } else if (op == "reduce" || op == "scan" || op == "dot") {
+    inst.op = op == "reduce" ? Op::reduce : op == "scan" ? Op::scan : Op::dot;
     std::optional<ScalarOp> simple;
-    if (inst.op == Op::reduce) inst.reducer = parse_reducer(simple);
+    if (inst.op != Op::dot) inst.reducer = parse_reducer(simple);
     uses(inst.args);
     expect_word("axis");
     inst.axis = static_cast<int16_t>(integer<int>(0, 100));
@@ -464,9 +465,13 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
       finish_access(inst, dot_dims(values[inst.args[0]], values[inst.args[1]]), std::nullopt, parse_tail());
       set_types(inst, values, {result});
     } else {
-      if (inst.results.size() != inst.args.size()) fail_at(at, "reduce gives one result for each of its operands");
-      for (size_t i = 0; i < inst.args.size(); ++i)
-        values[inst.results[i]] = reduced_type(values[inst.args[i]], inst.axis, kernel_.level);
+      if (inst.results.size() != inst.args.size())
+        fail_at(at, heddle::text(op, " gives one result for each of its operands"));
+      // The first half of what a scan takes and gives are tiles as they are, the second half are reduced ones.
+      size_t tiles = inst.op == Op::scan ? inst.args.size() / 2 : 0;
+      for (size_t i = 0; i < tiles; ++i) values[inst.results[i]] = Type(values[inst.args[i]]);
+      for (size_t i = tiles; i < inst.args.size(); ++i)
+        values[inst.results[i]] = reduced_type(values[inst.args[i - tiles]], inst.axis, kernel_.level);
       const Dims dims = values[inst.args[0]].shape;
       finish_access(inst, dims, std::nullopt, parse_tail());
     }

@@ -10,7 +10,7 @@ namespace heddle::kernel {
 // Depends on its operands and formulas alone, and may run any number of times.
 inline bool is_pure(Op op) {
   return is_scalar_op(op) || op == Op::constant || op == Op::cast || op == Op::bitcast || op == Op::index ||
-         op == Op::reduce || op == Op::dot || op == Op::transpose;
+         op == Op::reduce || op == Op::scan || op == Op::dot || op == Op::transpose;
 }
 
 // What a block writes, nested blocks included. Different buffers never share memory.

@@ -161,6 +161,7 @@ std::string Printer::kernel(const Kernel& k) {
   head += "(";
   for (size_t i = 0; i < arguments; ++i) head += (i ? ", " : "") + declaration(i);
   head += ")" + symbol_list;
+  if (k.rounds) head += " rounds";
   if (k.threads != 1) head += " threads " + std::to_string(k.threads);
   if (k.thread.is_var()) head += " thread " + declare_index(k.thread, k.threads, 't');
   line(head + " {");
@@ -233,7 +234,7 @@ std::vector<std::string> Printer::enter_element(const Inst& inst) {
   for (size_t i = 0; i < inst.binds.size(); ++i) {
     const Expr& v = inst.binds[i];
     std::string name = "v" + std::to_string(i);
-    if (!v.is_var() || (v.lo() == 0 && v.multiple() <= 1)) {
+    if (!v.is_var() || (v.lo() == 0 && v.hi() < INT64_MAX && v.multiple() <= 1)) {
       Expr extent = v.is_var() ? rewrite(v.extent()) : Expr(1);
       declare(v, name, Expr::index(name, extent));
       declared.push_back(name + " < " + heddle::to_string(extent));
@@ -289,6 +290,7 @@ void Printer::inst(const Inst& inst) {
       s += " " + buffer_name(inst.buffer) + "[" + expr(inst.address) + "], " + uses(own) + tail();
       break;
     case Op::reduce:
+    case Op::scan:
       s += " " + (inst.reducer ? reducer_text(*inst.reducer) : "?") + " " + uses(own) + " axis " +
            std::to_string(inst.axis) + tail();
       break;
@@ -328,8 +330,8 @@ void Printer::inst(const Inst& inst) {
 bool is_reserved_name(std::string_view name) {
   // What the expression language and the ends of expressions use, and d0, v0, ...
   static constexpr std::string_view kWords[] = {
-      "if",  "with", "stream", "carry", "unroll", "in",  "multiple", "axis",  "min",     "max",    "select",
-      "and", "or",   "not",    "true",  "false",  "mod", "else",     "yield", "threads", "thread", "floordiv"};
+      "if", "with", "stream", "carry", "unroll", "in",   "multiple", "axis",    "min",    "max",      "select", "and",
+      "or", "not",  "true",   "false", "mod",    "else", "yield",    "threads", "thread", "floordiv", "rounds"};
   if (std::find(std::begin(kWords), std::end(kWords), name) != std::end(kWords)) return true;
   return name.size() > 1 && (name[0] == 'd' || name[0] == 'v') &&
          std::all_of(name.begin() + 1, name.end(), [](unsigned char c) { return std::isdigit(c); });

@@ -106,6 +106,12 @@ std::shared_ptr<const Reducer> product_reducer(const Reducer& a, const Reducer& 
   return reducer;
 }
 
+Scalar neutral(const Reducer& reducer, size_t k) {
+  const Scalar& identity = reducer.identity[k];
+  bool sum = is_float(identity.dtype) && simple_op(reducer) == ScalarOp::add;
+  return sum ? Scalar::of(identity.dtype, -0.0) : identity;
+}
+
 std::optional<ScalarOp> simple_op(const Reducer& reducer) {
   const Block& combine = reducer.combine;
   if (reducer.width() != 1 || combine.params.size() != 2 || combine.insts.size() != 1 || combine.results.size() != 1)

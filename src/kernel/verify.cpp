@@ -51,8 +51,9 @@ class Verifier {
     check(var.is_var(), what, " ", var, " is not a variable");
     check(std::find(variables_.begin(), variables_.end(), var) == variables_.end(), what, " ", var,
           " is already in scope");
-    check(var.extent() == extent || provably_true(le(extent, var.extent())), what, " ", var, " of extent ",
-          var.extent(), " runs to ", extent);
+    if (!(var == extent))
+      check(var.extent() == extent || provably_true(le(extent, var.extent())), what, " ", var, " of extent ",
+            var.extent(), " runs to ", extent);
     variables_.push_back(var);
   }
   void expression(const Expr& e, const char* what) const {
@@ -111,6 +112,11 @@ void Verifier::kernel() {
   size_t outer = variables_.size();
   for (const Phase& p : kernel_.phases) {
     ++phase_;
+    if (kernel_.rounds) {
+      auto rounds = [](const Phase& phase) { return phase.cells.empty() ? Expr(0) : phase.cells[0].extent(); };
+      check(!p.cells.empty() && p.cells[0].is_var(), "the grid does not count rounds");
+      check(rounds(p) == rounds(kernel_.phases[0]), "the grid counts ", rounds(p), " rounds");
+    }
     for (const Expr& cell : p.cells)
       if (cell.is_var()) expression(cell.extent(), "the grid");
     for (const Expr& cell : p.cells) enter(cell, cell.is_var() ? cell.extent() : Expr(1), "cell");
@@ -147,8 +153,10 @@ void Verifier::access(const Inst& i, const Dims& dims, bool coords_needed) {
   }
   for (size_t n = 0; n < i.binds.size(); ++n) {
     const Expr& v = i.binds[n];
-    if (v.is_var()) expression(v.extent(), "a bound variable's extent");
-    enter(v, v.is_var() ? v.extent() : Expr(1), "bound variable");
+    // A variable without an upper bound has no extent.
+    Expr extent = !v.is_var() ? Expr(1) : v.hi() == INT64_MAX ? v : v.extent();
+    if (v.is_var() && !(extent == v)) expression(extent, "a bound variable's extent");
+    enter(v, extent, "bound variable");
     const Type& t = arg(i, i.args.size() - i.binds.size() + n);
     check(is_integer(t.dtype) || t.dtype == DType::boolean, "variable ", v, " is bound to ", to_string(t));
     check(broadcast_dims(t.shape, dims) == dims, "variable ", v, " is bound to ", to_string(t),
@@ -232,7 +240,7 @@ void Verifier::inst(const Inst& i) {
   for (Value v : i.args) use(v);
   check(i.binds.size() <= i.args.size(), "has more bound variables than operands");
   bool accesses = i.op == Op::index || i.op == Op::load || i.op == Op::store || i.op == Op::combine ||
-                  i.op == Op::check || i.op == Op::reduce || i.op == Op::dot || i.op == Op::branch;
+                  i.op == Op::check || i.op == Op::reduce || i.op == Op::scan || i.op == Op::dot || i.op == Op::branch;
   check(accesses || (i.binds.empty() && i.coords.empty()), "has coordinates or bound variables");
   check(i.op != Op::branch || i.coords.empty(), "has coordinates");
   check(i.hint != Hint::Ahead || i.op == Op::load, "fetches ahead without loading");
@@ -291,6 +299,23 @@ void Verifier::inst(const Inst& i) {
         for (size_t n = 0; n < width; ++n) {
           check(arg(i, n).shape == arg(i, 0).shape, "operands have different shapes");
           result(i, n, reduced_type(arg(i, n), i.axis, kernel_.level));
+        }
+        access(i, arg(i, 0).shape, !i.guard.is_const(1));
+        break;
+      }
+      case Op::scan: {
+        check(i.reducer != nullptr, "has no reducer");
+        size_t width = i.reducer->width();
+        check(width > 0, "reducer of no values");
+        counts(i, 2 * width, 2 * width);
+        reducer(i, width);
+        for (size_t n = 0; n < width; ++n) {
+          check(arg(i, n).shape == arg(i, 0).shape, "operands have different shapes");
+          Type total = reduced_type(arg(i, n), i.axis, kernel_.level);
+          check(arg(i, width + n) == total, "starts from ", to_string(arg(i, width + n)), ", not from ",
+                to_string(total));
+          result(i, n, arg(i, n));
+          result(i, width + n, total);
         }
         access(i, arg(i, 0).shape, !i.guard.is_const(1));
         break;

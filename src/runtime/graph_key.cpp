@@ -118,7 +118,8 @@ void GraphKey::read_symbolic(const Node& node, const Expr& e) {
 void GraphKey::read_node(const Node& node) {
   uint64_t kind = 0;
   if (node.op == NodeOp::Scalar) kind = static_cast<uint64_t>(node.scalar_op);
-  if (node.op == NodeOp::Reduce || node.op == NodeOp::ArgReduce) kind = static_cast<uint64_t>(node.reduce_op);
+  if (node.op == NodeOp::Reduce || node.op == NodeOp::ArgReduce || node.op == NodeOp::Scan)
+    kind = static_cast<uint64_t>(node.reduce_op);
   if (node.op == NodeOp::Scatter) kind = static_cast<uint64_t>(node.scatter_op);
   words.push_back(static_cast<uint64_t>(node.op) | static_cast<uint64_t>(node.dtype) << 8 | kind << 16 |
                   static_cast<uint64_t>(node.shape.size()) << 24 | static_cast<uint64_t>(node.inputs.size()) << 40);

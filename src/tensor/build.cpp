@@ -120,4 +120,10 @@ Tensor from_wide_float(const Tensor& result, const Tensor& x) {
   return is_float(x.dtype()) ? cast(result, x.dtype()) : result;
 }
 
+NodeRef widened(const Tensor& x) {
+  NodeRef n = x.node();
+  if (is_float(n->dtype) || n->dtype == kI64 || n->dtype == kU64) return n;
+  return make_cast(n, is_signed(n->dtype) || n->dtype == kBool ? kI64 : kU64);
+}
+
 }  // namespace heddle

@@ -32,6 +32,8 @@ NodeRef scalar_node(ScalarOp op, std::initializer_list<NodeRef> inputs);
 DType signed_of_size(int bytes);
 // The largest finite value of a float dtype, or the lowest.
 Scalar limit_scalar(DType dtype, bool largest);
+// What sums and products are made of: bool and narrow integers, which would overflow at once, as i64 or u64.
+NodeRef widened(const Tensor& x);
 // Integers and bool become f32, the default float; floats stay.
 Tensor to_float(const Tensor& x);
 // Counts and sums of many elements leave the range of small floats: what is made of them is computed in f32 ...

@@ -22,13 +22,6 @@ Tensor reduce(const char* name, ReduceOp op, const NodeRef& x, const Axes& axes,
   return Tensor(keepdim ? with_kept_axes(result, x->shape, list) : result);
 }
 
-// Sums and products of bool and narrow integers would overflow at once in their own dtype.
-NodeRef widened(const Tensor& x) {
-  NodeRef n = x.node();
-  if (is_float(n->dtype) || n->dtype == kI64 || n->dtype == kU64) return n;
-  return make_cast(n, is_signed(n->dtype) || n->dtype == kBool ? kI64 : kU64);
-}
-
 // max and min of nothing have no value.
 void refuse_empty(const char* name, const NodeRef& x, const Axes& axes) {
   for (int axis : to_axes(name, axes, x->shape.rank(), true))

@@ -20,8 +20,6 @@ Tensor positions(const NodeRef& named) {
 
 }  // namespace
 
-Tensor count_nonzero(const Tensor& x, const Axes& axes, bool keepdim) { return sum(cast(x, kBool), axes, keepdim); }
-
 Tensor nonzero(const Tensor& x) {
   Tensor at = positions(flatten(cast(x, kBool)).node());
   // The position of each element along every axis.

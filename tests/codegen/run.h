@@ -99,18 +99,23 @@ inline void fill(Memory& memory, uint32_t seed) {
 inline void run_compiled(const kernel::Kernel& kernel, const CompiledKernel& compiled, std::vector<void*> buffers,
                          const std::vector<int64_t>& symbols) {
   Memory scratch(kI8, (compiled.scratch_bytes + 63) / 64 * 64);
-  for (size_t phase = 0; phase < kernel.phases.size(); ++phase) {
-    int64_t cells = 1;
-    for (const Expr& cell : kernel.phases[phase].cells)
-      cells *= evaluate(cell.is_var() ? cell.extent() : Expr(1), [&](const Expr& v) {
-        for (size_t k = 0; k < symbols.size(); ++k)
-          if (kernel.symbols[k] == v) return symbols[k];
-        throw InternalError("unknown symbol");
-      });
-    int64_t half = cells / 3;
-    compiled.phases[phase](buffers.data(), symbols.data(), 0, half, scratch.data());
-    compiled.phases[phase](buffers.data(), symbols.data(), half, cells, scratch.data());
-  }
+  auto extent = [&](const Expr& cell) {
+    return evaluate(cell.is_var() ? cell.extent() : Expr(1), [&](const Expr& v) {
+      for (size_t k = 0; k < symbols.size(); ++k)
+        if (kernel.symbols[k] == v) return symbols[k];
+      throw InternalError("unknown symbol");
+    });
+  };
+  const int64_t rounds = kernel.rounds ? extent(kernel.phases[0].cells[0]) : 1;
+  for (int64_t round = 0; round < rounds; ++round)
+    for (size_t phase = 0; phase < kernel.phases.size(); ++phase) {
+      int64_t cells = 1;
+      for (const Expr& cell : kernel.phases[phase].cells) cells *= extent(cell);
+      cells /= rounds;
+      int64_t begin = cells * round, half = cells / 3;
+      compiled.phases[phase](buffers.data(), symbols.data(), begin, begin + half, scratch.data());
+      compiled.phases[phase](buffers.data(), symbols.data(), begin + half, begin + cells, scratch.data());
+    }
   EXPECT_TRUE(scratch.guards_intact()) << "wrote outside the scratch memory";
 }
 

@@ -69,6 +69,17 @@ std::vector<Case> cases() {
       {"argmax",
        {make_get(make_arg_reduce(ReduceOp::Max, x, 1), 1), make_get(make_arg_reduce(ReduceOp::Max, x, 1), 0)},
        1});
+  auto scan = [](ReduceOp op_, const NodeRef& v, int axis) { return make_scan(op_, v, axis); };
+  list.push_back({"cumsum_rows", {scan(ReduceOp::Sum, x, 1)}, 1});
+  list.push_back({"cumsum_columns", {op(ScalarOp::add, {scan(ReduceOp::Sum, op(ScalarOp::mul, {x, y}), 0), one})}, 1});
+  list.push_back({"cumsum_long", {scan(ReduceOp::Sum, leaf({2, 9001}, 17), 1)}, 1, 1e-4});
+  list.push_back({"cummax_and_sum", {scan(ReduceOp::Max, x, 0), scan(ReduceOp::Sum, y, 0)}, 2});
+  list.push_back({"two_scans", {op(ScalarOp::add, {scan(ReduceOp::Max, x, 1), scan(ReduceOp::Sum, y, 1)})}, 1});
+  list.push_back({"scan_of_scan", {scan(ReduceOp::Sum, scan(ReduceOp::Min, big, 1), 1)}, 1, 1e-4});
+  list.push_back({"scan_across", {scan(ReduceOp::Sum, scan(ReduceOp::Sum, x, 1), 0)}, 2, 1e-4});
+  std::vector<int> last_axis = {1};
+  list.push_back({"cumsum_backwards", {make_flip(scan(ReduceOp::Sum, make_flip(x, last_axis), 1), last_axis)}, 1});
+  list.push_back({"cumsum_softmax", {scan(ReduceOp::Sum, softmax(leaf({100, 50}, 6), 1), 1)}, 1});
   list.push_back({"pad", {make_pad(x, std::vector<Expr>{1, 2}, std::vector<Expr>{3, 4}, Scalar::of(kF32, 7.0))}, 1});
   list.push_back({"flip", {make_flip(x, std::vector<int>{1})}, 1});
   list.push_back({"window", {reduce(ReduceOp::Max, make_window(x, 1, 5, 2, 1), {2})}, 1});

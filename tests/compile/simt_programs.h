@@ -329,6 +329,43 @@ kernel @argmax(in %x: f32[700], out %v: f32[7], out %i: i64[7]) {
   }
 }
 )"},
+      {"scans", R"(
+kernel @scans(in %x: f32[700], out %y: f32[700], out %z: f32[700], out %t: f32[100]) {
+  phase grid() {
+    %start = constant 5 : tile<1x100xf32>
+    %a = load %x[d0 * 100 + d1] : tile<7x100xf32>
+    %down, %sums = scan add %a, %start axis 0 if d0 < 6
+    %left = load %x[d0 * 100] : tile<7x1xf32>
+    %right, %rest = scan maximum %down, %left axis 1
+    store %y[d0 * 100 + d1], %down
+    store %z[d0 * 100 + d1], %right
+    store %t[d1], %sums
+  }
+}
+)",
+       1e-4},
+      {"scan_pairs", R"(
+kernel @scan_pairs(in %x: f32[700], out %v: f32[700], out %i: i64[700]) {
+  phase grid(row < 7) {
+    %first = constant -inf : tile<1x1xf32>
+    %none = constant -1 : tile<1x1xi64>
+    %m, %k = loop part < 4 carry(%v0 = %first, %i0 = %none) {
+      %a = load %x[row * 100 + part * 25 + d1] : tile<1x25xf32>
+      %n = index part * 25 + d1 : tile<1x25xi64>
+      %s, %si, %l, %li = scan {
+        (%l: f32, %li: i64, %r: f32, %ri: i64)
+        %less = lt %l, %r
+        %v = where %less, %r, %l
+        %vi = where %less, %ri, %li
+        yield %v, %vi
+      } identity(-inf, -1) %a, %n, %v0, %i0 axis 1
+      store %v[row * 100 + part * 25 + d1], %s
+      store %i[row * 100 + part * 25 + d1], %si
+      yield %l, %li
+    }
+  }
+}
+)"},
       {"gather_select", R"(
 kernel @gather_select(in %x: f32[500], in %at: i32[130], out %y: f32[1300]) {
   phase grid(c < 3) {

@@ -315,13 +315,16 @@ class ProgramRun {
       pointers.push_back(memory ? copies.back().data() : nullptr);
     }
     Memory scratch(DType::u8, code.scratch_bytes);
-    for (size_t phase = 0; phase < k.phases.size(); ++phase) {
-      int64_t cells = 1;
-      for (const Expr& cell : k.phases[phase].cells) cells *= size(cell.extent());
-      int64_t part = random_.between(0, cells);
-      code.phases[phase](pointers.data(), symbols.data(), 0, part, scratch.data());
-      code.phases[phase](pointers.data(), symbols.data(), part, cells, scratch.data());
-    }
+    int64_t rounds = k.rounds ? size(k.phases[0].cells[0].extent()) : 1;
+    for (int64_t round = 0; round < rounds; ++round)
+      for (size_t phase = 0; phase < k.phases.size(); ++phase) {
+        int64_t cells = 1;
+        for (const Expr& cell : k.phases[phase].cells) cells *= size(cell.extent());
+        int64_t begin = cells / rounds * round, end = cells / rounds * (round + 1);
+        int64_t part = random_.between(begin, end);
+        code.phases[phase](pointers.data(), symbols.data(), begin, part, scratch.data());
+        code.phases[phase](pointers.data(), symbols.data(), part, end, scratch.data());
+      }
     if (!scratch.guards_intact()) throw Failure{"compiled code wrote outside its scratch memory", ""};
     return copies;
   }

@@ -242,6 +242,17 @@ TEST(BuildReduce, constants_fold) {
   EXPECT_EQ(reduced(ReduceOp::Max, number(DType::f32, 7, {5}), {0}), number(DType::f32, 7));
 }
 
+TEST(BuildReduce, trivial_scans) {
+  NodeRef x = counting(DType::f32, {2, 1, 3});
+  EXPECT_EQ(make_scan(ReduceOp::Sum, x, 1), x) << "of one element";
+  EXPECT_EQ(make_scan(ReduceOp::Max, number(DType::f32, 3, {4}), 0), number(DType::f32, 3, {4}));
+  NodeRef top = make_scan(ReduceOp::Max, x, -1);
+  EXPECT_EQ(make_scan(ReduceOp::Max, top, 2), top);
+  EXPECT_NE(make_scan(ReduceOp::Max, top, 0), top);
+  EXPECT_NE(make_scan(ReduceOp::Min, x, -1), top);
+  EXPECT_EQ(make_scan(ReduceOp::Sum, number(DType::f32, 1, {0, 3}), 1)->op, NodeOp::Const);
+}
+
 TEST(BuildReduce, get_of_trivial_argmax) {
   NodeRef x = counting(DType::f32, {2, 1});
   NodeRef arg = make_arg_reduce(ReduceOp::Max, x, 1);

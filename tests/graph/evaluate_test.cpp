@@ -26,6 +26,15 @@ TEST(Evaluate, leaves) {
   EXPECT_EQ(doubles(evaluate(std::span(&twice, 1), {}, {{x.get(), given}})[0]), (Values{8, 10}));
 }
 
+TEST(Evaluate, scans) {
+  NodeRef x = buffer_of({2, 3}, {1, 2, 3, 4, 0, -1});
+  EXPECT_EQ(values_of(make_scan(ReduceOp::Sum, x, 1)), (Values{1, 3, 6, 4, 4, 3}));
+  EXPECT_EQ(values_of(make_scan(ReduceOp::Sum, x, 0)), (Values{1, 2, 3, 5, 2, 2}));
+  EXPECT_EQ(values_of(make_scan(ReduceOp::Prod, x, 1)), (Values{1, 2, 6, 4, 0, 0}));
+  EXPECT_EQ(values_of(make_scan(ReduceOp::Max, x, 1)), (Values{1, 2, 3, 4, 4, 4}));
+  EXPECT_EQ(values_of(make_scan(ReduceOp::Min, x, 1)), (Values{1, 1, 1, 4, 0, -1}));
+}
+
 TEST(Evaluate, floats_are_rounded_only_at_the_end) {
   // In f16 2048 + 1 would round to 2048; kept exact, subtracting 2048 gives 1.
   NodeRef big = buffer_of(DType::f16, {1}, {2048}), one = buffer_of(DType::f16, {1}, {1});

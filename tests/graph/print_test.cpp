@@ -36,6 +36,7 @@ TEST(PrintGraph, every_kind_of_node_shows_its_attributes) {
   EXPECT_EQ(last_line(make_cast(x, DType::f64)), "%1 = cast f64[2, 3] %0\n");
   EXPECT_EQ(last_line(make_bitcast(x, DType::i32)), "%1 = bitcast i32[2, 3] %0\n");
   EXPECT_EQ(last_line(arg), "%1 = argmax f32[2] %0 axis=1\n");
+  EXPECT_EQ(last_line(make_scan(ReduceOp::Prod, x, 0)), "%1 = cumprod f32[2, 3] %0 axis=0\n");
   EXPECT_EQ(last_line(make_get(arg, 1)), "%2 = get i64[2] %1 result=1\n");
   EXPECT_EQ(last_line(make_reshape(x, {6})), "%1 = reshape f32[6] %0\n");
   EXPECT_EQ(last_line(permuted(x, {1, 0})), "%1 = permute f32[3, 2] %0 axes=[1, 0]\n");

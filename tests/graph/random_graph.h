@@ -195,7 +195,7 @@ class RandomGraphMaker {
 
   MaybeValue step() {
     const Value x = random_.chance(0.65) ? pool_.back() : random_.of(pool_);
-    switch (random_.below(23)) {
+    switch (random_.below(25)) {
       case 0:
       case 20: return random_unary(x);
       case 1:
@@ -208,6 +208,8 @@ class RandomGraphMaker {
       case 7:
       case 8: return reduce(x);
       case 9: return random_.chance(0.5) ? arg_reduce(x) : sort(x);
+      case 23:
+      case 24: return scan(x);
       case 10: return reshape(x);
       case 11: return permute(x);
       case 12: return expand(x);
@@ -283,6 +285,17 @@ class RandomGraphMaker {
       if (op != ReduceOp::Sum && !dim.is_const() && may_be_empty(dim)) return {};
     }
     return reduced_value(op, x, axes, count);
+  }
+
+  MaybeValue scan(const Value& x) {
+    if (x.shape().rank() == 0) return {};
+    int axis = random_axis(x);
+    ReduceOp op =
+        random_.of(std::vector<ReduceOp>{ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max, ReduceOp::Min});
+    bool backwards = random_.chance(0.3);
+    Value from = backwards ? moved(x, make_flip(x.node, std::span(&axis, 1))) : x;
+    MaybeValue result = scanned_value(op, from, axis, size(x.shape()[static_cast<size_t>(axis)]));
+    return result && backwards ? moved(*result, make_flip(result->node, std::span(&axis, 1))) : result;
   }
 
   MaybeValue arg_reduce(const Value& x) {

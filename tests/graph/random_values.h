@@ -271,11 +271,9 @@ inline MaybeValue reinterpreted(const Value& x) {
   return Value{make_bitcast(scalar_node(ScalarOp::bit_or, {low, bits(one)}), to), 2, 0, fraction};
 }
 
-inline MaybeValue reduced_value(ReduceOp op, const Value& x, std::span<const int> axes, int64_t count) {
-  if (x.dtype() == DType::boolean && (op == ReduceOp::Sum || op == ReduceOp::Prod)) return {};
+// `node` combines up to `count` elements of x.
+inline MaybeValue accumulated(ReduceOp op, const Value& x, const NodeRef& node, int64_t count) {
   bool order = op == ReduceOp::Max || op == ReduceOp::Min;
-  if (is_float(x.dtype()) && order && count == 0) return {};  // infinities
-  NodeRef node = make_reduce(op, x.node, axes);
   double n = static_cast<double>(count);
   if (!is_float(x.dtype())) {
     double bound = order ? x.bound : op == ReduceOp::Sum ? x.bound * n : integer_limit(x.dtype());
@@ -291,6 +289,18 @@ inline MaybeValue reduced_value(ReduceOp op, const Value& x, std::span<const int
   double bound = std::pow(std::max(1.0, x.bound), n);
   if (n > 6 || bound > 100) return {};
   return float_result(node, bound, n * bound * (x.error + unit(x.dtype())), -1);
+}
+
+inline MaybeValue reduced_value(ReduceOp op, const Value& x, std::span<const int> axes, int64_t count) {
+  if (x.dtype() == DType::boolean && (op == ReduceOp::Sum || op == ReduceOp::Prod)) return {};
+  bool order = op == ReduceOp::Max || op == ReduceOp::Min;
+  if (is_float(x.dtype()) && order && count == 0) return {};  // infinities
+  return accumulated(op, x, make_reduce(op, x.node, axes), count);
+}
+
+inline MaybeValue scanned_value(ReduceOp op, const Value& x, int axis, int64_t count) {
+  if (x.dtype() == DType::boolean && (op == ReduceOp::Sum || op == ReduceOp::Prod)) return {};
+  return accumulated(op, x, make_scan(op, x.node, axis), std::max<int64_t>(count, 1));
 }
 
 }  // namespace heddle::testing

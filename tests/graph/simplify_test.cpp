@@ -57,6 +57,13 @@ TEST(Simplify, reductions_of_repeated_values) {
   EXPECT_EQ(simplify_one(over(ReduceOp::Sum, f, 1)), make_expand(reduced(ReduceOp::Sum, f, {1}), {5}));
 }
 
+TEST(Simplify, scans_before_it_repeats) {
+  NodeRef x = counting(DType::f32, {1, 3}), wide = make_expand(x, {5, 3});
+  EXPECT_EQ(simplify_one(make_scan(ReduceOp::Sum, wide, 1)), make_expand(make_scan(ReduceOp::Sum, x, 1), {5, 3}));
+  NodeRef along = make_scan(ReduceOp::Sum, wide, 0);
+  EXPECT_EQ(simplify_one(along), along);
+}
+
 TEST(Simplify, argmax_without_its_index_is_max) {
   NodeRef x = counting(DType::f32, {2, 3});
   NodeRef best = make_arg_reduce(ReduceOp::Max, x, 1);

@@ -100,6 +100,65 @@ TEST(Interpreter, column_sum_in_two_phases_through_temp) {
   for (int c = 0; c < 6; ++c) EXPECT_EQ(y[c], 16 * c + 6 * 120);
 }
 
+TEST(Interpreter, scan_carries_on_from_its_start) {
+  std::vector<float> x(24), y(24), t(4);
+  std::iota(x.begin(), x.end(), 0.0f);
+  run_kernel(R"(kernel @columns(in %x: f32[24], out %y: f32[24], out %t: f32[4]) {
+  phase grid() {
+    %0 = constant 100 : tile<1x4xf32>
+    %1 = load %x[d0 * 4 + d1] : tile<6x4xf32>
+    %2, %3 = scan add %1, %0 axis 0 if d0 < 5
+    store %y[d0 * 4 + d1], %2
+    store %t[d1], %3
+  }
+})",
+             {x, y, t});
+  for (int c = 0; c < 4; ++c) {
+    float sum = 100;
+    for (int r = 0; r < 6; ++r) {
+      if (r < 5) sum += x[static_cast<size_t>(r * 4 + c)];
+      EXPECT_EQ(y[static_cast<size_t>(r * 4 + c)], sum) << r << ", " << c;
+    }
+    EXPECT_EQ(t[static_cast<size_t>(c)], sum);
+  }
+}
+
+TEST(Interpreter, scan_of_lanes_agrees_with_scan_of_a_tile) {
+  std::vector<int32_t> x = {3, 1, 4, 1, 5, 9, 2}, y(7), t(1);
+  run_kernel(R"(kernel.thread @lanes(in %x: i32[7], out %y: i32[7], out %t: i32[1]) {
+  phase grid() {
+    %0 = constant 10 : i32
+    %1 = load %x[d0] : vec<7xi32>
+    %2, %3 = scan add %1, %0 axis 0 if d0 < 6
+    store %y[d0], %2
+    store %t[0], %3
+  }
+})",
+             {x, y, t});
+  EXPECT_EQ(y, (std::vector<int32_t>{13, 14, 18, 19, 24, 33, 33}));
+  EXPECT_EQ(t[0], 33);
+}
+
+TEST(Interpreter, rounds_run_all_phases_one_after_the_other) {
+  // Each round sees what the one before has left.
+  std::vector<int32_t> y(10), t(2);
+  run_kernel(R"(kernel @rounds(out %y: i32[10]) rounds {
+  temp %t: i32[2]
+  phase grid(r < 5, i < 2) {
+    %0 = index r + 1 : i32
+    %1 = load %t[i] if 0 < r : i32
+    %2 = add %0, %1
+    store %y[r * 2 + i], %2
+  }
+  phase grid(r < 5, i < 2) {
+    %3 = load %y[r * 2 + 1 - i] : i32
+    store %t[i], %3
+  }
+})",
+             {y, t});
+  EXPECT_EQ(y, (std::vector<int32_t>{1, 1, 3, 3, 6, 6, 10, 10, 15, 15}));
+}
+
 TEST(Interpreter, argmax_takes_the_first_of_equals_and_nan) {
   Kernel k{.name = "argmax"};
   k.buffers = {{"x", DType::f32, Space::In, 24}, {"v", DType::f32, Space::Out, 3}, {"i", DType::i64, Space::Out, 3}};

@@ -184,7 +184,7 @@ class RandomKernel {
         builder_->store(buffer, v, where);
         break;
       }
-      case 4: reduce(); break;
+      case 4: roll(3) ? reduce() : scan(); break;
       case 5: {
         Builder::Access where = access(any_shape(), any_loop_variable());
         keep(builder_->index(kI32, where.address, where.coords));
@@ -250,6 +250,22 @@ class RandomKernel {
     while (rows.size() < static_cast<size_t>(shapes_[1][0])) rows.push_back(pick_like(rows[0]));
     for (Value v : builder_->transpose(rows))
       if (roll(3) == 0) keep(v);
+  }
+
+  void scan() {
+    Value v = pick(kF32);
+    const Dims shape = type(v).shape;
+    if (shape.empty()) return;
+    int axis = roll(static_cast<int>(shape.size()));
+    auto reducer = simple_reducer(options_.smooth || roll(2) ? ScalarOp::add : ScalarOp::minimum, kF32);
+    Builder::Access where = access(shape, 0);
+    Dims reduced = shape;
+    reduced[static_cast<size_t>(axis)] = 1;
+    if (options_.level == Level::Thread) reduced = {};
+    Value start = builder_->constant(neutral(*reducer, 0), reduced);
+    std::vector<Value> made = builder_->scan(std::vector<Value>{v}, std::vector<Value>{start}, axis, reducer, 1);
+    if (roll(2)) keep(made[1]);
+    keep(made[0]);
   }
 
   void scalar_op() {

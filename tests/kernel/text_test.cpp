@@ -84,6 +84,29 @@ const char* const kTexts[] = {
   }
 }
 )",
+    R"(kernel @cumsum(in %x: f32[640], out %y: f32[640]) symbols(n in [1, 10] multiple 1) rounds {
+  temp %t: f32[4]
+  phase grid(r < n, i < 2) {
+    %0 = constant -0 : tile<1x1xf32>
+    %1 = load %x[r * 64 + i * 32 + d1] : tile<1x32xf32>
+    %2, %3 = scan add %1, %0 axis 1 if d1 < n
+    store %y[r * 64 + i * 32 + d1], %2
+    store %t[i], %3
+  }
+  phase grid(r < n) {
+  }
+}
+)",
+    R"(kernel.thread @lanes(in %x: i32[16], out %y: i32[16], out %z: i32[1]) {
+  phase grid() {
+    %0 = constant 7 : i32
+    %1 = load %x[d0] : vec<16xi32>
+    %2, %3 = scan maximum %1, %0 axis 0
+    store %y[d0], %2
+    store %z[0], %3
+  }
+}
+)",
     R"(kernel.thread @simt(in %x: f32[1024], out %y: f32[4]) threads 256 thread t {
   local %s: f32[8]
   phase grid(i < 4) {

@@ -105,6 +105,39 @@ TEST(Verify, types_follow_from_operands) {
                  });
 }
 
+TEST(Verify, scans_take_and_give_tiles_and_totals) {
+  const char* text = R"(kernel @scan(in %x: f32[64], out %y: f32[64]) rounds {
+  phase grid(r < 2) {
+    %0 = constant 0 : tile<1x1xf32>
+    %1 = load %x[r * 32 + d1] : tile<1x32xf32>
+    %2, %3 = scan add %1, %0 axis 1
+    store %y[r * 32 + d1], %2
+  }
+}
+)";
+  constexpr int kScan = 2;
+  expect_refused(text, {
+                           {"starts from", [](Kernel&, auto& b) { b[kScan].args[1] = b[kScan].args[0]; }},
+                           {"should be tile<1x1xf32>", [](Kernel& k, auto&) { k.values[3].shape = {1, 32}; }},
+                           {"should be tile<1x32xf32>", [](Kernel& k, auto&) { k.values[2].shape = {1, 1}; }},
+                           {"takes 2 operands, not 1", [](Kernel&, auto& b) { b[kScan].args = {1}; }},
+                           {"has no reducer", [](Kernel&, auto& b) { b[kScan].reducer = nullptr; }},
+                           {"over axis 2", [](Kernel&, auto& b) { b[kScan].axis = 2; }},
+                           {"does not count rounds", [](Kernel& k, auto&) { k.phases.emplace_back(); }},
+                       });
+}
+
+TEST(Verify, a_bound_variable_may_have_no_upper_bound) {
+  EXPECT_NO_THROW(verify(parse(R"(kernel @gather(in %x: f32[64], in %i: i32[1], out %y: f32[1]) {
+  phase grid() {
+    %0 = load %i[0] : i32
+    %1 = load %x[v0] with v0 = %0 : f32
+    store %y[0], %1
+  }
+}
+)")));
+}
+
 TEST(Verify, variables_are_in_scope) {
   Expr stranger = Expr::index("stranger", 4);
   expect_refused(kTile, {

@@ -49,7 +49,6 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = fal
 
 // ---- results whose size depends on the data: these compute x now ----
 
-Tensor count_nonzero(const Tensor& x, const Axes& axes = {}, bool keepdim = false);  // i64; does not wait
 // Where x is not zero (or true): [count, rank], i64, one row per element, in row-major order.
 Tensor nonzero(const Tensor& x);
 // The elements of x where the mask (bool, broadcast against x) is true, in row-major order, along one axis.

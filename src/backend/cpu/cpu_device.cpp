@@ -76,6 +76,9 @@ class CpuExecutable final : public Executable {
     const WorkEstimate& cell = phases_[phase].cell;
     return cell.loops.empty() ? cell.nanoseconds : evaluate(cell, value_of(symbols));
   }
+  int64_t rounds(std::span<const int64_t> symbols) const {
+    return kernel_.rounds ? evaluate(kernel_.phases[0].cells[0].extent(), value_of(symbols)) : 1;
+  }
 
  private:
   std::function<int64_t(const Expr&)> value_of(std::span<const int64_t> symbols) const {
@@ -121,11 +124,11 @@ struct PhaseJob {
   PhaseFunction function;
   void* const* buffers;
   const int64_t* symbols;
-  int64_t cells, parts;
+  int64_t first, cells, parts;  // cells from `first` on
   uint64_t scratch_bytes;
 
   void run(int64_t begin, int64_t end) const {
-    function(buffers, symbols, begin, end, scratch.at_least(scratch_bytes));
+    function(buffers, symbols, first + begin, first + end, scratch.at_least(scratch_bytes));
   }
   static void run_part(void* context, int part) {
     const auto& job = *static_cast<const PhaseJob*>(context);
@@ -199,24 +202,28 @@ void CpuDevice::launch(const Executable& executable, std::span<void* const> buff
     largest = std::max(largest, work[i]);
   }
 
+  const int64_t rounds = code.rounds(symbols);
+  auto each_phase = [&](auto run) {
+    for (int64_t round = 0; round < rounds; ++round)
+      for (size_t i = 0; i < code.phases().size(); ++i) {
+        int64_t cells = grid[i] / rounds;
+        if (cells <= 0) continue;
+        run(PhaseJob{code.phases()[i].function, buffers.data(), symbols.data(), round * cells, cells, 1,
+                     code.scratch_bytes()},
+            work[i] / static_cast<double>(rounds));
+      }
+  };
   if (!worth_sharing(largest)) {
-    for (size_t i = 0; i < code.phases().size(); ++i) {
-      int64_t cells = grid[i];
-      PhaseJob job{code.phases()[i].function, buffers.data(), symbols.data(), cells, 1, code.scratch_bytes()};
-      if (cells > 0) job.run(0, cells);
-    }
+    each_phase([](const PhaseJob& job, double) { job.run(0, job.cells); });
     return;
   }
   ThreadPool::Turn turn(pool_);
-  for (size_t i = 0; i < code.phases().size(); ++i) {
-    int64_t cells = grid[i];
-    if (cells <= 0) continue;
-    double shares = work[i] / kShare;
-    int64_t parts = std::min<int64_t>(cells, pool_.threads());
-    if (shares < static_cast<double>(parts)) parts = std::max<int64_t>(1, static_cast<int64_t>(shares));
-    PhaseJob job{code.phases()[i].function, buffers.data(), symbols.data(), cells, parts, code.scratch_bytes()};
-    turn.run(static_cast<int>(parts), PhaseJob::run_part, &job);
-  }
+  each_phase([&](PhaseJob job, double nanoseconds) {
+    double shares = nanoseconds / kShare;
+    job.parts = std::min<int64_t>(job.cells, pool_.threads());
+    if (shares < static_cast<double>(job.parts)) job.parts = std::max<int64_t>(1, static_cast<int64_t>(shares));
+    turn.run(static_cast<int>(job.parts), PhaseJob::run_part, &job);
+  });
 }
 
 // The device is never destroyed, because buffers may outlive everything else; only its threads end with the process.

@@ -56,6 +56,7 @@ WorkEstimate cost(const kernel::Kernel& kernel, const kernel::Block& block, Subs
     int64_t bytes = type.numel() * size_of(type.dtype);
     int64_t vectors = std::max<int64_t>(1, (bytes + kVectorBytes - 1) / kVectorBytes);
     double each = 1;
+    if (inst.op == Op::scan) each = 12;
     if (inst.op == Op::load || inst.op == Op::store || inst.op == Op::combine)
       total += static_cast<double>(bytes) * kNanosecondsPerByte;
     else if (inst.op == kernel::from(ScalarOp::div) || inst.op == kernel::from(ScalarOp::sqrt))
