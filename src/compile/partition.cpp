@@ -306,7 +306,7 @@ class Partitioner {
       if (node.op == NodeOp::Scan) {
         bool forward = false;
         Expr axis = scannable(u, node, visit.index, forward);
-        bool fits = axis.is_var() && ++scans <= kMaxScans;
+        bool fits = axis.is_var() && !u.scatters() && ++scans <= kMaxScans;
         if (fits && !u.scans()) {
           u.scanned = axis;
           if (!forward) return false;
