@@ -609,7 +609,7 @@ kernel @turn(in %x: T[R * C], in %y: T[R * C], in %r: T[R], in %c: T[C], out %z:
 )";
   for (const Target& target : {avx512(), avx2(), neon()})
     for (const char* dtype : {"f64", "f32", "bf16", "i8", "bool"})
-      for (const char* sizes : {"70 90", "33 100", "80 140", "17 64"})
+      for (const char* sizes : {"70 90", "80 140", "17 64"})
         for (bool is_long : {false, true}) {
           const std::string rows(sizes, 2), columns(sizes + 3);
           std::string filled;
