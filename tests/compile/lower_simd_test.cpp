@@ -241,6 +241,31 @@ kernel @layernorm(in %x: f32[6400], in %g: f32[100], out %y: f32[6400]) {
   EXPECT_EQ(count(text, "sqrt"), 1) << text;
 }
 
+const char* const kShortRows = R"(
+kernel @log_softmax(in %x: f32[ROWS * COLS], out %y: f32[ROWS * COLS]) {
+  phase grid(c < 1) {
+    %v = load %x[d0 * COLS + d1] : tile<ROWSxCOLSxf32>
+    %m = reduce maximum %v axis 1
+    %d = sub %v, %m
+    %e = exp %d
+    %s = reduce add %e axis 1
+    %l = log %s
+    %q = sub %d, %l
+    store %y[d0 * COLS + d1], %q
+  }
+}
+)";
+
+TEST(LowerSimd, short_rows_share_the_vectors_of_what_is_computed_once_per_row) {
+  for (int64_t rows : {2, 4, 7, 12, 16, 32, 33, 34})
+    for (int64_t columns : {8, 50, 64, 500}) expect_same(with(with(kShortRows, "COLS", columns), "ROWS", rows), 1e-5);
+  std::string text = expect_same(with(with(kShortRows, "COLS", 64), "ROWS", 32), 1e-5);
+  EXPECT_EQ(count(text, " = log "), 1) << text;
+  size_t log = text.find(" = log ");
+  size_t loaded = text.rfind(" = load ", log);
+  EXPECT_EQ(count(text.substr(loaded, log - loaded), ": vec<16xf32>"), 1) << text;
+}
+
 TEST(LowerSimd, softmax_over_the_outer_dimension) {
   expect_same(R"(
 kernel @columns(in %x: f32[7400], out %y: f32[7400]) {
