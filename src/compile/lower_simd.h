@@ -112,7 +112,8 @@ struct Nest {
   // memory along it, not along vector_dim. They read it in its order and are transposed in registers.
   int turned_dim = -1;
   std::vector<const Inst*> turned;
-  int squares = 1;                                 // next to each other along vector_dim at a time
+  int squares = 1;        // next to each other along vector_dim at a time
+  bool row_wise = false;  // squares wait in scratch, so that there is one copy of the code and not one per row
   std::unordered_map<const Inst*, int32_t> ahead;  // loads that fetch what the next round wants, and how far that is
 
   bool has_dot() const;
@@ -192,7 +193,10 @@ class Lowering {
   std::optional<int> turned_along(const Nest& nest, const Inst& load, int vector_dim) const;
   void plan_turned(Nest& nest, std::span<const Inst* const> leaves);
   void nest_squares(const Nest& nest, std::vector<std::vector<Part>>& parts, std::vector<Value>& out);
-  void turn(const Nest& nest, const Inst& load, const std::vector<std::vector<Part>>& parts);
+  std::vector<Value> turn(const Nest& nest, const Inst& load, const std::vector<std::vector<Part>>& parts,
+                          size_t square);
+  void remember(const Nest& nest, const Inst& load, const std::vector<std::vector<Part>>& parts, const Expr& row,
+                size_t square, Value found);
 
   // lower_simd_nest.cpp
   void run_nest(Nest& nest);

@@ -9,6 +9,8 @@ namespace {
 
 // Computing a value again costs more than a store and a load from here on.
 constexpr int64_t kExpensive = 12;
+// Elements worth a vector.
+constexpr int64_t kFewLanes = 4;
 
 void add_unique(std::vector<int>& list, int item) {
   if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
@@ -189,6 +191,11 @@ void Lowering::choose_saves(const Block& block, std::vector<Item>& items) {
         item.during.push_back({v, false});
       else
         item.before.push_back({v, false});
+    } else if (at.size() == 1 && first < end && !items[first].single && !only_checks(items[first]) &&
+               items[first].shape != type.shape && cost[v] >= kExpensive && type.numel() >= kFewLanes) {
+      // Computed once for each of a few elements of a larger nest: as vectors of its own.
+      saved = true;
+      items[first].before.push_back({v, false});
     } else if (at.size() > 1 && !loops && at.back() < end && !items[first].single && !only_checks(items[first]) &&
                items[first].shape == type.shape &&
                type.numel() * size_of(type.dtype) <= kSmallTile * target_.vector_bytes) {

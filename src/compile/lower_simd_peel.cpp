@@ -92,6 +92,26 @@ struct Choice {
   int64_t size = 0, block = 1;
 };
 
+// Short rows go through the steps several at a time: one row alone is a long chain from its reductions to what follows
+// them, and what is computed once per row then fills vectors.
+constexpr int64_t kRowsTogether = 16, kFewestTogether = 4;
+constexpr int64_t kShortRow = 512;           // elements
+constexpr int64_t kTogetherElements = 2048;  // of all rows that go together: they stay in the first-level cache
+
+int64_t rows_together(const Block& block, const Contents& c, int dim, int64_t rows, int64_t row_size) {
+  if (row_size > kShortRow || c.reduces.empty()) return 1;
+  bool plain = true;
+  kernel::visit(block, [&](const Inst& inst) {
+    plain &= inst.blocks.empty();
+    if (inst.coords.size() > static_cast<size_t>(dim) && inst.coords[dim].is_var())
+      plain &= !depends_on(inst.guard, inst.coords[dim]);
+  });
+  if (!plain) return 1;
+  for (int64_t n = std::min({rows, kRowsTogether, kTogetherElements / row_size}); n >= kFewestTogether; --n)
+    if (rows % n == 0) return n;
+  return 1;
+}
+
 Choice choose(const Kernel& kernel, const Block& block, const Target& target) {
   if (!block.results.empty()) return {};
   Contents c = contents(kernel, block);
@@ -139,8 +159,15 @@ Choice choose(const Kernel& kernel, const Block& block, const Target& target) {
       vector_dim = d;
     }
   }
-  for (int d = 0; d < c.rank; ++d)
-    if (fits[d] && sizes[d] > 1 && d != vector_dim) return {d, sizes[d], 1};
+  for (int d = 0; d < c.rank; ++d) {
+    if (!fits[d] || sizes[d] == 1 || d == vector_dim) continue;
+    int64_t row = 1;
+    for (int other = 0; other < c.rank; ++other)
+      if (other != d) row *= sizes[other];
+    int64_t together = rows_together(block, c, d, sizes[d], row);
+    if (together == sizes[d]) return {};
+    return {d, sizes[d], together};
+  }
   // Along vectors it pays when whole tiles would otherwise go through memory between the steps.
   if (vector_dim < 0 || !fits[vector_dim] || sizes[vector_dim] <= width) return {};
   int64_t others = 1;

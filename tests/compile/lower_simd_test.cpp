@@ -241,6 +241,31 @@ kernel @layernorm(in %x: f32[6400], in %g: f32[100], out %y: f32[6400]) {
   EXPECT_EQ(count(text, "sqrt"), 1) << text;
 }
 
+const char* const kShortRows = R"(
+kernel @log_softmax(in %x: f32[ROWS * COLS], out %y: f32[ROWS * COLS]) {
+  phase grid(c < 1) {
+    %v = load %x[d0 * COLS + d1] : tile<ROWSxCOLSxf32>
+    %m = reduce maximum %v axis 1
+    %d = sub %v, %m
+    %e = exp %d
+    %s = reduce add %e axis 1
+    %l = log %s
+    %q = sub %d, %l
+    store %y[d0 * COLS + d1], %q
+  }
+}
+)";
+
+TEST(LowerSimd, short_rows_share_the_vectors_of_what_is_computed_once_per_row) {
+  for (int64_t rows : {2, 4, 7, 12, 16, 32, 33, 34})
+    for (int64_t columns : {8, 50, 64, 500}) expect_same(with(with(kShortRows, "COLS", columns), "ROWS", rows), 1e-5);
+  std::string text = expect_same(with(with(kShortRows, "COLS", 64), "ROWS", 32), 1e-5);
+  EXPECT_EQ(count(text, " = log "), 1) << text;
+  size_t log = text.find(" = log ");
+  size_t loaded = text.rfind(" = load ", log);
+  EXPECT_EQ(count(text.substr(loaded, log - loaded), ": vec<16xf32>"), 1) << text;
+}
+
 TEST(LowerSimd, softmax_over_the_outer_dimension) {
   expect_same(R"(
 kernel @columns(in %x: f32[7400], out %y: f32[7400]) {
@@ -583,36 +608,42 @@ kernel @turn(in %x: f32[64 * 1024], out %y: f32[64 * 1024]) {
     EXPECT_EQ(text.substr(at, text.find(']', at) - at).find("d0 *"), std::string::npos) << text;
 }
 
-// Squares in the middle, what is left of them at the edges; beside loads in the order of the vectors, of single rows
-// and columns, and guarded ones; in bounds everywhere, or the interpreter objects.
+// Squares in the middle, what is left of them at the edges: in registers where the code is short, row by row through
+// scratch where it is long. In bounds everywhere, or the interpreter objects.
 TEST(LowerSimd, squares_of_any_dtype_size_and_edge) {
-  for (const Target& target : {avx512(), avx2(), neon()})
-    for (const char* dtype : {"f64", "f32", "bf16", "i8", "bool"})
-      for (const char* sizes : {"70 90", "33 100", "64 128", "17 64"}) {
-        const std::string rows(sizes, 2), columns(sizes + 3);
-        std::string program = R"(
+  const std::string head = R"(
 kernel @turn(in %x: T[R * C], in %y: T[R * C], in %r: T[R], in %c: T[C], out %z: T[R * C], out %w: T[R * C]) {
   phase grid(i < (R + 39) // 40, j < (C + 69) // 70) {
     %0 = load %x[(j * 70 + d1) * R + i * 40 + d0] if i * 40 + d0 < R && j * 70 + d1 < C : tile<40x70xT>
     %1 = load %y[(i * 40 + d0) * C + j * 70 + d1] if i * 40 + d0 < R && j * 70 + d1 < C : tile<40x70xT>
-    %2 = load %r[i * 40 + d0] if i * 40 + d0 < R : tile<40x1xT>
-    %3 = load %c[j * 70 + d1] if j * 70 + d1 < C : tile<1x70xT>
-    %4 = load %x[(j * 70 + d1) * R + i * 40 + d0 - 3] if i * 40 + d0 < R && j * 70 + d1 < C && i * 40 + d0 > 5 && d1 > 2 : tile<40x70xT>
-    %5 = maximum %0, %1
-    %6 = maximum %2, %3
-    %7 = maximum %5, %6
-    %8 = maximum %7, %4
-    store %z[(i * 40 + d0) * C + j * 70 + d1], %8 if i * 40 + d0 < R && j * 70 + d1 < C
-    store %w[(i * 40 + d0) * C + j * 70 + d1], %0 if i * 40 + d0 < R && j * 70 + d1 < C
+    %2 = maximum %0, %1
+)";
+  const std::string longer = R"(
+    %3 = load %r[i * 40 + d0] if i * 40 + d0 < R : tile<40x1xT>
+    %4 = load %c[j * 70 + d1] if j * 70 + d1 < C : tile<1x70xT>
+    %5 = load %x[(j * 70 + d1) * R + i * 40 + d0 - 3] if i * 40 + d0 < R && j * 70 + d1 < C && i * 40 + d0 > 5 && d1 > 2 : tile<40x70xT>
+    %6 = minimum %3, %4
+    %7 = maximum %2, %6
+    %8 = maximum %7, %5
+    store %w[(i * 40 + d0) * C + j * 70 + d1], %8 if i * 40 + d0 < R && j * 70 + d1 < C
+)";
+  const std::string tail = R"(
+    store %z[(i * 40 + d0) * C + j * 70 + d1], %2 if i * 40 + d0 < R && j * 70 + d1 < C
   }
 }
 )";
-        std::string filled;
-        for (char c : program)
-          filled += c == 'T' ? std::string(dtype) : c == 'R' ? rows : c == 'C' ? columns : std::string(1, c);
-        std::string text = expect_same(filled, 0, {}, target);
-        EXPECT_GT(count(text, " = transpose "), 0) << text;
-      }
+  for (const Target& target : {avx512(), avx2(), neon()})
+    for (const char* dtype : {"f64", "f32", "bf16", "i8", "bool"})
+      for (const char* sizes : {"70 90", "80 140", "17 64"})
+        for (bool is_long : {false, true}) {
+          const std::string rows(sizes, 2), columns(sizes + 3);
+          std::string filled;
+          for (char c : head + (is_long ? longer : "") + tail)
+            filled += c == 'T' ? std::string(dtype) : c == 'R' ? rows : c == 'C' ? columns : std::string(1, c);
+          std::string text = expect_same(filled, 0, {}, target);
+          EXPECT_EQ(count(text, " = transpose "), is_long ? 2 : 1) << text;
+          EXPECT_EQ(count(text, "local %"), is_long ? 2 : 0) << text;
+        }
 }
 
 TEST(LowerSimd, guards_with_data_in_them) {
