@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include/heddle/ops"
 TABLE = ROOT / "docs/operators.md"
 # In the order of the table.
-AREAS = ["create", "random", "unary", "binary", "activation", "reduce", "normalize"]
+AREAS = ["create", "random", "unary", "binary", "activation", "reduce", "scan", "normalize", "shape", "join", "index", "scatter", "sort",
+         "linalg"]
 
 EXAMPLE = re.compile(r"^//   (\S.*)$")
 DECLARATION = re.compile(r"^(?:template <class T>\s+)?([\w:<>, ]+?)\s+\b(\w+)\(")

@@ -28,10 +28,10 @@ constexpr int64_t kAny = int64_t{1} << 31;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// One selection from `n` positions: groups of `each`, in `vectors` vectors; room for candidates, and how many of them
-// are few.
+// One selection from `n` positions: groups of `each`, in `vectors` vectors, made of smaller groups of `fine`, so that
+// little has to be read again; room for candidates, and how many of them are few.
 struct Sizes {
-  int64_t n, vectors, each, candidates, few;
+  int64_t n, vectors, each, fine, candidates, few;
 
   Sizes(const SortWriter& w, int64_t positions) : n(positions) {
     int64_t kept = w.task.kept;
@@ -41,12 +41,14 @@ struct Sizes {
     groups = std::max(groups, w.target.machine == Machine::Simt ? balanced : n / kLargestGroup);
     vectors = ceil_div(groups, w.lanes);
     each = ceil_div(n, vectors * w.lanes);
+    fine = each >= 32 ? 8 : each >= 8 ? 4 : each;
+    each = ceil_div(each, fine) * fine;
     candidates = ceil_div((kept - 1) * each + kept + 1, w.lanes) * w.lanes;
     few = std::min(candidates, ceil_div(2 * kept, w.lanes) * w.lanes);
   }
   int64_t bytes(const SortWriter& w) const {
     int64_t kept = w.task.kept, key = size_of(w.key);
-    return (vectors + 1) * w.lanes * key + (candidates + kept + w.lanes) * (key + 4) + 64 * 8;
+    return (vectors * (1 + each / fine) + 1) * w.lanes * key + (candidates + kept + w.lanes) * (key + 4) + 64 * 8;
   }
 };
 
@@ -69,7 +71,7 @@ struct Cut {
 
 class Selection {
  public:
-  // `source` gives the keys (as order() has them) at positions i, i + 1, ...; positions from n on have the largest.
+  // `source` gives the keys at positions i, i + 1, ...; positions from n on have the largest.
   using Source = std::function<Value(const Expr& i)>;
   using Put = std::function<void(Value rank, Value position)>;
 
@@ -79,6 +81,7 @@ class Selection {
       return w.buffer((name + std::to_string(number)).c_str(), dtype, Space::Local, count);
     };
     smallest = local("smallest", w.key, size.vectors * w.lanes);
+    smaller = local("smaller", w.key, size.vectors * (size.each / size.fine) * w.lanes);
     lanes = local("lanes", w.key, w.lanes);
     keys = local("keys", w.key, size.candidates);
     positions = local("positions", DType::i32, size.candidates);
@@ -88,16 +91,22 @@ class Selection {
 
   void write(const Source& source, const Put& put) {
     w.loop(size.vectors, {}, [&](const Expr& g, const Values&) {
-      Values least = w.loop(
-          size.each, {largest_keys()},
-          [&](const Expr& t, const Values& so_far) {
-            return Values{w.op(ScalarOp::minimum, so_far[0], source((g * size.each + t) * w.lanes))};
-          },
-          8);
+      Values least = w.loop(size.each / size.fine, {largest_keys()}, [&](const Expr& f, const Values& so_far) {
+        Expr number = g * (size.each / size.fine) + f;
+        Values here = w.loop(
+            size.fine, {largest_keys()},
+            [&](const Expr& t, const Values& k) {
+              return Values{w.op(ScalarOp::minimum, k[0], source((number * size.fine + t) * w.lanes))};
+            },
+            8);
+        w.store(smaller, here[0], number * w.lanes);
+        return Values{w.op(ScalarOp::minimum, so_far[0], here[0])};
+      });
       w.store(smallest, least[0], g * w.lanes);
       return Values{};
     });
-    Value bound = kth(smallest, size.vectors);
+    // Both zeros are equal from here on. What does not exceed the bound does so with its own key, too.
+    Value bound = w.order(kth(smallest, size.vectors));
     fill(keys, size.candidates);
     Value found = collect(source, bound);
     Value few = w.op(ScalarOp::le, found, w.i32(size.few));
@@ -163,25 +172,33 @@ class Selection {
             w.op(ScalarOp::add, state[1], w.b().cast(equal, DType::i32))};
   }
 
+  // body(state) where any of the keys is at most the bound.
+  Values where_any(Value k, Value bound, const Values& state, const std::function<Values()>& body) {
+    Value any = w.reduced(ScalarOp::bit_or, w.op(ScalarOp::le, k, bound));
+    return w.b().branch_on(any, body, [&] { return state; });
+  }
+
   // Gives the number of candidates.
   Value collect(const Source& source, Value bound) {
-    int64_t steps = ceil_div(size.n, w.lanes);
-    Values state = w.loop(steps, {w.i32(0), w.i32(0)}, [&](const Expr& i, const Values& before) {
-      Value k = source(i * w.lanes);
-      Value any = w.reduced(ScalarOp::bit_or, w.op(ScalarOp::le, k, bound));
-      return w.b().branch_on(
-          any,
-          [&] {
+    int64_t groups = ceil_div(size.n, size.fine * w.lanes);
+    Values state = w.loop(groups, {w.i32(0), w.i32(0)}, [&](const Expr& g, const Values& before) {
+      return where_any(w.load(smaller, g * w.lanes, w.lanes), bound, before, [&] {
+        return w.loop(size.fine, before, [&](const Expr& t, const Values& now) {
+          Expr at = (g * size.fine + t) * w.lanes;
+          Value k = source(at);
+          return where_any(k, bound, now, [&] {
             w.store(lanes, k, 0);
             return w.loop(
-                w.lanes, before,
+                w.lanes, now,
                 [&](const Expr& lane, const Values& s) {
-                  Value position = w.b().index(DType::i32, i * w.lanes + lane, {});
-                  return append(w.load(lanes, lane), position, bound, w.i32(kept), s, keys, positions, size.candidates);
+                  Value position = w.b().index(DType::i32, at + lane, {});
+                  Value one = w.order(w.load(lanes, lane));
+                  return append(one, position, bound, w.i32(kept), s, keys, positions, size.candidates);
                 },
                 4);
-          },
-          [&] { return before; });
+          });
+        });
+      });
     });
     w.store_at(keys, w.number(w.key, w.ones()), state[0], 0, size.candidates);
     return state[0];
@@ -208,7 +225,7 @@ class Selection {
   SortWriter& w;
   int64_t kept;
   Sizes size;
-  int smallest, lanes, keys, positions, chosen_keys, chosen_positions;
+  int smallest, smaller, lanes, keys, positions, chosen_keys, chosen_positions;
 };
 
 }  // namespace
@@ -227,12 +244,13 @@ void write_selection(SortWriter& w) {
   const SortTask& task = w.task;
   const auto [parts, part] = Cut(w);
 
-  // The keys of a row's elements from `begin` on.
+  // The keys of a row's elements from `begin` on, as far as one part goes. Groups may reach beyond it.
   auto elements = [&](const Expr& row, const Expr& begin) {
-    return [&w, row, begin](const Expr& i) {
-      Expr at = row * w.task.n + begin + i, end = (row + 1) * w.task.n;
-      bool inside = provably_true(le(begin + i + w.lanes, w.task.n));
-      Value k = w.order(w.to_key(w.load(w.x, at, w.lanes, inside ? Expr() : end)));
+    return [&w, row, begin, length = part](const Expr& i) {
+      Expr last = min(Expr(w.task.n), begin + length);
+      Expr at = row * w.task.n + begin + i, end = row * w.task.n + last;
+      bool inside = provably_true(le(begin + i + w.lanes, last));
+      Value k = w.to_key(w.load(w.x, at, w.lanes, inside ? Expr() : end));
       if (inside) return k;
       return w.b().op(ScalarOp::where, {w.below(at, end, w.lanes), k, w.number(w.key, w.ones())});
     };

@@ -49,9 +49,13 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = fal
 
 // ---- results whose size depends on the data: these compute x now ----
 
+// @dtypes any @shape depends on the data
+
 // Where x is not zero (or true): [count, rank], i64, one row per element, in row-major order.
+//   nonzero(tensor({{0, 5}, {7, 0}}))   // [[0 1] [1 0]]
 Tensor nonzero(const Tensor& x);
 // The elements of x where the mask (bool, broadcast against x) is true, in row-major order, along one axis.
+//   masked_select(tensor({1, 2, 3}), tensor({1, 0, 1}, kBool))   // [1. 3.]
 Tensor masked_select(const Tensor& x, const Tensor& mask);
 
 struct UniqueResult {
@@ -59,9 +63,11 @@ struct UniqueResult {
   std::optional<Tensor> inverse;  // i64, shape of x: which of the values
   std::optional<Tensor> counts;   // i64: how often
 };
+//   unique(tensor({3, 1, 3})).values   // [1. 3.]
 UniqueResult unique(const Tensor& x, bool return_inverse = false, bool return_counts = false);
 
 // How often 0, 1, 2, ... occur among integers that are not negative: i64, max(x) + 1 of them and at least `minlength`.
+//   bincount(tensor({0, 2, 2}, kI32))   // [1 0 2]
 Tensor bincount(const Tensor& x, int64_t minlength = 0);
 
 struct Histogram {
@@ -69,6 +75,7 @@ struct Histogram {
 };
 // How many elements lie in each of `bins` equal parts of [low, high], the last part being closed; without limits from
 // the smallest to the largest element. Others are not counted.
+//   histogram(tensor({1, 2, 2, 4}), 3).counts   // [1 2 1]
 Histogram histogram(const Tensor& x, int64_t bins = 10, std::optional<std::pair<double, double>> limits = {});
 
 }  // namespace heddle
