@@ -42,7 +42,7 @@ Tensor sum_over_pairs(const char* op, const Tensor& a, const Tensor& b, const st
   for (int i = 0; i < b.rank(); ++i) right.push_back(a.rank() + i);
   for (size_t i = 0; i < axes_a.size(); ++i) {
     size_t p = static_cast<size_t>(axes_a[i]), q = static_cast<size_t>(axes_b[i]);
-    if (!(x->shape[p] == y->shape[q]))
+    if (!same_size(x->shape[p], y->shape[q]))
       throw ShapeError(text(op, ": ", x->shape, " and ", y->shape, ": axis ", p, " of size ", x->shape[p], " and axis ",
                             q, " of size ", y->shape[q], " differ"));
     right[q] = left[p];
@@ -66,7 +66,7 @@ std::vector<int> in_given_order(const char* op, const Axes& axes, int rank) {
 
 Tensor bmm(const Tensor& a, const Tensor& b) {
   Shape x = a.node()->shape, y = b.node()->shape;
-  if (x.rank() != 3 || y.rank() != 3 || !(x[0] == y[0]) || !(x[2] == y[1]))
+  if (x.rank() != 3 || y.rank() != 3 || !same_size(x[0], y[0]) || !same_size(x[2], y[1]))
     throw ShapeError(text("bmm: ", x, " and ", y, " are not batches [n, i, k] and [n, k, j] of matrices"));
   return matmul(a, b);
 }
