@@ -11,10 +11,6 @@ T layer_norm_plain(const T& x) {
   return centred * rsqrt(mean(centred * centred, {-1}, true) + 1e-5);
 }
 T rms_norm_plain(const T& x) { return x * rsqrt(mean(x * x, {-1}, true) + 1e-5); }
-T dropout_plain(const T& x) {
-  const double p = 0.1;
-  return where(uniform(x.shape()) >= p, x * (1 / (1 - p)), 0);
-}
 // (a, b, c, d) in the order (a, c, b, d), as attention does with its heads.
 T swap_middle(const T& x) {
   int64_t inner = 64, outer = 16, columns = x.size(1) / inner;
@@ -28,7 +24,7 @@ constexpr MemoryCase kElementwise[] = {
      Bound::Copy, false, true},
     {"tanh(x)", [](const T& x, const T&) -> Tensors { return {tanh(x)}; }, Bound::Copy, false, true},
     {"erf(x)", [](const T& x, const T&) -> Tensors { return {erf(x)}; }, Bound::Copy, false, true},
-    {"dropout(x)", [](const T& x, const T&) -> Tensors { return {dropout_plain(x)}; }, Bound::Copy, false, true},
+    {"dropout(x)", [](const T& x, const T&) -> Tensors { return {dropout(x, 0.1)}; }, Bound::Copy, false, true},
     {"where(x > 0, x, y)", [](const T& x, const T& y) -> Tensors { return {where(x > 0, x, y)}; }, Bound::Copy, true},
     {"cast to bf16", [](const T& x, const T&) -> Tensors { return {x.cast(kBF16)}; }, Bound::Copy, false, true},
     {"right half of the columns, copied", [](const T& x, const T&) -> Tensors { return {slice(x, 1, x.size(1) / 2)}; }},
@@ -73,6 +69,12 @@ constexpr MemoryCase kReduce[] = {
 };
 #undef HD_REDUCE
 
+constexpr MemoryCase kScan[] = {
+    {"cumsum along rows", [](const T& x, const T&) -> Tensors { return {cumsum(x, -1)}; }, Bound::Copy, false, true},
+    {"cumsum along columns", [](const T& x, const T&) -> Tensors { return {cumsum(x, 0)}; }, Bound::Copy, false, true},
+    {"cumsum of everything", [](const T& x, const T&) -> Tensors { return {cumsum(x)}; }, Bound::Copy, false, true},
+};
+
 constexpr MemoryCase kMove[] = {
     {"transpose, copied", [](const T& x, const T&) -> Tensors { return {transpose(x)}; }, Bound::Transpose},
     {"permute(0, 2, 1, 3), copied", [](const T& x, const T&) -> Tensors { return {swap_middle(x)}; }, Bound::Transpose},
@@ -85,7 +87,7 @@ uint64_t bytes_of(const T& x) { return static_cast<uint64_t>(x.numel()) * static
 std::span<const MemoryCase> elementwise_cases() { return kElementwise; }
 std::span<const MemoryCase> row_cases() { return kRows; }
 std::span<const MemoryCase> reduce_cases() { return kReduce; }
-std::span<const MemoryCase> scan_cases() { return {}; }
+std::span<const MemoryCase> scan_cases() { return kScan; }
 std::span<const MemoryCase> move_cases() { return kMove; }
 
 uint64_t least_bytes(const MemoryCase& which, const Tensor& x, const Tensor& y) {

@@ -528,6 +528,10 @@ class Partitioner {
     }
     double rows = row_count(outer);
     if (!scans && rows < kMinRows && u.points() > kSmallWork && u.points() > rows) return false;
+    // The reductions it needs must be able to follow.
+    for (const Unit::Read& read : u.reads)
+      for (const Expr& e : read.index)
+        if (!read.memory && !e.is_const() && !contains(outer, e)) return false;
     if (u.scans()) {
       if (outer.size() + 1 != u.kept.size() || (group(g).fixed && theirs.size() != unit(witness).outer.size()))
         return false;
