@@ -16,6 +16,9 @@ struct MergedIndex {
   Shape merged;  // of x, whose sizes are numbers, with the indexed axes as one
 };
 MergedIndex merge_indices(const char* op, const NodeRef& x, const std::vector<Tensor>& indices, size_t axis);
+// index_put() on behalf of another operator. x's sizes are numbers.
+NodeRef put_at(const char* op, ScatterOp how, const NodeRef& x, const std::vector<Tensor>& indices, size_t axis,
+               const Operand& values);
 // Begins of a slice as scalars, each checked against what is left of its axis.
 std::vector<NodeRef> begins_of(const char* op, const Shape& of, const Tensor& begins, const Dims& sizes);
 

@@ -122,12 +122,8 @@ Tensor index_copy(const Tensor& x, int64_t axis, const Tensor& index, const Oper
   return scatter_slices("index_copy", ScatterOp::Set, x, axis, index, source);
 }
 
-Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Operand& values, bool accumulate,
-                 int64_t axis) {
-  const char* op = "index_put";
-  size_t at = static_cast<size_t>(normalize_axis(op, axis, x.rank()));
-  ScatterOp how = accumulate ? ScatterOp::Add : ScatterOp::Set;
-  NodeRef n = with_numbers(x.node());
+NodeRef put_at(const char* op, ScatterOp how, const NodeRef& n, const std::vector<Tensor>& indices, size_t at,
+               const Operand& values) {
   std::vector<Tensor> arrays;
   for (const Tensor& array : indices) arrays.push_back(plain(array));
   MergedIndex merged = merge_indices(op, n, arrays, at);
@@ -146,7 +142,14 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Oper
   NodeRef positions = make_expand(make_reshape(merged.positions, thin), lines);
   NodeRef result =
       make_scatter(how, make_reshape(n, merged.merged), positions, changes, static_cast<int>(at), index_label(op));
-  return Tensor(make_reshape(result, n->shape));
+  return make_reshape(result, n->shape);
+}
+
+Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Operand& values, bool accumulate,
+                 int64_t axis) {
+  size_t at = static_cast<size_t>(normalize_axis("index_put", axis, x.rank()));
+  ScatterOp how = accumulate ? ScatterOp::Add : ScatterOp::Set;
+  return Tensor(put_at("index_put", how, with_numbers(x.node()), indices, at, values));
 }
 
 Tensor update_slice(const Tensor& x, const Tensor& value, const std::vector<int64_t>& begins,

@@ -77,6 +77,108 @@ TEST(Indexing, agrees_with_loops_for_mixed_indices) {
   expect_equal(y, want);
 }
 
+TEST(Indexing, masks_stand_for_the_positions_of_their_true_elements) {
+  Tensor x = arange(24).reshape(2, 3, 4);
+  Tensor rows = tensor({1, 0, 1}, kBool), both = tensor({{0, 1, 0}, {1, 0, 0}}, kBool);
+  expect_equal(x(ge(x, 21)), {21, 22, 23});
+  EXPECT_EQ(x(lt(x, 0)).shape(), Dims{0});
+  EXPECT_EQ(x(both).shape(), (Dims{2, 4}));
+  expect_equal(x(both), {4, 5, 6, 7, 12, 13, 14, 15});
+  expect_equal(x(both, 1), {5, 13});
+  expect_equal(x(1, rows, 0), {12, 20});
+  EXPECT_EQ(x(Slice(), rows).shape(), (Dims{2, 2, 4}));
+  EXPECT_EQ(x(Slice(), rows, ids({0, 3})).shape(), (Dims{2, 2}));
+  expect_equal(x(Slice(), rows, ids({0, 3})), {0, 11, 12, 23});
+  expect_equal(x(Ellipsis, tensor({0, 0, 0, 1}, kBool)), {3, 7, 11, 15, 19, 23});
+  EXPECT_EQ(x(zeros({2, 3}, kBool)).shape(), (Dims{0, 4}));
+  expect_error<IndexError>([&] { x(ones(3, kBool)); }, {"at", "[3]", "[2, 3, 4]", "axis 0"});
+  expect_error<IndexError>([&] { x(0, 0, both); }, {"at", "4 axes", "[2, 3, 4]"});
+}
+
+TEST(Indexing, positions_out_of_range_are_reported) {
+  Tensor x = zeros({2, 3});
+  Tensor bad = tensor({0, 3}, kI64).realize();
+  expect_error<IndexError>([&] { x(bad).realize(); }, {"at", "3"});
+  expect_error<IndexError>([&] { x(Slice(), bad).realize(); }, {"at", "3"});
+  expect_error<IndexError>([&] { x(ids({0, 1}), bad).realize(); }, {"at", "3"});
+  expect_error<IndexError>([&] { set_at(x, {ids({0, 1}), bad}, 1).realize(); }, {"set_at", "3"});
+}
+
+// set_at() against writing one element after the other at the places where at() finds them.
+void expect_set(const Tensor& x, std::initializer_list<Index> indices, const Operand& value) {
+  Tensor places = at(arange(x.numel()).reshape(x.shape()), indices);
+  Tensor spread = value.kind() == Operand::Kind::Tensor ? expand(value.tensor(), places.shape())
+                                                        : expand(scalar(value.real()), places.shape());
+  std::vector<double> want = doubles(x), values = doubles(spread);
+  std::vector<int64_t> to = integers(places);
+  for (size_t i = 0; i < to.size(); ++i) want[static_cast<size_t>(to[i])] = values[i];
+  Tensor changed = set_at(x, indices, value);
+  EXPECT_EQ(changed.shape(), x.shape());
+  EXPECT_EQ(changed.dtype(), x.dtype());
+  expect_equal(changed, want);
+}
+
+TEST(Indexing, setting_writes_where_reading_reads) {
+  Tensor x = noise_tensor({3, 4, 5});
+  expect_set(x, {1}, 7);
+  expect_set(x, {Slice(1, 3), 0}, 7);
+  expect_set(x, {-1, Slice({}, {}, -2), Slice(1, {}, 3)}, counting({2, 2}));
+  expect_set(x, {Slice({}, {}, -1)}, counting({3, 1, 5}));
+  expect_set(x, {Slice(-9, 9), Slice(9, -9, -3)}, counting({3, 2, 5}));
+  expect_set(x, {Slice(0, 1, INT64_MAX), Slice(3, 2, INT64_MIN)}, 4);
+  expect_set(x, {Slice(2, 1)}, 4);
+  expect_set(x, {Ellipsis, -1}, counting({4}));
+  expect_set(x, {Slice(), NewAxis, 0, NewAxis}, counting({3, 1, 1, 5}));
+  expect_set(x, {Ellipsis}, counting({5}));
+  expect_set(x, {2, 3, 4}, 9);
+  expect_set(x, {ids({2, 0, 2})}, counting({3, 4, 5}));
+  expect_set(x, {Slice(), ids({{1, -1}, {1, 0}})}, counting({2, 2, 5}));
+  expect_set(x, {Slice(1), ids({3, 0, 3}), Slice({}, {}, 2)}, counting({2, 3, 3}));
+  expect_set(x, {ids({0, 2, 0}), ids({1, 1, 1})}, counting({3, 5}));
+  expect_set(x, {ids({{0}, {1}}), Slice(1, 3), ids({4, 0})}, counting({2, 2, 2}));
+  expect_set(x, {0, Slice(), ids({4, 0})}, counting({2, 4}));
+  expect_set(x, {Slice(), ids({4 - 1, 0}), NewAxis, ids({1, 2})}, counting({2, 3, 1}));
+  expect_set(x, {ids({})}, 3);
+}
+
+TEST(Indexing, setting_where_a_mask_holds) {
+  Tensor x = noise_tensor({3, 4, 5});
+  Tensor rows = tensor({1, 0, 1}, kBool), columns = tensor({0, 1, 1, 0}, kBool);
+  expect_set(x, {gt(x, 0)}, 0);
+  expect_set(x, {gt(x, 0)}, tensor({8}));
+  expect_set(x, {gt(x, 0)}, counting({sum(gt(x, 0)).item<int64_t>()}));
+  expect_set(x, {rows}, counting({5}));
+  expect_set(x, {rows}, counting({4, 1}));
+  expect_set(x, {rows}, counting({2, 4, 5}));
+  expect_set(x, {Slice(), columns}, counting({3, 1, 5}));
+  expect_set(x, {Slice(), columns}, counting({3, 2, 1}));
+  expect_set(x, {Slice(1), columns, 0}, 5);
+  expect_set(x, {rows, columns}, counting({2, 5}));
+  expect_set(x, {gt(x(Ellipsis, 0), 0)}, counting({1, 5}));
+  expect_set(x, {zeros({3, 4}, kBool)}, 1);
+}
+
+TEST(Indexing, set_gives_the_slot_another_value) {
+  Tensor x = arange(6).reshape(2, 3), same = x;
+  x.set({1, Slice(1)}, tensor({8.7, 9.2}));  // takes the dtype of x, as in NumPy
+  expect_equal(same, {0, 1, 2, 3, 8, 9});
+  x.set({Slice(), Slice(1)}, x(Slice(), Slice(0, 2)));  // reads what was there before
+  expect_equal(same, {0, 0, 1, 3, 3, 8});
+  x.set({0}, ones({1, 1, 3}));  // axes of one element in front do not matter
+  expect_equal(same, {1, 1, 1, 3, 3, 8});
+  Tensor named = noise_tensor({4, 3}).with_dim(0, dim("n", 1, 100));
+  expect_set(named, {Slice(1), 0}, 7);
+  expect_set(named, {ids({3, 1})}, counting({3}));
+  expect_set(named, {gt(named, 0)}, 0);
+  expect_error<ShapeError>([&] { x.set({0}, ones({2})); }, {"set_at", "[2]", "[3]"});
+  expect_error<ShapeError>([&] { x.set({Slice(), ids({0, 1})}, ones({3, 2, 2})); }, {"set_at", "[3, 2, 2]", "[2, 2]"});
+  expect_error<ShapeError>([&] { x.set({ge(x, 0)}, ones({4})); }, {"set_at", "[4]", "[6]"});
+  expect_error<IndexError>([&] { x.set({0, 3}, 1); }, {"set_at", "3", "[2, 3]"});
+  expect_error<IndexError>([&] { x.set({0, 0, 0}, 1); }, {"set_at", "3 axes", "[2, 3]"});
+  expect_error<DTypeError>([&] { x.set({zeros(2)}, 1); }, {"set_at", "f32"});
+  expect_error<ValueError>([&] { x.set({Slice(0, 1, 0)}, 1); }, {"set_at", "zero"});
+}
+
 TEST(Indexing, mistakes_are_named) {
   Tensor x = zeros({2, 3});
   expect_error<IndexError>([&] { x(0, 0, 0); }, {"at", "3", "[2, 3]"});
