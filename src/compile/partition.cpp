@@ -350,7 +350,9 @@ class Partitioner {
   // and nowhere outside. Nothing if it cannot.
   static Expr scannable(const Unit& u, const Node& node, const Index& index, bool& forward) {
     size_t along = static_cast<size_t>(node.attrs[0].value());
-    if (u.reduces || u.points() != upper(node.shape.numel())) return {};
+    double elements = 1;  // as points() counts them: the bound of a product of symbolic sizes may be another
+    for (const Expr& size : node.shape) elements *= upper(size);
+    if (u.reduces || u.points() != elements) return {};
     Expr axis;
     for (const Expr& candidate : u.kept) {
       forward = index[along] == candidate;

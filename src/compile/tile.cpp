@@ -830,6 +830,8 @@ class Tiler {
       const Dims& shape = builder_->type(v).shape;  // the access spans whatever its indices span
       for (size_t i = 0; i < used.size() && i < shape.size(); ++i) used[i] = used[i] || shape[i] > 1;
     }
+    // Beyond the end a load gives anything, but what is computed there must not be reported.
+    if (inst.op == Op::check) access.guard = logical_and(access.guard, bounds(in.place, used));
     access.coords = coords(in.place, used);
     return access;
   }

@@ -10,7 +10,7 @@ namespace {
 // Updates in the dtype of x. Assigning converts as NumPy does; combining refuses what would lose the fraction.
 NodeRef to_updates(const char* op, const NodeRef& x, const Operand& updates, const Shape& shape, ScatterOp how) {
   if (updates.kind() != Operand::Kind::Tensor) return number_node(op, updates, x->dtype, shape);
-  NodeRef u = updates.tensor().node();
+  NodeRef u = with_numbers(updates.tensor().node());  // as x and the index
   bool loses = (is_float(u->dtype) && !is_float(x->dtype)) || (u->dtype != kBool && x->dtype == kBool);
   if (loses && how != ScatterOp::Set)
     throw DTypeError(text(op, ": updates of ", u->dtype, " cannot be combined with ", x->dtype, "; cast them first"));

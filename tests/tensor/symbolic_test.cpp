@@ -295,6 +295,32 @@ TEST(Symbolic, memory_follows_the_size_and_not_the_bound) {
   EXPECT_LT(stats->arena_bytes, uint64_t{1} << 24);
 }
 
+TEST(Symbolic, indices_beyond_the_end_are_not_checked) {
+  Dim n = dim("n", 1, 1000000);
+  Tensor zero = zeros({1}, kI64).clone().realize();
+  for (int64_t size : {5, 1003}) {
+    Tensor x = noise_tensor({size});
+    Tensor positions = arange(size).with_dim(0, n) + zero;
+    expect_close(gather(x.with_dim(0, n), positions, 0), doubles(x), 0);
+    expect_close(sum(gather(x.with_dim(0, n), positions, 0)), doubles(sum(x)), 1e-4);
+    EXPECT_THROW(gather(x.with_dim(0, n), positions + 1, 0).realize(), IndexError);
+  }
+}
+
+TEST(Symbolic, scans_where_sizes_depend_on_each_other) {
+  Dim m = dim("m", 1, 4);
+  Tensor v = noise_tensor({4}), x = v.with_dim(0, m);
+  auto grid = [](const Tensor& a) { return a.slice(0, 1).reshape({3, 1}) + a.reshape({1, 4}); };
+  expect_close(cumsum(grid(x), 0), doubles(cumsum(grid(v), 0)), 1e-6);
+}
+
+TEST(Symbolic, scatters_take_updates_of_any_size) {
+  Dim m = dim("m", 1, 40);
+  Tensor index = tensor({0, 1, 1, 2, 0}, kI64).realize().with_dim(0, m), updates = ones({5, 2}).with_dim(0, m);
+  expect_close(index_add(zeros({3, 2}), 0, index, updates), {2, 2, 2, 2, 1, 1}, 0);
+  expect_close(index_put(zeros({3, 2}), {index}, updates, true), {2, 2, 2, 2, 1, 1}, 0);
+}
+
 TEST(Symbolic, tensors_print_their_numbers) {
   Tensor x = cast(arange(3), kF32).realize().with_dim(0, dim("n", 1, 100));
   EXPECT_EQ(to_string(x), to_string(cast(arange(3), kF32)));
