@@ -1,9 +1,11 @@
 // Random tensors, made of the words of philox.h.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "base/error.h"
 #include "tensor/philox.h"
+#include "tensor/symbolic.h"
 
 namespace heddle {
 
@@ -115,6 +117,30 @@ Tensor randn(const Dims& dims, DType dtype, Generator& generator) {
   return normal_of("randn", dims, 0, 1, dtype, generator);
 }
 
+Tensor truncated_normal(const Dims& dims, double mean, double deviation, double low, double high, DType dtype,
+                        Generator& generator) {
+  const char* op = "truncated_normal";
+  check_float(op, dtype);
+  if (!(deviation > 0) || !std::isfinite(deviation) || !std::isfinite(mean))
+    throw ValueError(text(op, ": a mean of ", mean, " and a deviation of ", deviation));
+  double scale = deviation * std::sqrt(2.0), from = (low - mean) / scale, to = (high - mean) / scale;
+  double below = std::erf(from), width = std::erf(to) - below;
+  if (!(low < high) || !(width > 0))
+    throw ValueError(
+        text(op, ": [", low, ", ", high, "] holds nothing of a mean of ", mean, " and a deviation of ", deviation));
+  Shape shape = to_shape(op, dims, dtype);
+  Draw draw(op, generator.next_key(), shape.static_numel());
+  // In the tails f32 would leave only few values to choose from.
+  DType wide = dtype == kF64 || from > 1 || to < -1 ? kF64 : kF32;
+  Tensor u = draw.elements(unit(draw, wide), dims);
+  Tensor z = erfinv(fma(u, constant(width, wide), constant(below, wide)));
+  Tensor x = cast(fma(z, constant(scale, wide), constant(mean, wide)), dtype);
+  // Rounding, and an infinity at -1, may leave the interval.
+  auto inside = [&](double edge) { return std::clamp(edge, mean - 9 * scale, mean + 9 * scale); };
+  return clamp(x, Tensor(make_const(Scalar::of(dtype, inside(low)))),
+               Tensor(make_const(Scalar::of(dtype, inside(high)))));
+}
+
 Tensor exponential(const Dims& dims, double rate, DType dtype, Generator& generator) {
   check_float("exponential", dtype);
   if (!(rate > 0) || !std::isfinite(rate)) throw ValueError(text("exponential: a rate of ", rate));
@@ -193,10 +219,18 @@ Tensor multinomial(const Tensor& weights, int64_t count, bool replacement, Gener
     return topk(arrivals("multinomial", log(cast(weights, kF32)), generator), count).indices;
   }
   Dims many = weights.shape();
-  many.insert(many.end() - 1, count);
-  to_shape("multinomial", many, kF32);
-  Tensor rates = log(cast(weights, kF32));
-  return argmax(arrivals("multinomial", expand(unsqueeze(rates, -2), many), generator), -1);
+  many.back() = count;
+  Shape shape = to_shape("multinomial", many, kF64);
+  Draw draw("multinomial", generator.next_key(), shape.static_numel());
+  Tensor known(with_numbers(weights.node()));
+  Tensor sums = cumsum(cast(known, kF64), -1);
+  Tensor level = mul(draw.elements(unit(draw, kF64), many), slice(sums, -1, -1));
+  Tensor place = minimum(searchsorted(sums, level, true), weights.size(-1) - 1);
+  // Sums of long axes are made of parts, and round differently where these meet. What has no weight must not be chosen
+  // for that: the last position that has some takes its place.
+  Shape all = known.node()->shape;
+  Tensor position(make_iota(kI64, all, all.rank() - 1));
+  return take_along_axis(cummax(where(gt(known, 0), position, 0), -1), place, -1);
 }
 
 Tensor permutation(int64_t n, Generator& generator) {

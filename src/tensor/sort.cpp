@@ -99,20 +99,33 @@ Tensor median(const Tensor& x, std::optional<int64_t> axis, bool keepdim) {
 }
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
-  if (sorted.rank() != 1)
-    throw ShapeError(text("searchsorted: the sorted elements have one axis, not the shape ", sorted.node()->shape));
   DType dtype = promote(sorted.dtype(), values.dtype());
   Tensor table(with_numbers(cast(sorted, dtype).node())), wanted = cast(values, dtype);
-  int64_t n = sorted.numel();
+  bool rows = sorted.rank() > 1;
+  if (rows) wanted = Tensor(with_numbers(wanted.node()));
+  Shape have = table.node()->shape, want = wanted.node()->shape;
+  bool fits = sorted.rank() == 1 || (rows && have.size() == want.size());
+  for (size_t i = 0; fits && i + 1 < have.size(); ++i) fits = have[i] == want[i];
+  if (!fits)
+    throw ShapeError(text("searchsorted: the sorted elements ", have,
+                          " have one axis, or the values as many and the same sizes but on the last, not ", want));
+  int64_t n = sorted.size(-1);
   // How many elements come before: power by power, largest first, as long as they do.
-  DType counter = n < int64_t{1} << 30 ? kI32 : kI64;
-  Tensor count = full(values.shape(), 0, counter);
-  if (n == 0) return cast(count, kI64);
+  DType counter = sorted.numel() < int64_t{1} << 30 ? kI32 : kI64;
+  Tensor count = full(wanted.shape(), 0, counter), begin;
+  if (n == 0 || wanted.numel() == 0) return cast(count, kI64);
+  if (rows) {
+    Dims heads = wanted.shape();
+    heads.back() = 1;
+    begin = reshape(mul(arange(sorted.numel() / n, counter), n), heads);
+    table = flatten(table);
+  }
   int64_t step = 1;
   while (step <= n / 2) step *= 2;
   for (; step > 0; step /= 2) {
     Tensor next = add(count, step);
-    Tensor element(make_gather(table.node(), minimum(sub(next, 1), n - 1).node(), 0));
+    Tensor place = minimum(sub(next, 1), n - 1);
+    Tensor element(make_gather(table.node(), (rows ? add(place, begin) : place).node(), 0));
     Tensor before = right ? le(element, wanted) : lt(element, wanted);
     if (is_float(dtype)) {
       Tensor nan = isnan(wanted);

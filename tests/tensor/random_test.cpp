@@ -189,6 +189,42 @@ TEST(RandomStatistics, discrete_distributions) {
   EXPECT_EQ(by_row[2], 1);
 }
 
+TEST(RandomStatistics, multinomial_searches_each_row_and_never_chooses_what_has_no_weight) {
+  manual_seed(110);
+  Tensor rows = multinomial(tensor({{1, 2, 3, 4}, {0, 5, 0, 0}, {0, 3, 0, 7}}), 50000).realize();
+  EXPECT_EQ(rows.shape(), (Dims{3, 50000}));
+  EXPECT_LT(std::fabs(chi_square(count_of(rows[0], 4), {0.1, 0.2, 0.3, 0.4})), 4);
+  EXPECT_EQ(count_of(rows[1], 4), (std::vector<int64_t>{0, 50000, 0, 0}));
+  std::vector<int64_t> last = count_of(rows[2], 4);
+  EXPECT_EQ(last[0] + last[2], 0);
+  EXPECT_NEAR(static_cast<double>(last[1]), 15000, 500);
+  // Many draws from many positions: their product would not fit into memory.
+  Tensor odd = cast(mod(arange(1000000), 2), kF32);
+  Tensor picks = multinomial(odd, 1000000).realize();
+  EXPECT_TRUE(all(eq(mod(picks, 2), 1)).item<bool>());
+  EXPECT_NEAR(mean(cast(picks, kF64)).item<double>(), 5e5, 1500);
+}
+
+TEST(RandomStatistics, truncated_normal_moments_and_bounds) {
+  manual_seed(111);
+  Tensor x = truncated_normal(200000).realize();
+  EXPECT_GE(x.min().item<double>(), -2);
+  EXPECT_LE(x.max().item<double>(), 2);
+  EXPECT_NEAR(x.mean().item<double>(), 0, 0.008);
+  EXPECT_NEAR(var(x).item<double>(), 0.77374, 0.008);
+  Tensor half = truncated_normal(200000, 1, 2, 1, 1e300, kF64).realize();  // the upper half
+  EXPECT_GE(half.min().item<double>(), 1);
+  EXPECT_NEAR(half.mean().item<double>(), 1 + 2 * 0.797885, 0.015);
+  Tensor tail = truncated_normal(100000, 0, 1, 4, 5).realize();
+  EXPECT_GE(tail.min().item<double>(), 4);
+  EXPECT_LE(tail.max().item<double>(), 5);
+  EXPECT_NEAR(tail.mean().item<double>(), 4.2164, 0.004);
+  EXPECT_TRUE(all(isfinite(truncated_normal(100000, 0, 1, -50, 50))).item<bool>());
+  expect_error<ValueError>([] { truncated_normal(3, 0, 1, 2, 2); }, {"truncated_normal", "[2, 2]"});
+  expect_error<ValueError>([] { truncated_normal(3, 0, 1, 20, 30); }, {"truncated_normal", "[20, 30]"});
+  expect_error<ValueError>([] { truncated_normal(3, 0, 0); }, {"truncated_normal", "deviation of 0"});
+}
+
 TEST(RandomStatistics, without_replacement_the_first_has_the_weights_and_none_comes_twice) {
   manual_seed(103);
   Tensor picks = multinomial(expand(tensor({1, 2, 3, 4}), {20000, 4}), 3, false).realize();

@@ -157,6 +157,10 @@ TEST(SortOps, searchsorted_finds_places) {
   for (size_t i = 0; i < wanted.size(); ++i)
     EXPECT_EQ(got[i], std::lower_bound(many.begin(), many.end(), wanted[i]) - many.begin());
   expect_equal(searchsorted(from_vector<int32_t>({1, 3}, {2}), tensor({2.5})), {1});
+  // Each row in its own.
+  Tensor rows = tensor({{1, 2, 3}, {10, 20, 30}});
+  expect_equal(searchsorted(rows, tensor({{0, 2, 9, 3}, {10, 25, 31, 0}})), {0, 1, 3, 2, 0, 2, 3, 0});
+  expect_equal(searchsorted(rows, tensor({{2}, {30}}), true), {2, 3});
 }
 
 TEST(SortOps, refuse_bad_arguments) {
@@ -168,7 +172,7 @@ TEST(SortOps, refuse_bad_arguments) {
   expect_error<ValueError>([&] { kthvalue(x, 0); }, {"kthvalue", "0"});
   expect_error<ValueError>([&] { quantile(x, 1.5); }, {"quantile", "1.5"});
   expect_error<ValueError>([&] { median(zeros({0})); }, {"median", "f32[0]"});
-  expect_error<ShapeError>([&] { searchsorted(x, x); }, {"searchsorted", "[2, 3]"});
+  expect_error<ShapeError>([&] { searchsorted(x, counting({3, 3})); }, {"searchsorted", "[2, 3]", "[3, 3]"});
 }
 
 }  // namespace

@@ -55,6 +55,10 @@ Tensor normal(const Dims& shape, double mean = 0, double deviation = 1, DType dt
 // Mean 0, variance 1.
 //   randn({2, 3}).shape()   // [2, 3]
 Tensor randn(const Dims& shape, DType dtype = kF32, Generator& generator = default_generator());
+// Normally distributed as long as it lies in [low, high], through the inverse of the error function.
+//   truncated_normal({2, 3}, 0, 0.02, -0.04, 0.04).shape()   // [2, 3]
+Tensor truncated_normal(const Dims& shape, double mean = 0, double deviation = 1, double low = -2, double high = 2,
+                        DType dtype = kF32, Generator& generator = default_generator());
 // Density rate * exp(-rate * x) for x >= 0. At most 22.9 / rate, 45.1 / rate in f64.
 //   exponential(5, 2).shape()   // [5]
 Tensor exponential(const Dims& shape, double rate = 1, DType dtype = kF32, Generator& generator = default_generator());
@@ -93,7 +97,8 @@ Tensor categorical(const Tensor& logits, int64_t axis = -1, Generator& generator
 // @dtypes floats -> i64 @shape count in place of the last axis
 
 // `count` positions along the last axis, each with probability proportional to the weight there; without replacement
-// each at most once.
+// each at most once. With replacement by a search in the sums of the weights: work grows with count + size, not with
+// their product.
 //   multinomial(tensor({0, 1, 0}), 4)                       // [1 1 1 1]
 //   sort(multinomial(tensor({1, 1, 0}), 2, false)).values   // [0 1]
 Tensor multinomial(const Tensor& weights, int64_t count, bool replacement = true,

@@ -42,8 +42,8 @@ Tensor median(const Tensor& x, std::optional<int64_t> axis = {}, bool keepdim = 
 
 // @dtypes any -> i64 @shape of the values
 
-// For each value the position in `sorted` (one axis, ascending) at which it would be put in: before equal elements, or
-// behind them if `right`. i64.
+// For each value the position in `sorted` (ascending) at which it would be put in: before equal elements, or behind
+// them if `right`. i64. Of several axes the last is sorted, and the values have the same sizes on all others.
 //   searchsorted(tensor({1, 3, 5}), tensor({3, 4}))   // [1 2]
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false);
 
