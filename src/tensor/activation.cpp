@@ -16,7 +16,7 @@ Tensor hardsigmoid_of(const Tensor& f) { return mul(clamp(add(f, 3), 0, 6), 1.0 
 
 }  // namespace
 
-Tensor relu(const Tensor& x) { return maximum(x, 0); }
+Tensor relu(const Tensor& x) { return x.dtype() == kBool ? Tensor(x.node()) : maximum(x, 0); }
 Tensor relu6(const Tensor& x) { return clamp(x, 0, 6); }
 Tensor hardtanh(const Tensor& x, double low, double high) {
   if (!(low <= high)) throw ValueError(text("hardtanh: the bounds ", low, " and ", high, " are not in order"));

@@ -35,7 +35,7 @@ Tensor embedded(const char* op, const Tensor& x, int64_t offset, int64_t axis0, 
   std::vector<std::pair<int64_t, int64_t>> widths(static_cast<size_t>(x.rank()), {0, 0});
   widths.back() = {row, column};
   Tensor rows(make_iota(kI64, whole, x.rank() - 1)), columns(make_iota(kI64, whole, x.rank()));
-  Tensor result = where(eq(columns, add(rows, offset)), unsqueeze(pad(x, widths), -1), 0);
+  Tensor result = where(eq(columns, add(rows, offset)), unsqueeze(pad(x, widths), -1), scalar(0, x.dtype()));
   return moveaxis(result, {-2, -1}, {first, second});
 }
 
@@ -44,7 +44,7 @@ Tensor triangle(const char* op, const Tensor& x, int64_t k, bool upper) {
   Shape shape = x.node()->shape;
   Tensor rows(make_iota(kI64, shape, x.rank() - 2)), columns(make_iota(kI64, shape, x.rank() - 1));
   Tensor edge = k == 0 ? rows : add(rows, k);
-  return where(upper ? ge(columns, edge) : le(columns, edge), x, 0);
+  return where(upper ? ge(columns, edge) : le(columns, edge), x, scalar(0, x.dtype()));
 }
 
 }  // namespace

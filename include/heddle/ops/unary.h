@@ -101,7 +101,11 @@ Tensor sinc(const Tensor& x);
 Tensor rad2deg(const Tensor& x);
 //   deg2rad(tensor({0, 180}))   // [0. 3.1415927]
 Tensor deg2rad(const Tensor& x);
-// Other numbers for NaN and the infinities; the largest finite ones for the latter unless given.
+
+// @dtypes any @shape same
+
+// Other numbers for NaN and the infinities; the largest finite ones for the latter unless given. Integers
+// stay what they are.
 //   nan_to_num(log(tensor({-1, 0, 1})), 0, {}, -9)   // [ 0. -9.  0.]
 Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> positive_infinity = {},
                   std::optional<double> negative_infinity = {});
