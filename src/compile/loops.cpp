@@ -72,6 +72,13 @@ bool scans_feed_scans(const Stage& stage) {
   return false;
 }
 
+bool computes_the_same(const Loops& loops, const kernel::Inst& a, const kernel::Inst& b) {
+  return a.op == b.op && a.buffer == b.buffer && a.args == b.args && a.address == b.address && a.guard == b.guard &&
+         a.literal == b.literal && a.binds == b.binds && a.hint == b.hint && a.results.size() == b.results.size() &&
+         (a.results.empty() ||  // a check
+          loops.values[static_cast<size_t>(a.results[0])] == loops.values[static_cast<size_t>(b.results[0])]);
+}
+
 void merge_axes(Loops& loops) {
   // From the inside out, so that runs of axes collapse into one.
   for (size_t i = loops.outer.size(); i-- > 1;) try_merge(loops.outer, i - 1, loops.stages, 0, loops.stages.size());

@@ -53,6 +53,9 @@ bool scans_feed_scans(const Stage& stage);  // one scans what another has scanne
 // Makes one axis of neighbouring axes that every address and guard walks as one. In place.
 void merge_axes(Loops& loops);
 
+// Whether two instructions of one stage, or of stages with the same axes, have the same result.
+bool computes_the_same(const Loops& loops, const kernel::Inst& a, const kernel::Inst& b);
+
 // Makes one stage of independent reductions over the same axes. In place.
 void merge_reductions(Loops& loops);
 

@@ -27,13 +27,6 @@ bool depends(const Loops& loops, size_t t, size_t first) {
                      [&](const Inst& inst) { return std::any_of(inst.args.begin(), inst.args.end(), is_produced); });
 }
 
-bool computes_the_same(const Loops& loops, const Inst& a, const Inst& b) {
-  return a.op == b.op && a.buffer == b.buffer && a.args == b.args && a.address == b.address && a.guard == b.guard &&
-         a.literal == b.literal && a.binds == b.binds && a.hint == b.hint && a.results.size() == b.results.size() &&
-         (a.results.empty() ||  // a check
-          loops.values[static_cast<size_t>(a.results[0])] == loops.values[static_cast<size_t>(b.results[0])]);
-}
-
 // Appends what `from` computes to `to`, sharing what both compute.
 void append(Loops& loops, Stage& to, Stage&& from) {
   Substitution axes;

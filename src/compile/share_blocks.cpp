@@ -35,11 +35,6 @@ uint64_t hash_of(const Loops& loops, const Inst& inst) {
   for (Value v : inst.args) h = hash_combine(h, static_cast<uint64_t>(v));
   return hash_combine(h, static_cast<uint64_t>(loops.values[static_cast<size_t>(inst.results[0])].dtype));
 }
-bool same(const Loops& loops, const Inst& a, const Inst& b) {
-  return a.op == b.op && a.buffer == b.buffer && a.args == b.args && a.address == b.address && a.guard == b.guard &&
-         a.literal == b.literal && a.binds == b.binds &&
-         loops.values[static_cast<size_t>(a.results[0])] == loops.values[static_cast<size_t>(b.results[0])];
-}
 
 // The stage's body once for each quotient. `repeated` counts what later copies add.
 Stage repeat(Loops& loops, const Stage& stage, const Expr& axis, const Expr& rest, int64_t divisor, int64_t parts,
@@ -71,8 +66,8 @@ Stage repeat(Loops& loops, const Stage& stage, const Expr& axis, const Expr& res
         inst.address = 0;
       }
       std::vector<size_t>& bucket = known[hash_of(loops, inst)];
-      auto it =
-          std::find_if(bucket.begin(), bucket.end(), [&](size_t k) { return same(loops, result.body.insts[k], inst); });
+      auto it = std::find_if(bucket.begin(), bucket.end(),
+                             [&](size_t k) { return computes_the_same(loops, result.body.insts[k], inst); });
       if (it != bucket.end()) {
         names[old] = result.body.insts[*it].results[0];
         continue;

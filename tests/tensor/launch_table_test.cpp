@@ -60,6 +60,7 @@ const Row kTable[] = {
     {"three sums", HD_MAKE(sum(in.x, {1}), max(in.x, {1}), min(in.x, {1})), 1, kSize + 3 * kRows},
     {"reduction and its use", HD_MAKE(in.x / sum(in.x, {1}, true)), 1, 2 * kSize},
     {"sum of sums", HD_MAKE(sum(sum(in.x, {1}))), 2, kSize + 2 * kRows + 1},
+    {"scan with what stands around it", HD_MAKE(cumsum(in.x * 2, 1) + 1), 1, 2 * kSize},
     // normalisations
     {"softmax", HD_MAKE(softmax(in.x, -1)), 1, 2 * kSize},
     {"softmax of columns", HD_MAKE(softmax(in.x, 0)), 1, 2 * kSize},
