@@ -1,0 +1,206 @@
+// What a nest reads, and what of it goes to memory on the way.
+#include "base/error.h"
+#include "compile/partitioner.h"
+
+namespace heddle {
+
+void Partitioner::explore(Unit& u, bool decide, int id) {
+  if (explore_once(u, decide, id)) return;
+  // A scan of something turned around: the nest goes the other way.
+  Substitution turned = {{u.scanned, u.scanned.extent() - 1 - u.scanned}};
+  for (Expr& e : u.at) e = substitute(e, turned);
+  bool done = explore_once(u, decide, id);
+  HD_ASSERT(done, "a scan that runs both ways");
+}
+
+bool Partitioner::explore_once(Unit& u, bool decide, int id) {
+  struct Visit {
+    int number;
+    const Node* node;
+    Index index;
+    bool operator<(const Visit& other) const { return number < other.number; }
+  };
+  std::priority_queue<Visit> queue;  // users first, so that what exceeds the limit is as low as possible
+  std::unordered_map<uint64_t, std::vector<std::pair<const Node*, Index>>> seen;
+  auto push = [&](const Node* node, Index index) {
+    uint64_t h = reinterpret_cast<uintptr_t>(node);
+    for (const Expr& e : index) h = hash_combine(h, e.hash());
+    auto& bucket = seen[h];
+    for (auto& [n, i] : bucket)
+      if (n == node && i == index) return;
+    bucket.emplace_back(node, index);
+    queue.push({number_.at(node), node, std::move(index)});
+  };
+  u.reads.clear();
+  u.leaves.clear();
+  u.evaluations = 0;
+  u.scanned = Expr();
+  int scans = 0;
+  double points = u.points();
+  Expr guard = 1;  // irrelevant here
+  if (u.reduces) {
+    push(u.node->inputs[0].get(), reduction_source(*u.node, u.at, u.reduced, guard));
+  } else if (u.scatters()) {
+    push(u.node->inputs[0].get(), u.at);
+    push(u.node->inputs[1].get(), u.update_at());
+    push(u.node->inputs[2].get(), u.update_at());
+  } else {
+    push(u.node, u.at);
+  }
+  bool first = !u.reduces && !u.scatters();
+  while (!queue.empty()) {
+    Visit visit = queue.top();
+    queue.pop();
+    const Node& node = *visit.node;
+    bool self = std::exchange(first, false);
+    if (in_memory(node)) u.leaves.push_back(&node);
+    if (in_memory(node) || node.op == NodeOp::Const) continue;
+    // A scatter has nests of its own, and takes no reduction into them, nor what is computed of one.
+    bool reduces = reduction_of(&node) || (is_compute(node) && reduces_below_[number(&node)]);
+    bool apart = node.op == NodeOp::Scatter || (u.scatters() && reduces);
+    if (!self && (stored_.count(&node) || apart)) {
+      if (decide) store(&node);
+      u.reads.push_back({&node, visit.index, true});
+      continue;
+    }
+    if (direct_of(&node)) {
+      if (decide) store(&node);
+      u.reads.push_back({&node, visit.index, true});
+      continue;
+    }
+    if (const Node* reduction = reduction_of(&node)) {
+      u.reads.push_back({&node, visit.index, false});
+      if (decide && wanted_.insert(reduction).second) pending_.push(number_.at(reduction));
+      continue;
+    }
+    if (node.op == NodeOp::Scan) {
+      bool forward = false;
+      Expr axis = scannable(u, node, visit.index, forward);
+      bool fits = axis.is_var() && !u.scatters() && ++scans <= kMaxScans;
+      if (fits && !u.scans()) {
+        u.scanned = axis;
+        if (!forward) return false;
+      } else {
+        fits = fits && forward && u.scanned == axis;
+      }
+      if (!fits) {
+        HD_ASSERT(!self, "a scan cannot compute itself");
+        if (decide) store(&node);
+        u.reads.push_back({&node, visit.index, true});
+        continue;
+      }
+    } else if (decide && !self && should_store(u, node, visit.index, points)) {
+      store(&node);
+      u.reads.push_back({&node, visit.index, true});
+      continue;
+    }
+    ++u.evaluations;
+    if (id >= 0) computed_in_[&node].push_back(id);
+    if (is_movement(node)) {
+      push(node.inputs[0].get(), source_index(node, visit.index, guard));
+    } else if (node.op == NodeOp::Gather) {
+      Expr chosen = Expr::index("g", node.inputs[0]->shape[static_cast<size_t>(node.attrs[0].value())]);
+      push(node.inputs[1].get(), gather_index(node, visit.index));
+      push(node.inputs[0].get(), gather_source(node, visit.index, chosen));
+    } else if (node.op == NodeOp::Cat) {
+      size_t axis = static_cast<size_t>(node.attrs[0].value());
+      Index source = visit.index;
+      for (const NodeRef& input : node.inputs) {
+        push(input.get(), source);
+        source[axis] = source[axis] - input->shape[axis];
+      }
+    } else {
+      for (const NodeRef& input : node.inputs) push(input.get(), visit.index);
+    }
+  }
+  return true;
+}
+
+Expr Partitioner::scannable(const Unit& u, const Node& node, const Index& index, bool& forward) {
+  size_t along = static_cast<size_t>(node.attrs[0].value());
+  double elements = 1;  // as points() counts them: the bound of a product of symbolic sizes may be another
+  for (const Expr& size : node.shape) elements *= upper(size);
+  if (u.reduces || u.points() != elements) return {};
+  Expr axis;
+  for (const Expr& candidate : u.kept) {
+    forward = index[along] == candidate;
+    if (!forward && !(index[along] == candidate.extent() - 1 - candidate)) continue;
+    axis = candidate;
+    break;
+  }
+  if (!axis.is_var() || !(axis.extent() == node.shape[along])) return {};
+  for (size_t i = 0; i < index.size(); ++i) {
+    if (i == along) continue;
+    bool whole = index[i].is_var() && index[i].extent() == node.shape[i];
+    bool inside = node.shape[i].is_const() && index[i].lo() >= 0 && index[i].hi() < node.shape[i].value();
+    if (depends_on(index[i], axis) || !(whole || inside)) return {};
+  }
+  return axis;
+}
+
+bool Partitioner::should_store(const Unit& u, const Node& node, const Index& index, double points) {
+  if (!is_compute(node)) return false;
+  if (u.evaluations >= kMaxEvaluations) return true;
+  // The same for all points: computed once per cell.
+  if (std::all_of(index.begin(), index.end(), [](const Expr& e) { return e.is_const(); })) return false;
+  size_t n = number(&node);
+  double elements = upper(node.shape.numel());
+  // What does not depend on the last axes is computed outside their loops.
+  points = std::min(points, points_until(u, index));
+  // Indices of rows are computed row by row, whatever is done with the row.
+  if (is_integer(node.dtype) && work_[n] <= kIndexWork) points = std::min(points, values_of(index));
+  if (points <= elements || (!u.reduces && in_shared_blocks(index, elements, points))) return false;
+  if (reduces_below_[n] && can_be_outer(u, index)) return false;
+  double repeated = work_[n] * (points - elements) * kOpCost;
+  return repeated > kLaunchCost + elements * size_of(node.dtype) * kByteCost;
+}
+
+bool Partitioner::has_remainder(const Expr& e) {
+  return e.kind() == ExprKind::Mod || std::any_of(e.args().begin(), e.args().end(), has_remainder);
+}
+
+bool Partitioner::in_shared_blocks(const Index& index, double elements, double points) {
+  constexpr double kMostParts = 8;
+  const Expr* only = nullptr;
+  for (const Expr& e : index) {
+    if (e.is_const()) continue;
+    if (only) return false;
+    only = &e;
+  }
+  return only && has_remainder(*only) && points <= kMostParts * elements;
+}
+
+double Partitioner::points_until(const Unit& u, const Index& index) {
+  double points = 1, result = 1;
+  for (const auto* axes : {&u.kept, &u.reduced})
+    for (const Expr& axis : *axes) {
+      points *= upper(axis.extent());
+      bool used = std::any_of(index.begin(), index.end(), [&](const Expr& e) { return depends_on(e, axis); });
+      if (used) result = points;
+    }
+  return result;
+}
+
+double Partitioner::values_of(const Index& index) {
+  std::vector<Expr> all;
+  double count = 1;
+  for (const Expr& e : index)
+    for (const Expr& var : variables(e)) {
+      if (contains(all, var)) continue;
+      all.push_back(var);
+      count *= upper(var.extent());
+    }
+  return count;
+}
+
+bool Partitioner::can_be_outer(const Unit& u, const Index& index) {
+  std::vector<Expr> axes;
+  for (const Expr& e : index) {
+    if (e.is_const(0)) continue;
+    if (!contains(u.kept, e) || contains(axes, e)) return false;
+    axes.push_back(e);
+  }
+  return !u.reduces || axes.size() == u.kept.size();
+}
+
+}  // namespace heddle

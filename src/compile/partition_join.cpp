@@ -1,0 +1,159 @@
+// Joining finished groups, and the order in which they run.
+#include "base/error.h"
+#include "compile/partitioner.h"
+
+namespace heddle {
+
+void Partitioner::join_siblings() {
+  constexpr size_t kMostTried = 4;
+  std::unordered_map<uint64_t, std::vector<int>> alike;  // groups by their loops and one thing they read
+  for (int g = 0; g < static_cast<int>(result_.groups.size()); ++g) {
+    std::vector<uint64_t> keys = loop_keys(g);
+    bool joined = false;
+    for (size_t k = 0; k < keys.size() && !joined; ++k) {
+      std::vector<int>& others = alike[keys[k]];
+      for (size_t i = others.size(); i-- > 0 && !joined && others.size() - i <= kMostTried;)
+        joined = join_sibling(others[i], g);
+    }
+    if (joined) continue;
+    for (uint64_t k : keys) alike[k].push_back(g);
+  }
+}
+
+bool Partitioner::join_sibling(int to, int from) {
+  const Group &a = group(to), &b = group(from);
+  if (a.units.empty() || loop_shape(to) != loop_shape(from)) return false;
+  size_t total = 0;
+  for (int member : a.units) total += unit(member).evaluations;
+  for (int member : b.units) total += unit(member).evaluations;
+  if (a.units.size() + b.units.size() > kMaxUnitsInGroup || total > kMaxEvaluations) return false;
+  if (reaches(to, from) || reaches(from, to)) return false;
+  for (int member : group(from).units) {
+    unit(member).group = to;
+    group(to).units.push_back(member);
+  }
+  group(from).units.clear();
+  return true;
+}
+
+std::vector<Expr> Partitioner::loop_shape(int g) {
+  std::vector<Expr> shape;
+  if (is_direct(g)) return shape;
+  const Unit* reduction = nullptr;
+  for (int member : group(g).units) {
+    const Unit& u = unit(member);
+    if (u.scatters() || !u.writes.empty()) return {};
+    if (u.reduces && reduction && !in_one_pass(u, *reduction) && !in_one_pass(*reduction, u)) return {};
+    if (u.reduces) reduction = &u;
+    if (!u.reduces && u.kept.size() != u.outer.size()) return {};
+  }
+  for (const Expr& axis : unit(group(g).units[0]).outer) shape.push_back(axis.extent());
+  shape.push_back(-1);
+  if (reduction)
+    for (const Expr& axis : reduction->reduced) shape.push_back(axis.extent());
+  return shape;
+}
+
+std::vector<uint64_t> Partitioner::loop_keys(int g) {
+  if (group(g).units.empty()) return {};
+  std::vector<Expr> shape = loop_shape(g);
+  if (shape.empty()) return {};
+  uint64_t h = 0;
+  for (const Expr& e : shape) h = hash_combine(h, e.hash());
+  std::vector<uint64_t> keys;
+  auto add = [&](const Node* node) { keys.push_back(hash_combine(h, reinterpret_cast<uintptr_t>(node))); };
+  for (int member : group(g).units) {
+    for (const Node* leaf : unit(member).leaves) add(leaf);
+    for (const Unit::Read& read : unit(member).reads)
+      if (read.memory) add(read.node);
+  }
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  return keys;
+}
+
+std::vector<int> Partitioner::readers_of(int g) {
+  std::vector<int> readers;
+  auto add = [&](const Source& source) {
+    if (auto it = readers_.find(source); it != readers_.end())
+      readers.insert(readers.end(), it->second.begin(), it->second.end());
+  };
+  for (int id : group(g).units) {
+    add({unit(id).node, !unit(id).reduces});
+    for (const Node* written : unit(id).writes) add({written, true});
+  }
+  return readers;
+}
+
+bool Partitioner::reaches(int a, int b) {
+  std::vector<int> stack{a};
+  std::unordered_set<int> seen{a};
+  size_t steps = 0;
+  while (!stack.empty()) {
+    int g = stack.back();
+    stack.pop_back();
+    for (int reader : readers_of(g)) {
+      int next = unit(reader).group;
+      if (next == b && next != a) return true;
+      if (++steps > kSearchLimit) return true;
+      if (next >= 0 && seen.insert(next).second) stack.push_back(next);
+    }
+  }
+  return false;
+}
+
+void Partitioner::drop_dead_stores() {
+  for (size_t id = 0; id < result_.units.size(); ++id) {
+    Unit& u = result_.units[id];
+    if (u.reduces || !u.writes.empty() || roots_.count(u.node)) continue;
+    const std::vector<int>& readers = readers_[{u.node, true}];
+    if (!std::all_of(readers.begin(), readers.end(), [&](int r) { return unit(r).group == u.group; })) continue;
+    std::erase(group(u.group).units, static_cast<int>(id));
+    result_.storing.erase(u.node);
+    for (int r : readers) {
+      std::vector<Unit::Read>& reads = unit(r).reads;
+      std::erase_if(reads, [&](const Unit::Read& read) { return read.memory && read.node == u.node; });
+      reads.insert(reads.end(), u.reads.begin(), u.reads.end());
+      for (const Unit::Read& read : u.reads) readers_[key(read)].push_back(r);
+    }
+    u.reads.clear();
+  }
+}
+
+void Partitioner::order_groups() {
+  std::vector<int> new_id(result_.groups.size(), -1);
+  std::vector<std::vector<int>> users(result_.groups.size());
+  std::vector<int> missing(result_.groups.size(), 0);
+  for (const Unit& u : result_.units)
+    for (const Unit::Read& read : u.reads) {
+      if (!read.memory) continue;
+      int from = unit(result_.storing.at(read.node)).group;
+      if (from == u.group) continue;
+      users[static_cast<size_t>(from)].push_back(u.group);
+      ++missing[static_cast<size_t>(u.group)];
+    }
+  std::vector<int> ready;
+  for (size_t g = result_.groups.size(); g-- > 0;)
+    if (missing[g] == 0) ready.push_back(static_cast<int>(g));
+  std::vector<Group> sorted;
+  size_t expected = 0;
+  for (const Group& g : result_.groups) expected += !g.units.empty();
+  while (!ready.empty()) {
+    int g = ready.back();
+    ready.pop_back();
+    for (int user : users[static_cast<size_t>(g)])
+      if (--missing[static_cast<size_t>(user)] == 0) ready.push_back(user);
+    Group& moved = group(g);
+    if (moved.units.empty()) continue;
+    std::sort(moved.units.begin(), moved.units.end(), [&](int a, int b) {
+      size_t na = number(unit(a).node), nb = number(unit(b).node);
+      return na != nb ? na < nb : unit(a).reduces > unit(b).reduces;
+    });
+    for (int member : moved.units) unit(member).group = static_cast<int>(sorted.size());
+    sorted.push_back(std::move(moved));
+  }
+  HD_ASSERT(sorted.size() == expected, "kernels depend on each other in a circle");
+  result_.groups = std::move(sorted);
+}
+
+}  // namespace heddle

@@ -1,0 +1,216 @@
+// Reductions at tile level: in registers, in local memory, or split over the grid.
+#include "base/error.h"
+#include "compile/tiler.h"
+
+namespace heddle {
+
+std::vector<Tiler::Value> Tiler::reduce(size_t s, const Place& p, size_t level, std::vector<Value> before) {
+  const std::vector<Level>& loops = schedule_.stages[s].loops;
+  write_cell_packing(s, p, level);
+  if (level == loops.size()) return reduce_tile(s, p, std::move(before));
+  if (before.empty()) before = identities(s, p, level);
+  Expr var = loop_variable(p, loops[level]);
+  return builder_->loop(var, before, [&](std::span<const Value> carried) {
+    return reduce(s, step_into(p, loops[level], var), level + 1, {carried.begin(), carried.end()});
+  });
+}
+
+Tiler::Dims Tiler::result_dims(size_t s, Place p, size_t level) {
+  for (size_t i = level; i < schedule_.stages[s].loops.size(); ++i) {
+    const Level& loop = schedule_.stages[s].loops[i];
+    p.size[static_cast<size_t>(loop.axis)] = loop.step;
+  }
+  return dims(p, outer_only(axis_count(s)));
+}
+
+std::vector<bool> Tiler::outer_only(size_t count) const {
+  std::vector<bool> used(count, false);
+  std::fill(used.begin(), used.begin() + static_cast<long>(outer_), true);
+  return used;
+}
+
+std::vector<Tiler::Value> Tiler::identities(size_t s, const Place& p, size_t level) {
+  std::vector<Value> result;
+  for (const Scalar& identity : stage(s).reducer->identity)
+    result.push_back(builder_->constant(identity, result_dims(s, p, level)));
+  return result;
+}
+
+std::vector<Tiler::Value> Tiler::reduce_tile(size_t s, const Place& p, std::vector<Value> before) {
+  Instance instance{s, p, substitution(s, p), {}, {}, {}};
+  write_checks(instance);
+  const auto& reducer = stage(s).reducer;
+  std::vector<bool> all(axis_count(s), true);
+  Dims full = dims(p, all);
+  Expr guard = bounds(p, all);
+  SmallVector<Expr, 4> where = coords(p, all);
+  if (schedule_.stages[s].dot && stage(s).inner.size() == 1) {
+    Contraction c = *find_contraction(loops_, stage(s));
+    Value a = operand(s, 0, c.a, instance), b = operand(s, 1, c.b, instance);
+    if (before.empty()) before = identities(s, p, schedule_.stages[s].loops.size());
+    // Rows and columns outside only lead to results that nobody stores; the reduced axis must be exact.
+    std::vector<bool> inner(axis_count(s), false);
+    inner[outer_] = true;
+    Expr inside = bounds(p, inner);
+    std::span<const Expr> guarded = where;
+    return {builder_->dot(a, b, before[0], static_cast<int>(outer_), inside,
+                          inside.is_const(1) ? std::span<const Expr>{} : guarded)};
+  }
+  std::vector<Value> tuple;
+  for (Value v : stage(s).body.results) tuple.push_back(spread(value(v, instance), full));
+  for (size_t i = axis_count(s); i-- > outer_;) {
+    tuple = builder_->reduce(tuple, static_cast<int>(i), reducer, guard, where);
+    guard = 1;  // what lay outside is the identity now
+    where[i] = coordinate(i, 1);
+  }
+  return before.empty() ? tuple : builder_->apply(*reducer, before, tuple);
+}
+
+Tiler::Dims Tiler::extents(std::span<const Expr> coords) {
+  Dims result;
+  for (const Expr& c : coords) result.push_back(c.extent().value());
+  return result;
+}
+
+Tiler::Value Tiler::spread(Value v, const Dims& full) {
+  if (builder_->type(v).shape == full) return v;
+  Value yes = builder_->constant(Scalar::of(DType::boolean, true), full);
+  return builder_->op(ScalarOp::where, {yes, v, v});
+}
+
+void Tiler::accumulate_in_memory(size_t s, const Place& p, size_t level, size_t last_outer, bool may_be_empty) {
+  const std::vector<Level>& loops = schedule_.stages[s].loops;
+  bool again = std::any_of(loops.begin() + static_cast<long>(level), loops.begin() + static_cast<long>(last_outer),
+                           [&](const Level& l) { return static_cast<size_t>(l.axis) >= outer_; });
+  // A sum needs no beginning: what is not loaded is zero.
+  bool started = may_be_empty || (again && kernel::simple_op(*stage(s).reducer) != ScalarOp::add);
+  if (started) {
+    const auto& identity = stage(s).reducer->identity;
+    for (size_t r = 0; r < identity.size(); ++r)
+      store_result(stage(s).results[r], builder_->constant(identity[r], dims(p, outer_only(outer_))), p);
+  }
+  accumulate(s, p, level, last_outer, started ? Expr(0) : Expr(1));
+}
+
+void Tiler::accumulate(size_t s, const Place& p, size_t level, size_t last_outer, Expr fresh) {
+  write_cell_packing(s, p, level);
+  if (level < last_outer) {
+    const Level& loop = schedule_.stages[s].loops[level];
+    Expr var = loop_variable(p, loop);
+    if (static_cast<size_t>(loop.axis) >= outer_) fresh = logical_and(fresh, eq(var, 0));
+    builder_->loop(var, {}, [&](std::span<const Value>) {
+      accumulate(s, step_into(p, loop, var), level + 1, last_outer, fresh);
+      return std::vector<Value>{};
+    });
+    return;
+  }
+  std::vector<Value> before;
+  const auto& reducer = stage(s).reducer;
+  if (!fresh.is_const(1))
+    for (Value result : stage(s).results) before.push_back(load_result(result, p, logical_not(fresh)));
+  // The loops that remain run over inner axes only. They start anew, so that a long sum is a sum of short ones.
+  packed_at_ = level;
+  std::vector<Value> results = reduce(s, p, level, {});
+  if (!before.empty()) results = builder_->apply(*reducer, before, results);
+  for (size_t r = 0; r < results.size(); ++r) store_result(stage(s).results[r], results[r], p);
+}
+
+int Tiler::result_buffer(Value result) {
+  auto [it, fresh] = result_buffers_.try_emplace(result, static_cast<int>(kernel_.buffers.size()));
+  if (fresh) {
+    int64_t size = 1;
+    for (int64_t s : schedule_.cell) size *= s;
+    kernel_.buffers.push_back({text("acc", result_buffers_.size() - 1),
+                               loops_.values[static_cast<size_t>(result)].dtype, kernel::Space::Local, size});
+  }
+  return it->second;
+}
+
+kernel::Builder::Access Tiler::result_access(const Place& p) {
+  Builder::Access access;
+  access.address = 0;
+  for (size_t i = 0; i < outer_; ++i)
+    access.address = access.address * schedule_.cell[i] + (index_at(p, i) - cell_.base[i]);
+  access.coords = coords(p, outer_only(outer_));
+  return access;
+}
+
+Tiler::Value Tiler::load_result(Value result, const Place& p, const Expr& guard) {
+  Builder::Access access = result_access(p);
+  access.guard = logical_and(guard, bounds(p, outer_only(outer_)));  // nothing is written beyond
+  return builder_->load(result_buffer(result), loops_.values[static_cast<size_t>(result)].dtype, access);
+}
+
+void Tiler::store_result(Value result, Value v, const Place& p) {
+  builder_->store(result_buffer(result), v, result_access(p));
+}
+
+void Tiler::write_partial_phase() {
+  int64_t parts = schedule_.stages[0].split;
+  open_phase();
+  Expr part = cell_variable("part", parts);
+  Place p = whole(0);
+  const Axis& first = stage(0).inner[0];
+  int64_t step = 1;
+  for (const Level& level : schedule_.stages[0].loops)
+    if (static_cast<size_t>(level.axis) == outer_) step = std::max(step, level.step);
+  int64_t chunk = (p.size[outer_] + parts - 1) / parts;
+  chunk = (chunk + step - 1) / step * step;
+  p.base[outer_] = part * chunk;
+  p.size[outer_] = chunk;
+  p.end[outer_] = first.extent;
+  std::vector<Value> results;
+  size_t last_outer = after_outer_loops(0, 0);
+  if (last_outer > 0) {
+    accumulate_in_memory(0, p, 0, last_outer, true);
+    for (Value result : stage(0).results) results.push_back(load_result(result, cell_));
+  } else {
+    results = reduce(0, p, 0, {});
+  }
+  for (size_t r = 0; r < results.size(); ++r) {
+    Expr points = 1;
+    for (size_t i = 0; i < outer_; ++i) points = points * loops_.outer[i].extent;
+    DType dtype = loops_.values[static_cast<size_t>(stage(0).results[r])].dtype;
+    partial_buffers_.push_back(static_cast<int>(kernel_.buffers.size()));
+    kernel_.buffers.push_back({text("partial", r), dtype, kernel::Space::Temp, points * parts});
+    builder_->store(partial_buffers_.back(), results[r], partial_access(p, part, {}));
+  }
+}
+
+kernel::Builder::Access Tiler::partial_access(const Place& p, const Expr& part, std::vector<bool> used) {
+  Builder::Access access;
+  std::vector<bool> outer = outer_only(outer_);
+  access.address = part;
+  for (size_t i = 0; i < outer_; ++i) access.address = access.address * loops_.outer[i].extent + index_at(p, i);
+  access.guard = bounds(p, outer);
+  if (used.empty()) used = outer;
+  access.coords = coords(p, used);
+  return access;
+}
+
+void Tiler::combine_partials() {
+  int64_t parts = schedule_.stages[0].split;
+  Place p = cell_;
+  p.base.push_back(0);
+  p.size.push_back(parts);
+  p.end.push_back(parts);
+  std::vector<bool> used(outer_ + 1, true);
+  std::vector<Value> tuple;
+  for (size_t r = 0; r < partial_buffers_.size(); ++r) {
+    DType dtype = loops_.values[static_cast<size_t>(stage(0).results[r])].dtype;
+    tuple.push_back(builder_->load(partial_buffers_[r], dtype, partial_access(p, coordinate(outer_, parts), used)));
+  }
+  tuple = builder_->reduce(tuple, static_cast<int>(outer_), stage(0).reducer);
+  // Later stages that walk the cell in steps find their part of it in memory.
+  bool walked = false;
+  for (size_t s = 1; s < loops_.stages.size(); ++s)
+    for (const Level& level : schedule_.stages[s].loops) walked |= static_cast<size_t>(level.axis) < outer_;
+  for (size_t r = 0; r < tuple.size(); ++r) {
+    if (walked)
+      store_result(stage(0).results[r], tuple[r], cell_);
+    else
+      registers_[stage(0).results[r]] = tuple[r];
+  }
+}
+
+}  // namespace heddle

@@ -1,0 +1,214 @@
+// The state of tile(), and its steps: loops and stores, scans, reductions, packed factors. Private to tile*.cpp.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+#include "compile/contraction.h"
+#include "compile/schedule.h"
+#include "kernel/builder.h"
+
+namespace heddle {
+
+class Tiler {
+ public:
+  using Builder = kernel::Builder;
+  using Dims = kernel::Dims;
+  using Inst = kernel::Inst;
+  using Op = kernel::Op;
+  using Value = kernel::Value;
+
+  Tiler(const Loops& loops, const Schedule& schedule);
+
+  kernel::Kernel run();
+
+ private:
+  struct Instance;
+  const Stage& stage(size_t s) const { return loops_.stages[s]; }
+  size_t axis_count(size_t s) const { return outer_ + stage(s).inner.size(); }
+  const Axis& axis(size_t s, size_t i) const { return i < outer_ ? loops_.outer[i] : stage(s).inner[i - outer_]; }
+
+  // Where a tile of a stage lies: for each axis the index of its first element, how many it spans, and where to stop.
+  struct Place {
+    std::vector<Expr> base;
+    std::vector<int64_t> size;
+    std::vector<Expr> end;  // elements at or beyond are outside
+  };
+
+  // A stage computed at one place.
+  struct Instance {
+    size_t stage;
+    Place place;
+    Substitution axes;
+    std::unordered_map<Value, Value> map;
+    std::vector<Value> carried;                                  // what the stage's scans begin with
+    std::unordered_map<const Inst*, std::vector<Value>> totals;  // what each of them has come to
+    // Accesses that have this guard get another one: what is written to is also what may be read.
+    Expr guard = 1, instead = 1;
+  };
+
+  Expr coordinate(size_t dimension, int64_t extent);
+  Expr index_at(const Place& p, size_t i) { return p.size[i] == 1 ? p.base[i] : p.base[i] + coordinate(i, p.size[i]); }
+
+  // The tile with `used` dimensions spanned, the others of size 1.
+  SmallVector<Expr, 4> coords(const Place& p, const std::vector<bool>& used);
+  Dims dims(const Place& p, const std::vector<bool>& used);
+  Expr bounds(const Place& p, const std::vector<bool>& used);
+
+  // ---- phases and loops ----
+
+  // `first` makes the variables of the grid that come before those of the outer axes.
+  void open_phase(const std::function<void()>& first = {});
+  Expr cell_variable(const std::string& name, const Expr& extent);
+
+  // The cell, with all of the stage's inner axes.
+  Place whole(size_t s);
+
+  // One more axis of the grid: parts of the axis that an ordered stage writes to.
+  void divide_places();
+
+  // Narrows `p` to one step of the loop over `var`.
+  Expr loop_variable(const Place& p, const Level& level);
+  Place step_into(Place p, const Level& level, const Expr& var);
+
+  // Stages [first, end) inside the outer loops of the first.
+  void write_nest(size_t first, size_t end);
+
+  void open_shared(size_t first, size_t end, const Place& at, size_t level, size_t shared);
+
+  void write_stage(size_t s, const Place& p, size_t level, size_t nest_end);
+
+  // The first level from `level` on behind which no loop runs over an outer axis.
+  size_t after_outer_loops(size_t s, size_t level) const;
+
+  // `carried`: what the stage's scans have come to, if they have begun. Gives the same after this part.
+  std::vector<Value> write_stores(size_t s, const Place& p, size_t level, std::vector<Value> carried);
+
+  void write_checks(Instance& in);
+
+  // An update whose place is the same for the whole tile is skipped as a whole where it falls elsewhere.
+  void write_update(const Inst& inst, Instance& in);
+
+  // ---- scans ----
+
+  std::vector<const Inst*> scans(size_t s) const;
+  // What all scans of the stage begin with, one after the other.
+  std::vector<Value> scan_starts(size_t s, const Place& p);
+
+  // The operands of a scan over the whole tile, and where they count.
+  struct Scanned {
+    std::vector<Value> tuple;
+    Expr guard;
+    SmallVector<Expr, 4> where;
+  };
+  Scanned scan_operands(const Inst& inst, Instance& in);
+
+  Value compute_scan(const Inst& inst, Instance& in);
+
+  // What the scans of the stage come to over everything that the loops from `level` on cover.
+  std::vector<Value> scan_totals(size_t s, const Place& p, size_t level, std::vector<Value> before);
+
+  // A scan with too few rows for all cores: in each round the cells first find out what their parts come to, then scan
+  // them, starting from what the parts before come to. A round's parts fit into the caches, so that the second reading
+  // costs little.
+  void write_split_scan();
+
+  // ---- reductions ----
+
+  // The stage's tuple over everything that the loops from `level` on cover, combined with `before` if given.
+  std::vector<Value> reduce(size_t s, const Place& p, size_t level, std::vector<Value> before);
+
+  // The tile that one result has inside all loops.
+  Dims result_dims(size_t s, Place p, size_t level);
+  std::vector<bool> outer_only(size_t count) const;
+  std::vector<Value> identities(size_t s, const Place& p, size_t level);
+
+  std::vector<Value> reduce_tile(size_t s, const Place& p, std::vector<Value> before);
+
+  static Dims extents(std::span<const Expr> coords);
+
+  // Reductions and stores count elements, so their operand must really have all of them.
+  Value spread(Value v, const Dims& full);
+
+  // The results live in Local memory, one element per outer point of the cell, and are updated there by the loops up
+  // to `last_outer`, which may have nothing to do when `may_be_empty`.
+  void accumulate_in_memory(size_t s, const Place& p, size_t level, size_t last_outer, bool may_be_empty);
+
+  // `fresh` holds while nothing has been written.
+  void accumulate(size_t s, const Place& p, size_t level, size_t last_outer, Expr fresh);
+
+  int result_buffer(Value result);
+  Builder::Access result_access(const Place& p);
+  Value load_result(Value result, const Place& p, const Expr& guard = 1);
+  void store_result(Value result, Value v, const Place& p);
+
+  // ---- reductions split over the grid ----
+
+  void write_partial_phase();
+  Builder::Access partial_access(const Place& p, const Expr& part, std::vector<bool> used);
+  void combine_partials();
+
+  // ---- packed operands of a contraction ----
+
+  // A copy of one factor, panel by panel: [other outer axes][panel][inner axes][lane].
+  struct Packed {
+    int buffer = -1;
+    size_t panel_axis = 0;
+    int64_t panel = 1;
+    std::vector<size_t> axes;   // that the factor follows, in storage order, the panel axis included
+    Place block;                // what has been copied
+    bool whole = false;         // the block is the whole operand
+    std::vector<Expr> extents;  // of the block along `axes`; the panel axis rounded up to whole panels
+  };
+
+  Packed layout(size_t s, const Staged& staged, const Contraction& c, const Place& block, bool whole);
+  // Element number of the point `index` (one entry per axis, counted from the block's beginning).
+  static Expr packed_address(const Packed& packed, const std::vector<Expr>& index);
+  static Expr packed_size(const Packed& packed);
+
+  void write_packing_phase(size_t s, const Staged& staged);
+
+  // Copies the factor's tile at p into its place.
+  void copy_tile(size_t s, const Packed& packed, Value factor, const Place& p);
+
+  // Copies the blocks that are due inside `level` loops of the stage.
+  void write_cell_packing(size_t s, const Place& p, size_t level);
+
+  // ---- values ----
+
+  // A factor of the contraction: from its packed copy if there is one.
+  Value operand(size_t s, int number, Value factor, Instance& instance);
+
+  Substitution substitution(size_t s, const Place& p);
+
+  // Fills address, guard, coords and binds of an access from the scalar instruction.
+  Builder::Access access_of(const Inst& inst, Instance& in, bool all_axes);
+
+  void write_store(const Inst& inst, Instance& in);
+
+  Value value(Value v, Instance& in);
+
+  Value compute(const Inst& inst, Instance& in);
+
+  const Loops& loops_;
+  const Schedule& schedule_;
+  size_t outer_ = 0, rank_ = 0;
+  int loop_count_ = 0;
+  kernel::Kernel kernel_;
+  std::optional<Builder> builder_;
+  Place cell_;
+  Expr part_;              // of an ordered stage's places, when they are divided
+  int64_t part_size_ = 0;  // 0: they are not
+  std::map<std::pair<size_t, int64_t>, Expr> coordinates_;
+  std::unordered_map<Value, std::pair<size_t, const Inst*>> definition_;
+  std::unordered_map<Value, Value> registers_;     // results of stages in the current nest
+  std::unordered_map<Value, int> result_buffers_;  // results that pass through Local memory
+  std::vector<int> partial_buffers_;
+  std::map<std::pair<size_t, int>, Packed> packed_;  // by stage and operand
+  std::optional<size_t> packed_at_;                  // this level's blocks are already copied
+};
+
+}  // namespace heddle
