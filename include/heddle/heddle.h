@@ -4,5 +4,6 @@
 #include <heddle/dim.h>
 #include <heddle/dtype.h>
 #include <heddle/error.h>
+#include <heddle/io.h>
 #include <heddle/ops.h>
 #include <heddle/tensor.h>

@@ -1,0 +1,30 @@
+// Tensors in files.
+#pragma once
+
+#include <heddle/tensor.h>
+
+#include <map>
+#include <string>
+
+namespace heddle {
+
+using TensorMap = std::map<std::string, Tensor>;
+using TextMap = std::map<std::string, std::string>;
+
+// What a safetensors file holds.
+struct Safetensors {
+  TensorMap tensors;
+  TextMap metadata;
+};
+
+// Writes named tensors in the safetensors format, which Python's libraries read too. The file appears whole or not at
+// all: it is written beside its place, flushed to disk, and then renamed. Computes the tensors.
+//   save_safetensors("/tmp/heddle_example.safetensors", {{"w", tensor({1, 2})}}, {{"step", "7"}});
+//   load_safetensors("/tmp/heddle_example.safetensors").tensors["w"]   // [1. 2.]
+void save_safetensors(const std::string& path, const TensorMap& tensors, const TextMap& metadata = {});
+
+// Maps the file, checks all of its header, and copies each tensor once. A file that is damaged, cut off or of another
+// format raises ParseError naming the file and the tensor; one that cannot be read raises ValueError.
+Safetensors load_safetensors(const std::string& path);
+
+}  // namespace heddle
