@@ -286,6 +286,7 @@ class LoopsWriter {
     Expr var = Expr::symbol(text("v", bound_.size()), -(int64_t{1} << 62), int64_t{1} << 62);
     bound_.emplace_back(var, chosen);
     checked_.push_back({chosen, guard, check, var});
+    if (check.label == kUncheckedIndex) return var;
     auto known = std::find(step_.checks.begin(), step_.checks.end(), check);
     Builder::Access access;
     access.address = known - step_.checks.begin();

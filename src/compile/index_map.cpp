@@ -27,7 +27,8 @@ bool is_movement(const Node& node) {
     case NodeOp::Shrink:
     case NodeOp::Flip:
     case NodeOp::Window:
-    case NodeOp::Barrier: return true;
+    case NodeOp::Barrier:
+    case NodeOp::Pullback: return true;
     default: return false;
   }
 }
@@ -66,7 +67,8 @@ Index source_index(const Node& node, const Index& index, Expr& guard) {
       source.pop_back();
       return source;
     }
-    case NodeOp::Barrier: return source;
+    case NodeOp::Barrier:
+    case NodeOp::Pullback: return source;
     default: HD_ASSERT(false, name(node.op), " is not a movement"); return source;
   }
 }

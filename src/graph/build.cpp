@@ -114,6 +114,7 @@ NodeRef rebuild(const Node& node, std::span<const NodeRef> inputs) {
     case NodeOp::Sort: return make_sort(inputs[0], number(0) != 0, node.shape.back());
     case NodeOp::Get: return make_get(inputs[0], axis());
     case NodeOp::Barrier: return make_barrier_with(inputs[0], inputs[1], node.token);
+    case NodeOp::Pullback: return make_pullback(inputs[0], inputs.subspan(1), node.rule);
   }
   __builtin_unreachable();
 }

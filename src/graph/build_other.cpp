@@ -115,6 +115,23 @@ NodeRef make_barrier_with(const NodeRef& x, const NodeRef& token, uint64_t numbe
   return finish(std::move(node));
 }
 
+NodeRef make_pullback(const NodeRef& value, std::span<const NodeRef> inputs, std::shared_ptr<const GradientRule> rule) {
+  check_operand("pullback", value);
+  for (const NodeRef& input : inputs) check_operand("pullback", input);
+  if (!rule && !inputs.empty()) throw ValueError("pullback: inputs, but no rule for their gradients");
+  if (inputs.empty() && (value->op == NodeOp::Const || !is_float(value->dtype))) return value;
+  NewNode node = new_node(NodeOp::Pullback, value->dtype, value->shape);
+  node->inputs.push_back(value);
+  for (const NodeRef& input : inputs) node->inputs.push_back(input);
+  node->rule = std::move(rule);
+  return finish_as_is(std::move(node));
+}
+
+NodeRef make_detached(const NodeRef& x) {
+  if (x && x->op == NodeOp::Pullback && x->inputs.size() == 1) return x;
+  return make_pullback(x, {}, nullptr);
+}
+
 NodeRef make_barrier(const NodeRef& x, const NodeRef& token) {
   static std::atomic<uint64_t> next{1};
   return make_barrier_with(x, token, next.fetch_add(1, std::memory_order_relaxed));

@@ -446,7 +446,8 @@ HostArray Evaluation::compute(const Node& node, uint32_t number) {
     case NodeOp::Scatter: return scatter(node);
     case NodeOp::Get:
       return node.attrs[0].is_const(0) ? operand(node, 0) : positions_.at(number_.find(node.inputs[0].get()));
-    case NodeOp::Barrier: return operand(node, 0);
+    case NodeOp::Barrier:
+    case NodeOp::Pullback: return operand(node, 0);
   }
   __builtin_unreachable();
 }

@@ -9,7 +9,8 @@
 namespace heddle {
 
 // Rewrites a graph to an equivalent one: folding, identities, view merging and moving, equal nodes once. The builders
-// already do what a node can know of its inputs; this adds what needs the whole graph. Linear in nodes.
+// already do what a node can know of its inputs; this adds what needs the whole graph, and forgets how to differentiate
+// it. Linear in nodes.
 std::vector<NodeRef> simplify(std::span<const NodeRef> roots);
 
 // Rebuilds the graph with some nodes replaced (and what follows from it simplified). Iterative.

@@ -11,6 +11,9 @@ namespace heddle {
 template <class F>
 void Node::drop_children(F sink) {
   for (NodeRef& input : inputs) sink(const_cast<Node*>(input.detach()));
+  // A long chain of realised values, each with its history, must not end in recursion either.
+  if (storage && storage->lineage && storage.use_count() == 1 && storage->lineage.use_count() == 1)
+    if (const Node* history = storage->lineage->computed_from.detach()) sink(const_cast<Node*>(history));
 }
 
 namespace {
@@ -93,6 +96,7 @@ void compute_hashes(Node& node) {
     structure = hash_combine(structure, input->structure);
   }
   if (node.storage) value = hash_combine(value, reinterpret_cast<uintptr_t>(node.storage.get()));
+  if (node.rule) value = hash_combine(value, reinterpret_cast<uintptr_t>(node.rule.get()));
   if (node.token) value = hash_combine(value, node.token);
   node.hash = hash_mix(value);
   node.structure = hash_mix(structure);
@@ -145,6 +149,7 @@ const char* name(NodeOp op) {
     case NodeOp::Sort: return "sort";
     case NodeOp::Get: return "get";
     case NodeOp::Barrier: return "barrier";
+    case NodeOp::Pullback: return "pullback";
   }
   __builtin_unreachable();
 }
@@ -172,8 +177,8 @@ const char* name(ScatterOp op) {
 
 bool Node::same(const Node& other) const {
   return op == other.op && dtype == other.dtype && op_detail(*this) == op_detail(other) && inputs == other.inputs &&
-         shape == other.shape && attrs == other.attrs && storage == other.storage && token == other.token &&
-         (!has_literal(op) || literal == other.literal);
+         shape == other.shape && attrs == other.attrs && storage == other.storage && rule == other.rule &&
+         token == other.token && (!has_literal(op) || literal == other.literal);
 }
 
 void release_node(const Node* node) { table().release(const_cast<Node*>(node)); }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -55,8 +56,10 @@ enum class NodeOp : uint8_t {
             // their i64 positions. attrs: 1 if descending. A NaN counts as the largest, -0 and 0 as equal. Other nodes
             // take the results through Get only
   // others
-  Get,      // result attrs[0] of a node with several
-  Barrier,  // (value, token): value; transparent to indexing, never merged with an equal computation
+  Get,       // result attrs[0] of a node with several
+  Barrier,   // (value, token): value; transparent to indexing, never merged with an equal computation
+  Pullback,  // (value, x, ...): value; differentiated by `rule`, which gives gradients for the x alone. Without x the
+             // value counts as a constant (detach). Only gradient() and vmap look at it: simplify() takes it away
 };
 enum class ReduceOp : uint8_t { Sum, Prod, Max, Min };
 enum class ScatterOp : uint8_t { Set, Add, Mul, Max, Min };
@@ -66,6 +69,8 @@ const char* name(ScatterOp op);
 // The neutral element of a reduction: 0, 1, the lowest or the highest value.
 heddle::Scalar reduce_identity(ReduceOp op, DType dtype);
 
+struct Lineage;
+
 // Realised data. The runtime derives from it; the graph only keeps it alive and may preview it.
 class Storage {
  public:
@@ -73,9 +78,13 @@ class Storage {
   // Host memory holding the elements, or nullptr if it cannot be read from here.
   virtual const void* host_data() const = 0;
   virtual uint64_t bytes() const = 0;
+
+  // What differentiation knows of this memory; null for most. Set before others see the storage.
+  std::shared_ptr<Lineage> lineage;
 };
 
 class Node;
+struct TensorSlot;
 
 // A counted reference to a node; null by default.
 class NodeRef {
@@ -108,6 +117,19 @@ class NodeRef {
   const Node* node_ = nullptr;
 };
 
+// Where realised data came from.
+struct Lineage {
+  NodeRef computed_from;           // the graph that gave it, if that leads to a tensor that asked for gradients
+  std::weak_ptr<TensorSlot> leaf;  // the tensor itself that asked for gradients
+};
+
+// How a Pullback node is differentiated: gradients for node.inputs[1], ... (null: none) from that of the node. They
+// have the dtype and shape of these inputs, and are linear in `gradient`.
+struct GradientRule {
+  std::string name;
+  std::function<std::vector<NodeRef>(const Node& node, const NodeRef& gradient)> pull;
+};
+
 class Node {
  public:
   NodeOp op = NodeOp::Const;
@@ -120,9 +142,10 @@ class Node {
   Shape shape;
   SmallVector<NodeRef, 2> inputs;
   SmallVector<Expr, 2> attrs;
-  heddle::Scalar literal;            // Const, Pad
-  std::shared_ptr<Storage> storage;  // Buffer: equal only if the same storage
-  uint64_t token = 0;                // Barrier: distinguishes computations that must not merge
+  heddle::Scalar literal;                    // Const, Pad
+  std::shared_ptr<Storage> storage;          // Buffer: equal only if the same storage
+  std::shared_ptr<const GradientRule> rule;  // Pullback: equal only if the same object
+  uint64_t token = 0;                        // Barrier: distinguishes computations that must not merge
 
   // Identity of the value: equal nodes are one object.
   uint64_t hash = 0;
@@ -187,7 +210,9 @@ NodeRef make_flip(const NodeRef& x, std::span<const int> axes);
 NodeRef make_window(const NodeRef& x, int axis, int64_t size, int64_t stride, int64_t dilation);
 NodeRef make_unwindow(const NodeRef& x, int axis, int64_t size, int64_t stride, int64_t dilation, const Expr& n);
 NodeRef make_cat(std::span<const NodeRef> inputs, int axis);
-// `label` names the operator that an index out of range is reported for; see index_label().
+// `label` names the operator that an index out of range is reported for; see index_label(). With kUncheckedIndex
+// nothing is reported: somebody else checks the same index.
+constexpr int64_t kUncheckedIndex = INT64_MIN;
 NodeRef make_gather(const NodeRef& x, const NodeRef& index, int axis, int64_t label = 0);
 NodeRef make_gather_along(const NodeRef& x, const NodeRef& index, int axis, int64_t label = 0);
 // What combines an element with an update; nothing for Set. Of bool a sum is an or and a product an and.
@@ -195,6 +220,10 @@ std::optional<ScalarOp> scatter_combiner(ScatterOp op, DType dtype);
 NodeRef make_scatter(ScatterOp op, const NodeRef& base, const NodeRef& index, const NodeRef& updates, int axis,
                      int64_t label = 0);
 NodeRef make_barrier(const NodeRef& x, const NodeRef& token);
+// `value`, differentiated by the rule. The rule may be null when there are no inputs.
+NodeRef make_pullback(const NodeRef& value, std::span<const NodeRef> inputs, std::shared_ptr<const GradientRule> rule);
+// x as a constant for gradients.
+NodeRef make_detached(const NodeRef& x);
 
 // A number for the name of a public operator, from 1 on; the operator has added the axis's size to negative indices
 // already. The negative of a label says that it has not. Label 0 is the node's own name, with indices as they are.

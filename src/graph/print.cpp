@@ -82,6 +82,7 @@ void write_attributes(std::ostream& out, const Node& node) {
     case NodeOp::Reshape:
     case NodeOp::Expand:
     case NodeOp::Barrier: break;
+    case NodeOp::Pullback: out << " rule=" << (node.rule ? node.rule->name : "detach"); break;
   }
 }
 

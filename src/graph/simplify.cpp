@@ -137,6 +137,7 @@ std::vector<NodeRef> simplify_once(std::span<const NodeRef> roots) {
     if (node->op == NodeOp::Get && node->attrs[0].is_const(1)) index_wanted.insert(node->inputs[0].get(), 1);
 
   auto edit = [&](const Node& old, const NodeRef& rebuilt) {
+    if (rebuilt->op == NodeOp::Pullback) return rebuilt->inputs[0];
     if (rebuilt->op == NodeOp::Get && rebuilt->inputs[0]->op == NodeOp::ArgReduce && old.op == NodeOp::Get &&
         index_wanted.find(old.inputs[0].get()) == NodeMap::kNone) {
       const Node& arg = *rebuilt->inputs[0];
@@ -145,7 +146,8 @@ std::vector<NodeRef> simplify_once(std::span<const NodeRef> roots) {
     }
     return improve(rebuilt);
   };
-  return rewrite(roots, [](const Node*) { return NodeRef(); }, edit);
+  return rewrite(
+      roots, [](const Node*) { return NodeRef(); }, edit);
 }
 
 }  // namespace

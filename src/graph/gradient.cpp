@@ -1,0 +1,196 @@
+#include "graph/gradient.h"
+
+#include "graph/arithmetic.h"
+#include "graph/node_map.h"
+
+namespace heddle {
+using namespace arithmetic;
+
+std::span<const NodeRef> differentiable_inputs(const Node& node) {
+  switch (node.op) {
+    case NodeOp::Const:
+    case NodeOp::Input:
+    case NodeOp::Iota: return {};
+    case NodeOp::Buffer:
+      if (!node.storage->lineage || !node.storage->lineage->computed_from) return {};
+      return {&node.storage->lineage->computed_from, 1};
+    case NodeOp::Barrier: return {node.inputs.begin(), 1};
+    case NodeOp::Pullback: return {node.inputs.begin() + 1, node.inputs.end()};
+    case NodeOp::Get: return node.inputs[0]->inputs;  // its source's: a pair has no gradient of its own
+    default: return node.inputs;
+  }
+}
+
+std::vector<const Node*> differentiable_order(std::span<const NodeRef> roots) {
+  struct Visit {
+    const Node* node;
+    size_t next_input;
+  };
+  std::vector<const Node*> order;
+  std::vector<Visit> stack;
+  NodeMap seen;
+  for (const NodeRef& root : roots) {
+    if (!seen.insert(root.get(), 0)) continue;
+    stack.push_back({root.get(), 0});
+    while (!stack.empty()) {
+      Visit& visit = stack.back();
+      std::span<const NodeRef> inputs = differentiable_inputs(*visit.node);
+      if (visit.next_input == inputs.size()) {
+        order.push_back(visit.node);
+        stack.pop_back();
+        continue;
+      }
+      const Node* input = inputs[visit.next_input++].get();
+      if (seen.insert(input, 0)) stack.push_back({input, 0});
+    }
+  }
+  return order;
+}
+
+namespace {
+
+// Whether gradients pass from a node to one of its differentiable inputs.
+bool passes(const Node& node, size_t input) {
+  if (!is_float(node.dtype)) return false;
+  switch (node.op) {
+    case NodeOp::Scalar: return is_float(node.inputs[input]->dtype);
+    case NodeOp::Cast: return is_float(node.inputs[0]->dtype);
+    case NodeOp::Bitcast: return false;
+    case NodeOp::Gather: return input == 0;
+    case NodeOp::Scatter: return input != 1;
+    case NodeOp::Pullback: return is_float(node.inputs[input + 1]->dtype);
+    default: return true;
+  }
+}
+
+// Gradients for the differentiable inputs of a node.
+void pull(const Node& node, const NodeRef& g, Wanted wanted, std::span<NodeRef> result) {
+  switch (node.op) {
+    case NodeOp::Scalar: return scalar_gradient(node, g, wanted, result);
+    case NodeOp::Cast: result[0] = make_cast(g, node.inputs[0]->dtype); return;
+    case NodeOp::Reduce: result[0] = reduce_gradient(node, g); return;
+    case NodeOp::Scan: result[0] = scan_gradient(node, g); return;
+    case NodeOp::Gather: result[0] = gather_gradient(node, g); return;
+    case NodeOp::Scatter: return scatter_gradient(node, g, wanted, result);
+    case NodeOp::Get: result[0] = get_gradient(node, g); return;
+    case NodeOp::Buffer:
+    case NodeOp::Barrier: result[0] = g; return;
+    case NodeOp::Cat: {
+      int axis = static_cast<int>(node.attrs[0].value());
+      SmallVector<Expr, 4> begin(node.shape.size(), Expr(0));
+      for (size_t i = 0; i < result.size(); ++i) {
+        const Shape& part = node.inputs[i]->shape;
+        if (wanted[i]) result[i] = make_shrink(g, begin, part);
+        begin[static_cast<size_t>(axis)] = begin[static_cast<size_t>(axis)] + part[axis];
+      }
+      return;
+    }
+    case NodeOp::Pullback: {
+      std::vector<NodeRef> given = node.rule->pull(node, g);
+      if (given.size() != result.size())
+        throw ValueError(text("the gradient rule of ", node.rule->name, " gave ", given.size(), " gradients for ",
+                              result.size(), " inputs"));
+      for (size_t i = 0; i < result.size(); ++i) {
+        const NodeRef& x = node.inputs[i + 1];
+        if (!given[i] || !wanted[i]) continue;
+        if (given[i]->dtype != x->dtype || !same_shape(given[i]->shape, x->shape))
+          throw ShapeError(text("the gradient rule of ", node.rule->name, " gave ", given[i]->dtype, given[i]->shape,
+                                " for input ", i, ", which is ", x->dtype, x->shape));
+        result[i] = given[i];
+      }
+      return;
+    }
+    default: result[0] = movement_gradient(node, g); return;
+  }
+}
+
+}  // namespace
+
+std::vector<NodeRef> gradient(std::span<const NodeRef> outputs, std::span<const NodeRef> cotangents,
+                              std::span<const NodeRef> inputs) {
+  std::vector<const Node*> order = differentiable_order(outputs);
+  NodeMap number;
+  for (uint32_t i = 0; i < order.size(); ++i) number.insert(order[i], i);
+  // Only what leads to an input is differentiated. A realised input counts, and so does the graph it came from: the
+  // outputs may have been recorded before or after.
+  std::vector<bool> leads(order.size(), false);
+  auto mark = [&](const Node* node) {
+    if (uint32_t at = number.find(node); at != NodeMap::kNone) leads[at] = true;
+  };
+  for (const NodeRef& input : inputs) {
+    mark(input.get());
+    if (input->op == NodeOp::Buffer)
+      for (const NodeRef& history : differentiable_inputs(*input)) mark(history.get());
+  }
+  for (size_t i = 0; i < order.size(); ++i) {
+    std::span<const NodeRef> from = differentiable_inputs(*order[i]);
+    for (size_t k = 0; k < from.size() && !leads[i]; ++k)
+      leads[i] = passes(*order[i], k) && leads[number.find(from[k].get())];
+  }
+
+  std::vector<NodeRef> total(order.size());
+  auto add = [&](const Node* node, const NodeRef& g) {
+    NodeRef& sum = total[number.find(node)];
+    sum = sum ? sum + g : g;
+  };
+  for (size_t i = 0; i < outputs.size(); ++i) add(outputs[i].get(), cotangents[i]);
+  // Wanted is a span of bool, which std::vector<bool> has not.
+  SmallVector<NodeRef, 4> result;
+  std::unique_ptr<bool[]> wanted;
+  size_t room = 0;
+  for (size_t i = order.size(); i-- > 0;) {
+    if (!total[i] || !leads[i]) continue;
+    std::span<const NodeRef> from = differentiable_inputs(*order[i]);
+    if (from.empty()) continue;
+    if (room < from.size()) wanted = std::make_unique<bool[]>(room = 2 * from.size());
+    bool any = false;
+    for (size_t k = 0; k < from.size(); ++k)
+      any |= wanted[k] = passes(*order[i], k) && leads[number.find(from[k].get())];
+    if (!any) continue;
+    result.clear();
+    for (size_t k = 0; k < from.size(); ++k) result.push_back(NodeRef());
+    pull(*order[i], total[i], Wanted(wanted.get(), from.size()), std::span(result.begin(), result.size()));
+    for (size_t k = 0; k < from.size(); ++k)
+      if (wanted[k] && result[k]) add(from[k].get(), result[k]);
+  }
+
+  std::vector<NodeRef> gradients;
+  for (const NodeRef& input : inputs) {
+    uint32_t at = number.find(input.get());
+    // Of a realised input the history has it all: what was recorded before, and, through the buffer, after.
+    if (input->op == NodeOp::Buffer)
+      for (const NodeRef& history : differentiable_inputs(*input))
+        if (uint32_t old = number.find(history.get()); old != NodeMap::kNone) at = old;
+    gradients.push_back(at == NodeMap::kNone ? NodeRef() : total[at]);
+  }
+  return gradients;
+}
+
+std::string why_no_gradient(std::span<const NodeRef> outputs, const NodeRef& input) {
+  // Walk again over every edge of the graph; the first that gradients do not pass and that leads to the input tells.
+  std::vector<const Node*> order = topological(outputs);
+  NodeMap number;
+  for (uint32_t i = 0; i < order.size(); ++i) number.insert(order[i], i);
+  uint32_t at = number.find(input.get());
+  if (at == NodeMap::kNone) return "does not depend on it";
+  std::vector<bool> leads(order.size(), false);
+  leads[at] = true;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Node& node = *order[i];
+    for (const NodeRef& from : node.inputs) {
+      if (!leads[number.find(from.get())]) continue;
+      leads[i] = true;
+      if (node.op == NodeOp::Pullback && !node.rule) return "depends on it only through detach()";
+      bool stops = !is_float(node.dtype) || node.op == NodeOp::Bitcast;
+      if (!stops || node.result_count() > 1) continue;
+      if (node.op == NodeOp::Get)
+        return text("depends on it only through the positions that ", name(node.inputs[0]->op), " gives, which are ",
+                    node.dtype);
+      std::string what = node.op == NodeOp::Scalar ? info(node.scalar_op).name : name(node.op);
+      return text("depends on it only through ", what, " to ", node.dtype, ", which has no gradient");
+    }
+  }
+  return "depends on it only through what has no gradient";
+}
+
+}  // namespace heddle

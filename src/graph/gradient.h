@@ -1,0 +1,42 @@
+// Reverse differentiation, from graph to graph: what comes out can be differentiated again.
+//
+// Conventions where a derivative does not exist, or infinity meets zero:
+//   max, min over axes     elements that tie share the gradient evenly
+//   maximum, minimum       a tie gives each half; beside a constant (relu, clamp) it gives zero
+//   abs at 0               zero
+//   sqrt at 0              infinity, but zero where the gradient that arrives is zero: what `where` left out stays out,
+//                          whatever it computed. The same for log, division and all others with poles
+//   floor, round, sign     zero
+//   scatter (set)          of equal indices the last one, which won, gets all of it
+#pragma once
+
+#include "graph/node.h"
+
+namespace heddle {
+
+// Gradients of sum(outputs[i] * cotangents[i]) with respect to some nodes of the graph, in their dtype and shape. Null
+// for a node that the outputs do not depend on in a differentiable way. Follows realised data to the graph that it was
+// computed from, where that was kept (Lineage). Iterative; linear in nodes. Only floats have gradients.
+std::vector<NodeRef> gradient(std::span<const NodeRef> outputs, std::span<const NodeRef> cotangents,
+                              std::span<const NodeRef> inputs);
+
+// Why gradient() gave null for this one, in words that follow "the output ".
+std::string why_no_gradient(std::span<const NodeRef> outputs, const NodeRef& input);
+
+// Nodes that realised data leads to: itself, or the history that was kept of it. For walks that follow gradients.
+std::span<const NodeRef> differentiable_inputs(const Node& node);
+
+// Every node that gradients can reach from here, inputs before users, each once.
+std::vector<const Node*> differentiable_order(std::span<const NodeRef> roots);
+
+// The rules, one per op: gradients for node.inputs, null where `wanted` is false or there is none.
+using Wanted = std::span<const bool>;
+void scalar_gradient(const Node& node, const NodeRef& gradient, Wanted wanted, std::span<NodeRef> result);
+NodeRef reduce_gradient(const Node& node, const NodeRef& gradient);
+NodeRef scan_gradient(const Node& node, const NodeRef& gradient);
+void scatter_gradient(const Node& node, const NodeRef& gradient, Wanted wanted, std::span<NodeRef> result);
+NodeRef gather_gradient(const Node& node, const NodeRef& gradient);
+NodeRef movement_gradient(const Node& node, const NodeRef& gradient);
+NodeRef get_gradient(const Node& node, const NodeRef& gradient);  // for the input of the node it gets from
+
+}  // namespace heddle

@@ -1,0 +1,90 @@
+// Gradients of gather and scatter. Their own indices have been checked by what is differentiated here.
+#include "graph/arithmetic.h"
+#include "graph/gradient.h"
+
+namespace heddle {
+using namespace arithmetic;
+namespace {
+
+NodeRef positions(const NodeRef& x, int axis) { return make_iota(DType::i64, x->shape, axis); }
+
+struct ScatterParts {
+  const Node& node;
+  const NodeRef &base, &index, &updates;
+  int axis;
+
+  NodeRef at_index(const NodeRef& x) const { return make_gather_along(x, index, axis, kUncheckedIndex); }
+  NodeRef scattered(ScatterOp op, const NodeRef& into, const NodeRef& values) const {
+    return make_scatter(op, into, index, values, axis, kUncheckedIndex);
+  }
+};
+
+// Whether each update is the one that stayed.
+NodeRef stayed(const ScatterParts& s) {
+  NodeRef which = positions(s.index, s.axis);
+  NodeRef none = const_like(Scalar::of(DType::i64, -1), s.base->shape);
+  return equal(s.at_index(s.scattered(ScatterOp::Set, none, which)), which);
+}
+
+void of_set(const ScatterParts& s, const NodeRef& g, Wanted wanted, std::span<NodeRef> result) {
+  if (wanted[0]) result[0] = s.scattered(ScatterOp::Set, g, like(s.updates, 0));
+  if (wanted[2]) result[2] = choose(stayed(s), s.at_index(g), 0);
+}
+
+// The product without one factor: by division, or, for the only zero among the factors, without the zeros.
+void of_mul(const ScatterParts& s, const NodeRef& g, Wanted wanted, std::span<NodeRef> result) {
+  if (wanted[0]) result[0] = g * s.scattered(ScatterOp::Mul, like(s.base, 1), s.updates);
+  if (!wanted[2]) return;
+  NodeRef zero = equal(s.updates, like(s.updates, 0));
+  NodeRef one = like(s.updates, 1);
+  NodeRef rest = s.scattered(ScatterOp::Mul, s.base, choose(zero, one, s.updates));
+  NodeRef zeros = s.at_index(s.scattered(ScatterOp::Add, like(s.base, 0), make_cast(zero, s.base->dtype)));
+  NodeRef others = s.at_index(g * rest) / choose(zero, one, s.updates);
+  NodeRef zeros_of_others = zeros - make_cast(zero, zeros->dtype);
+  result[2] = choose(equal(zeros_of_others, like(zeros, 0)), others, 0);
+}
+
+void of_extreme(const ScatterParts& s, const NodeRef& g, Wanted wanted, std::span<NodeRef> result) {
+  NodeRef out = NodeRef::share(&s.node);
+  NodeRef base_won = equal(s.base, out), update_won = equal(s.updates, s.at_index(out));
+  NodeRef ties = s.scattered(ScatterOp::Add, make_cast(base_won, g->dtype), make_cast(update_won, g->dtype));
+  NodeRef share = g / apply(ScalarOp::maximum, {ties, like(ties, 1)});
+  if (wanted[0]) result[0] = choose(base_won, share, 0);
+  if (wanted[2]) result[2] = choose(update_won, s.at_index(share), 0);
+}
+
+}  // namespace
+
+void scatter_gradient(const Node& node, const NodeRef& g, Wanted wanted, std::span<NodeRef> result) {
+  ScatterParts parts{node, node.inputs[0], node.inputs[1], node.inputs[2], static_cast<int>(node.attrs[0].value())};
+  switch (node.scatter_op) {
+    case ScatterOp::Set: return of_set(parts, g, wanted, result);
+    case ScatterOp::Add:
+      if (wanted[0]) result[0] = g;
+      if (wanted[2]) result[2] = parts.at_index(g);
+      return;
+    case ScatterOp::Mul: return of_mul(parts, g, wanted, result);
+    case ScatterOp::Max:
+    case ScatterOp::Min: return of_extreme(parts, g, wanted, result);
+  }
+}
+
+NodeRef gather_gradient(const Node& node, const NodeRef& g) {
+  const NodeRef &x = node.inputs[0], &index = node.inputs[1];
+  int axis = static_cast<int>(node.attrs[0].value());
+  if (node.attrs[1].is_const(1)) {
+    if (!index->shape[axis].is_const(1))
+      return make_scatter(ScatterOp::Add, like(x, 0), index, g, axis, kUncheckedIndex);
+    // One element per row: cheaper to compare than to scatter, and it joins what comes next.
+    NodeRef wide = make_cast(index, DType::i64);
+    return choose(equal(positions(x, axis), make_expand(wide, x->shape)), make_expand(g, x->shape), 0);
+  }
+  // All axes of the index as one, which then says the same for every element of the others.
+  Shape flat = x->shape, thin(x->shape.size(), Expr(1));
+  flat[axis] = index->shape.numel();
+  thin[axis] = index->shape.numel();
+  NodeRef everywhere = make_expand(make_reshape(index, thin), flat);
+  return make_scatter(ScatterOp::Add, like(x, 0), everywhere, make_reshape(g, flat), axis, kUncheckedIndex);
+}
+
+}  // namespace heddle

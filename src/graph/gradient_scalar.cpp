@@ -1,0 +1,116 @@
+// Gradients of elementwise ops.
+#include <numbers>
+
+#include "graph/arithmetic.h"
+#include "graph/gradient.h"
+
+namespace heddle {
+using namespace arithmetic;
+namespace {
+
+// gradient * slope, and zero where the gradient is zero even if the slope is infinite or NaN. Linear in the gradient as
+// far as differentiation can see.
+NodeRef scaled(const NodeRef& gradient, const NodeRef& slope) {
+  if (slope->op == NodeOp::Const || gradient->op == NodeOp::Const) return gradient * slope;
+  static const auto rule = std::make_shared<const GradientRule>(
+      GradientRule{"scaled", [](const Node& node, const NodeRef& g) -> std::vector<NodeRef> {
+                     return {scaled(g, node.inputs[2]), g * node.inputs[1]};
+                   }});
+  NodeRef value = choose(equal(gradient, like(gradient, 0)), like(gradient, 0), gradient * slope);
+  NodeRef inputs[] = {gradient, slope};
+  return make_pullback(value, inputs, rule);
+}
+
+// Of maximum(a, b) for a. With a constant the side of the tie does not matter to what is kept: `result` is enough, so
+// that nobody has to store `a` for it.
+NodeRef of_extreme(const Node& node, size_t which, const NodeRef& g) {
+  const NodeRef &a = node.inputs[which], &b = node.inputs[1 - which];
+  bool max = node.scalar_op == ScalarOp::maximum;
+  if (b->op == NodeOp::Const) {
+    NodeRef result = NodeRef::share(&node);
+    return choose(max ? less(b, result) : less(result, b), g, 0);
+  }
+  return choose(max ? less(b, a) : less(a, b), g, choose(equal(a, b), g * 0.5, 0));
+}
+
+NodeRef of_unary(const Node& node, const NodeRef& g) {
+  using std::numbers::ln10, std::numbers::ln2, std::numbers::inv_sqrtpi;
+  const NodeRef& x = node.inputs[0];
+  NodeRef y = NodeRef::share(&node);
+  switch (node.scalar_op) {
+    case ScalarOp::neg: return -g;
+    case ScalarOp::abs: return choose(equal(x, like(x, 0)), like(g, 0), choose(less(x, like(x, 0)), -g, g));
+    case ScalarOp::sqrt: return scaled(g, 0.5 / y);
+    case ScalarOp::floor:
+    case ScalarOp::ceil:
+    case ScalarOp::trunc:
+    case ScalarOp::round: return like(g, 0);
+    case ScalarOp::exp: return scaled(g, y);
+    case ScalarOp::exp2: return scaled(g, y * ln2);
+    case ScalarOp::expm1: return scaled(g, y + 1);
+    case ScalarOp::log: return scaled(g, 1 / x);
+    case ScalarOp::log2: return scaled(g, 1 / ln2 / x);
+    case ScalarOp::log10: return scaled(g, 1 / ln10 / x);
+    case ScalarOp::log1p: return scaled(g, 1 / (x + 1));
+    case ScalarOp::sin: return scaled(g, apply(ScalarOp::cos, {x}));
+    case ScalarOp::cos: return scaled(g, -apply(ScalarOp::sin, {x}));
+    case ScalarOp::tan: return scaled(g, y * y + 1);
+    case ScalarOp::asin: return scaled(g, 1 / sqrt((1 - x) * (x + 1)));
+    case ScalarOp::acos: return scaled(g, -1 / sqrt((1 - x) * (x + 1)));
+    case ScalarOp::atan: return scaled(g, 1 / (x * x + 1));
+    case ScalarOp::sinh: return scaled(g, apply(ScalarOp::cosh, {x}));
+    case ScalarOp::cosh: return scaled(g, apply(ScalarOp::sinh, {x}));
+    case ScalarOp::tanh: return g * (1 - y * y);
+    case ScalarOp::asinh: return scaled(g, 1 / sqrt(x * x + 1));
+    case ScalarOp::acosh: return scaled(g, 1 / sqrt((x + (-1)) * (x + 1)));
+    case ScalarOp::atanh: return scaled(g, 1 / ((1 - x) * (x + 1)));
+    case ScalarOp::erf: return scaled(g, exp(-(x * x)) * (2 * inv_sqrtpi));
+    case ScalarOp::erfinv: return scaled(g, exp(y * y) * (0.5 / inv_sqrtpi));
+    case ScalarOp::cbrt: return scaled(g, 1 / (y * y * 3.0));
+    default: return {};
+  }
+}
+
+// Of pow(a, b) for the base: b * a^(b-1); for the exponent: a^b log(a), where nothing changes at a = 0.
+NodeRef of_pow(const Node& node, size_t which, const NodeRef& g) {
+  const NodeRef &a = node.inputs[0], &b = node.inputs[1];
+  if (which == 0) return scaled(g, b * apply(ScalarOp::pow, {a, b + (-1)}));
+  NodeRef still = equal(a, like(a, 0));
+  return scaled(g, choose(still, like(a, 0), NodeRef::share(&node) * log(choose(still, like(a, 1), a))));
+}
+
+NodeRef of_binary(const Node& node, size_t which, const NodeRef& g) {
+  const NodeRef &a = node.inputs[0], &b = node.inputs[1];
+  switch (node.scalar_op) {
+    case ScalarOp::add: return g;
+    case ScalarOp::sub: return which == 0 ? g : -g;
+    case ScalarOp::mul: return g * node.inputs[1 - which];
+    case ScalarOp::div:
+      // By a number that is known a division is a product; both would round alike, a product is cheaper.
+      if (which == 0) return b->op == NodeOp::Const ? g * (1 / b) : scaled(g, 1 / b);
+      return scaled(g, -(NodeRef::share(&node) / b));
+    case ScalarOp::floordiv: return like(g, 0);
+    case ScalarOp::mod: return which == 0 ? g : scaled(g, -apply(ScalarOp::floordiv, {a, b}));
+    case ScalarOp::minimum:
+    case ScalarOp::maximum: return of_extreme(node, which, g);
+    case ScalarOp::pow: return of_pow(node, which, g);
+    case ScalarOp::atan2: return scaled(g, (which == 0 ? b : -a) / (a * a + b * b));
+    default: return {};
+  }
+}
+
+}  // namespace
+
+void scalar_gradient(const Node& node, const NodeRef& g, Wanted wanted, std::span<NodeRef> result) {
+  for (size_t i = 0; i < result.size(); ++i) {
+    if (!wanted[i]) continue;
+    if (node.scalar_op == ScalarOp::where)
+      result[i] = i == 1 ? choose(node.inputs[0], g, 0) : choose(node.inputs[0], like(g, 0), g);
+    else if (node.scalar_op == ScalarOp::fma)
+      result[i] = i == 2 ? g : g * node.inputs[1 - i];
+    else
+      result[i] = result.size() == 1 ? of_unary(node, g) : of_binary(node, i, g);
+  }
+}
+
+}  // namespace heddle
