@@ -58,6 +58,7 @@ class LoopsWriter {
           if (inst.op == kernel::Op::check) inst.buffer = buffer;
         });
     }
+    step_.segments.push_back({std::move(tensors_), {}});
     return std::move(step_);
   }
 
@@ -200,9 +201,9 @@ class LoopsWriter {
   int buffer(const Node* node, kernel::Space space) {
     auto [it, fresh] = tensor_of_.try_emplace(node, static_cast<int>(program_.tensors.size()));
     if (fresh) program_.tensors.push_back({node, space == kernel::Space::In && !parts_.storing.count(node), false});
-    auto [at, first] = buffer_of_.try_emplace(it->second, static_cast<int>(step_.tensors.size()));
+    auto [at, first] = buffer_of_.try_emplace(it->second, static_cast<int>(tensors_.size()));
     if (first) {
-      step_.tensors.push_back(it->second);
+      tensors_.push_back(it->second);
       step_.loops.buffers.push_back({text(space == kernel::Space::In ? "x" : "y", step_.loops.buffers.size()),
                                      node->dtype, space, node->shape.numel()});
     }
@@ -387,10 +388,10 @@ class LoopsWriter {
   // "sum_4096x1024": the last op that computes something, and the output's shape.
   void name_kernel() {
     std::string what;
-    const Node* out = program_.tensors[static_cast<size_t>(step_.tensors.back())].node;
-    for (size_t i = 0; i < step_.tensors.size(); ++i)
+    const Node* out = program_.tensors[static_cast<size_t>(tensors_.back())].node;
+    for (size_t i = 0; i < tensors_.size(); ++i)
       if (step_.loops.buffers[i].space == kernel::Space::Out)
-        out = program_.tensors[static_cast<size_t>(step_.tensors[i])].node;
+        out = program_.tensors[static_cast<size_t>(tensors_[i])].node;
     for (const auto& [node, values] : reduced_)
       what += text(what.empty() ? "" : "_", node->op == NodeOp::Reduce ? name(node->reduce_op) : name(node->op));
     for (const Stage& stage : step_.loops.stages)
@@ -423,6 +424,7 @@ class LoopsWriter {
   std::unordered_map<const Node*, int>& tensor_of_;
   const Partition& parts_;
   Program::Step step_;
+  std::vector<int> tensors_;  // for each buffer of the step
   std::optional<Builder> builder_;
   std::unordered_map<uint64_t, std::vector<Emitted>> memo_;
   std::unordered_set<const Node*> from_memory_;                  // written by kernels that run before
@@ -437,10 +439,11 @@ class LoopsWriter {
 Program::Step direct_step(Program& program, std::unordered_map<const Node*, int>& tensor_of, const Partition& parts,
                           const Unit& u) {
   Program::Step step;
+  step.segments.emplace_back();
   auto add = [&](const Node* node, bool leaf) {
     auto [it, fresh] = tensor_of.try_emplace(node, static_cast<int>(program.tensors.size()));
     if (fresh) program.tensors.push_back({node, leaf, false});
-    step.tensors.push_back(it->second);
+    step.segments[0].tensors.push_back(it->second);
   };
   const Node* source = memory_source(u.node->inputs[0].get());
   add(source, !parts.storing.count(source));
@@ -469,6 +472,7 @@ Program fuse(std::span<const NodeRef> roots) {
     merge_axes(step.loops);
     share_blocks(step.loops);
     step.loops.symbols = find_symbols(step.loops);
+    step.segments[0].symbols = step.loops.symbols;
     program.steps.push_back(std::move(step));
   }
   for (const NodeRef& root : roots) {

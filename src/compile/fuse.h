@@ -15,10 +15,15 @@ struct Program {
     bool leaf = false;  // realised already (Buffer), or an Input the caller provides
     bool output = false;
   };
+  // One use of a kernel: what its buffers and symbols stand for.
+  struct Segment {
+    std::vector<int> tensors;   // for each buffer but that of checks, an index into Program::tensors
+    std::vector<Expr> symbols;  // for each symbol of the kernel its value: a number, or a symbol of the graph
+  };
   struct Step {
     Loops loops;                         // empty when the kernel is built directly
     std::optional<DirectKernel> direct;  // then this
-    std::vector<int> tensors;            // for each of their buffers but that of checks, an index into Program::tensors
+    std::vector<Segment> segments;       // one or more, which do not need each other: one launch does them all
     // For each element of the buffer of checks, what it means when that is not zero: an index that is out of range.
     struct Check {
       const char* node;

@@ -120,13 +120,19 @@ class PlanBuilder {
       launch.name = step.direct ? step.direct->name : step.loops.name;
       launch.bytes_read = compiled.traffic.read;
       launch.bytes_written = compiled.traffic.written;
-      for (const Expr& symbol : step.loops.symbols) {
-        auto known = std::find(plan_.symbols.begin(), plan_.symbols.end(), symbol);
-        HD_ASSERT(known != plan_.symbols.end(), "kernel ", step.loops.name, " has a size of its own: ", symbol);
-        launch.symbols.push_back(static_cast<uint32_t>(known - plan_.symbols.begin()));
+      for (const Program::Segment& segment : step.segments) {
+        Segment& made = launch.segments.emplace_back();
+        for (const Expr& size : segment.symbols) made.symbols.push_back(launch_size(size, step.loops.name));
       }
       plan_.launches.push_back(std::move(launch));
     }
+  }
+
+  LaunchSize launch_size(const Expr& size, const std::string& kernel) const {
+    if (size.is_const()) return {size.value(), -1};
+    auto known = std::find(plan_.symbols.begin(), plan_.symbols.end(), size);
+    HD_ASSERT(known != plan_.symbols.end(), "kernel ", kernel, " has a size of its own: ", size);
+    return {0, static_cast<int>(known - plan_.symbols.begin())};
   }
 
   // Arguments and checks: the part of the arena that every run starts by writing.
@@ -149,35 +155,38 @@ class PlanBuilder {
     constexpr int64_t kPlaced = 0;
     std::vector<Temporary>& lives = plan_.temporaries;
     std::vector<int> life_of(program_.tensors.size(), -1);
+    auto life_of_tensor = [&](size_t tensor, int now) {
+      int& life = life_of[tensor];
+      if (life < 0) {
+        life = static_cast<int>(lives.size());
+        lives.push_back({bytes_of(*program_.tensors[tensor].node), now, now});
+      }
+      lives[static_cast<size_t>(life)].last = now;
+      return Slot{Slot::Kind::Temporary, life};
+    };
     for (size_t s = 0; s < program_.steps.size(); ++s) {
       int now = static_cast<int>(s);
       Launch& launch = plan_.launches[s];
       const kernel::Kernel& kernel = launch.executable->kernel();
-      Substitution to_plan;  // the kernel may come from another plan, with symbols of its own
-      for (size_t i = 0; i < kernel.symbols.size(); ++i)
-        to_plan.emplace_back(kernel.symbols[i], plan_.symbols[launch.symbols[i]]);
-      for (size_t b = 0; b < kernel.buffers.size(); ++b) {
-        Slot slot{Slot::Kind::Arena, -1};
-        if (b < program_.steps[s].tensors.size()) {
-          auto tensor = static_cast<size_t>(program_.steps[s].tensors[b]);
-          slot = slots_[tensor];
-          if (slot.kind == Slot::Kind::Arena && slot.index < kPlaced) {
-            int& life = life_of[tensor];
-            if (life < 0) {
-              life = static_cast<int>(lives.size());
-              lives.push_back({bytes_of(*program_.tensors[tensor].node), now, now});
-            }
-            lives[static_cast<size_t>(life)].last = now;
-            slot = {Slot::Kind::Temporary, life};
+      for (size_t g = 0; g < launch.segments.size(); ++g) {
+        const Program::Segment& segment = program_.steps[s].segments[g];
+        Substitution to_plan;  // the kernel may come from another plan, with symbols of its own
+        for (size_t i = 0; i < kernel.symbols.size(); ++i) to_plan.emplace_back(kernel.symbols[i], segment.symbols[i]);
+        for (size_t b = 0; b < kernel.buffers.size(); ++b) {
+          Slot slot{Slot::Kind::Arena, -1};
+          if (b < segment.tensors.size()) {
+            auto tensor = static_cast<size_t>(segment.tensors[b]);
+            slot = slots_[tensor];
+            if (slot.kind == Slot::Kind::Arena && slot.index < kPlaced) slot = life_of_tensor(tensor, now);
+          } else if (kernel.buffers[b].space == kernel::Space::InOut) {
+            slot.index = static_cast<int64_t>(check_offsets_[s]);
+          } else if (kernel.buffers[b].space == kernel::Space::Temp) {
+            slot = {Slot::Kind::Temporary, static_cast<int64_t>(lives.size())};
+            Expr bytes = substitute(kernel.buffers[b].size, to_plan) * size_of(kernel.buffers[b].dtype);
+            lives.push_back({bytes, now, now});
           }
-        } else if (kernel.buffers[b].space == kernel::Space::InOut) {
-          slot.index = static_cast<int64_t>(check_offsets_[s]);
-        } else if (kernel.buffers[b].space == kernel::Space::Temp) {
-          slot = {Slot::Kind::Temporary, static_cast<int64_t>(lives.size())};
-          Expr bytes = substitute(kernel.buffers[b].size, to_plan) * size_of(kernel.buffers[b].dtype);
-          lives.push_back({bytes, now, now});
+          launch.segments[g].slots.push_back(slot);
         }
-        launch.slots.push_back(slot);
       }
     }
     plan_.arena_bytes = base_bytes();
@@ -188,11 +197,12 @@ class PlanBuilder {
       lifetimes.push_back({static_cast<uint64_t>(life.bytes.value()), life.first, life.last});
     MemoryPlan memory = plan_memory(lifetimes);
     for (Launch& launch : plan_.launches)
-      for (Slot& slot : launch.slots)
-        if (slot.kind == Slot::Kind::Temporary) {
-          uint64_t offset = plan_.arena_bytes + memory.offsets[static_cast<size_t>(slot.index)];
-          slot = {Slot::Kind::Arena, static_cast<int64_t>(offset)};
-        }
+      for (Segment& segment : launch.segments)
+        for (Slot& slot : segment.slots)
+          if (slot.kind == Slot::Kind::Temporary) {
+            uint64_t offset = plan_.arena_bytes + memory.offsets[static_cast<size_t>(slot.index)];
+            slot = {Slot::Kind::Arena, static_cast<int64_t>(offset)};
+          }
     plan_.arena_bytes += memory.bytes;
     lives.clear();
   }
@@ -202,18 +212,23 @@ class PlanBuilder {
     // A run that finds an index out of range must leave everything as it was.
     if (!plan_.checks.empty()) return;
     if (std::find(key_.donatable_leaf.begin(), key_.donatable_leaf.end(), true) == key_.donatable_leaf.end()) return;
-    std::vector<int> last_read(key_.leaves.size(), -1);
-    std::vector<int> first_write(plan_.outputs.size(), -1);
+    std::vector<Use> last_read(key_.leaves.size()), first_write(plan_.outputs.size());
     std::vector<bool> taken(key_.leaves.size(), false);
     for (size_t s = 0; s < plan_.launches.size(); ++s) {
       const auto& buffers = plan_.launches[s].executable->kernel().buffers;
-      for (size_t b = 0; b < buffers.size(); ++b) {
-        Slot slot = plan_.launches[s].slots[b];
-        auto index = static_cast<size_t>(slot.index);
-        if (slot.kind == Slot::Kind::Leaf) last_read[index] = static_cast<int>(s);
-        if (slot.kind == Slot::Kind::Output && buffers[b].space != kernel::Space::In && first_write[index] < 0)
-          first_write[index] = static_cast<int>(s);
-      }
+      const std::vector<Segment>& segments = plan_.launches[s].segments;
+      for (size_t g = 0; g < segments.size(); ++g)
+        for (size_t b = 0; b < buffers.size(); ++b) {
+          const Slot& slot = segments[g].slots[b];
+          bool writes = slot.kind == Slot::Kind::Output && buffers[b].space != kernel::Space::In;
+          if (!writes && slot.kind != Slot::Kind::Leaf) continue;
+          Use& use = (writes ? first_write : last_read)[static_cast<size_t>(slot.index)];
+          Use now{static_cast<int>(s), static_cast<int>(g), static_cast<int>(b), 1};
+          if (use.launch == now.launch)
+            ++use.count;
+          else if (!writes || use.launch < 0)
+            use = now;
+        }
     }
     // A leaf that is itself a result keeps its memory.
     for (const PlanOutput& output : plan_.outputs)
@@ -223,13 +238,12 @@ class PlanBuilder {
     for (size_t l = 0; l < key_.leaves.size(); ++l)
       if (key_.donatable_leaf[l] && !taken[l]) by_size[bytes_of(*key_.leaves[l])].push_back(static_cast<int>(l));
     for (size_t o = 0; o < plan_.outputs.size(); ++o) {
-      if (first_write[o] < 0) continue;
+      if (first_write[o].launch < 0) continue;
       std::vector<int>& candidates = by_size[bytes_of(*key_.nodes[o])];
       for (size_t c = 0; c < candidates.size(); ++c) {
         auto leaf = static_cast<size_t>(candidates[c]);
-        if (last_read[leaf] > first_write[o]) continue;
-        if (last_read[leaf] == first_write[o] && !aligned(static_cast<size_t>(first_write[o]), candidates[c], o))
-          continue;
+        if (last_read[leaf].launch > first_write[o].launch) continue;
+        if (last_read[leaf].launch == first_write[o].launch && !aligned(last_read[leaf], first_write[o])) continue;
         plan_.outputs[o].donated_leaf = candidates[c];
         candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(c));
         break;
@@ -237,19 +251,17 @@ class PlanBuilder {
     }
   }
 
-  bool aligned(size_t step, int leaf, size_t output) const {
-    const Launch& launch = plan_.launches[step];
-    int in = -1, out = -1;
-    for (size_t b = 0; b < launch.slots.size(); ++b) {
-      bool is_leaf = launch.slots[b].kind == Slot::Kind::Leaf && launch.slots[b].index == leaf;
-      bool is_output =
-          launch.slots[b].kind == Slot::Kind::Output && launch.slots[b].index == static_cast<int64_t>(output);
-      // More than one buffer with the same memory: too clever for us.
-      if ((is_leaf && in >= 0) || (is_output && out >= 0)) return false;
-      if (is_leaf) in = static_cast<int>(b);
-      if (is_output) out = static_cast<int>(b);
-    }
-    return in >= 0 && out >= 0 && may_share_memory(launch.executable->kernel(), in, out);
+  // A leaf or an output among the buffers of a launch: the first place, and how many there are.
+  struct Use {
+    int launch = -1, segment = -1, buffer = -1, count = 0;
+  };
+
+  // Segments of one launch run at the same time: only within one can reading come before writing. More than one buffer
+  // with the same memory is too clever for us.
+  bool aligned(const Use& read, const Use& write) const {
+    if (read.count != 1 || write.count != 1 || read.segment != write.segment) return false;
+    const Launch& launch = plan_.launches[static_cast<size_t>(read.launch)];
+    return may_share_memory(launch.executable->kernel(), read.buffer, write.buffer);
   }
 
   const GraphKey& key_;

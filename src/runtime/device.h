@@ -27,6 +27,12 @@ class Executable {
   virtual const kernel::Kernel& kernel() const = 0;  // thread level
 };
 
+// One use of a kernel.
+struct LaunchSegment {
+  std::span<void* const> buffers;    // in order of kernel().buffers, nullptr for Local ones
+  std::span<const int64_t> symbols;  // in order of kernel().symbols
+};
+
 // Device errors are exceptions at the next synchronize(), except those a call can see at once.
 class Device {
  public:
@@ -40,9 +46,12 @@ class Device {
   virtual void copy_to_host(void* to, const DeviceBuffer& from, uint64_t bytes) = 0;
   // Throws CompileError.
   virtual std::shared_ptr<Executable> compile(const kernel::Kernel& thread_kernel) = 0;
-  // Queues all phases. `buffers` in order of kernel().buffers, nullptr for Local ones.
-  virtual void launch(const Executable& executable, std::span<void* const> buffers,
-                      std::span<const int64_t> symbols) = 0;
+  // Queues all phases, each for all segments: these do not need each other.
+  virtual void launch(const Executable& executable, std::span<const LaunchSegment> segments) = 0;
+  void launch(const Executable& executable, std::span<void* const> buffers, std::span<const int64_t> symbols) {
+    LaunchSegment only{buffers, symbols};
+    launch(executable, {&only, 1});
+  }
   virtual void synchronize() = 0;
   struct Memory {
     uint64_t used, cached, peak, limit;

@@ -12,10 +12,21 @@ struct Slot {
   int64_t index;  // Leaf, Output, Temporary: which; Arena: byte offset; -1: none (Local)
 };
 
+// A size that a kernel is launched with.
+struct LaunchSize {
+  int64_t value = 0;
+  int symbol = -1;  // if not negative: the value of this one of the plan's symbols
+};
+
+// One use of the kernel: a launch does all of its segments, which do not need each other.
+struct Segment {
+  std::vector<Slot> slots;          // for each buffer of the kernel; Local ones unused
+  std::vector<LaunchSize> symbols;  // for each symbol of the kernel
+};
+
 struct Launch {
   std::shared_ptr<Executable> executable;
-  std::vector<Slot> slots;        // for each buffer of the kernel; Local ones unused
-  std::vector<uint32_t> symbols;  // for each symbol of the kernel, which of the plan's it is
+  std::vector<Segment> segments;
   std::string name;
   uint64_t bytes_read, bytes_written;  // of distinct elements touched, at the upper bounds of symbols
 };

@@ -20,7 +20,8 @@ struct Workspace {
   std::vector<std::shared_ptr<Storage>> outputs;
   std::vector<void*> output_addresses, leaf_addresses, buffers;
   std::vector<uint64_t> arguments;
-  std::vector<int64_t> symbols;   // of one launch
+  std::vector<int64_t> symbols;  // of one launch, all segments
+  std::vector<LaunchSegment> segments;
   std::vector<uint64_t> offsets;  // of the plan's temporaries
   std::vector<bool> held;
   std::vector<uint32_t> pending;
@@ -116,26 +117,35 @@ void provide_outputs(const Plan& plan, Workspace& work) {
   }
 }
 
+void* address_of(const Slot& slot, std::byte* arena, const Workspace& work) {
+  switch (slot.kind) {
+    case Slot::Kind::Leaf: return work.leaf_addresses[static_cast<size_t>(slot.index)];
+    case Slot::Kind::Output: return work.output_addresses[static_cast<size_t>(slot.index)];
+    case Slot::Kind::Arena: return slot.index < 0 ? nullptr : arena + slot.index;
+    case Slot::Kind::Temporary: return arena + work.offsets[static_cast<size_t>(slot.index)];
+  }
+  __builtin_unreachable();
+}
+
 void launch(const Plan& plan, const Launch& step, std::byte* arena, Workspace& work) {
   work.buffers.clear();
-  for (const Slot& slot : step.slots) {
-    void* address = nullptr;
-    switch (slot.kind) {
-      case Slot::Kind::Leaf: address = work.leaf_addresses[static_cast<size_t>(slot.index)]; break;
-      case Slot::Kind::Output: address = work.output_addresses[static_cast<size_t>(slot.index)]; break;
-      case Slot::Kind::Arena: address = slot.index < 0 ? nullptr : arena + slot.index; break;
-      case Slot::Kind::Temporary: address = arena + work.offsets[static_cast<size_t>(slot.index)]; break;
-    }
-    work.buffers.push_back(address);
-  }
   work.symbols.clear();
-  for (uint32_t symbol : step.symbols) work.symbols.push_back(work.key.symbol_values[symbol]);
+  for (const Segment& segment : step.segments) {
+    for (const Slot& slot : segment.slots) work.buffers.push_back(address_of(slot, arena, work));
+    for (const LaunchSize& size : segment.symbols)
+      work.symbols.push_back(size.symbol < 0 ? size.value : work.key.symbol_values[static_cast<size_t>(size.symbol)]);
+  }
+  work.segments.clear();
+  const size_t buffers = step.segments[0].slots.size(), symbols = step.segments[0].symbols.size();
+  for (size_t i = 0; i < step.segments.size(); ++i)
+    work.segments.push_back(
+        {std::span(work.buffers).subspan(i * buffers, buffers), std::span(work.symbols).subspan(i * symbols, symbols)});
   if (!log_enabled(Log::Run)) {
-    plan.device->launch(*step.executable, work.buffers, work.symbols);
+    plan.device->launch(*step.executable, work.segments);
     return;
   }
   auto start = std::chrono::steady_clock::now();
-  plan.device->launch(*step.executable, work.buffers, work.symbols);
+  plan.device->launch(*step.executable, work.segments);
   plan.device->synchronize();
   double microseconds = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   log_write(Log::Run, text(step.name, ": ", microseconds, " us, ", step.bytes_read, " bytes read, ", step.bytes_written,

@@ -69,8 +69,8 @@ inline std::vector<HostArray> run_program(std::span<const NodeRef> roots, How ho
     for (size_t b = 0; b < k.buffers.size(); ++b) {
       int64_t size = k.buffers[b].size.value();
       sizes.push_back(size);
-      if (b < step.tensors.size()) {
-        buffers.push_back(memory[static_cast<size_t>(step.tensors[b])].data());
+      if (b < step.segments[0].tensors.size()) {
+        buffers.push_back(memory[static_cast<size_t>(step.segments[0].tensors[b])].data());
       } else {
         temps[b].resize(static_cast<size_t>(size * size_of(k.buffers[b].dtype)) + 64);
         buffers.push_back(k.buffers[b].space == kernel::Space::Local ? nullptr : temps[b].data());

@@ -278,8 +278,8 @@ class ProgramRun {
     for (size_t b = 0; b < k.buffers.size(); ++b) {
       const kernel::Buffer& buffer = k.buffers[b];
       sizes.push_back(size(buffer.size));
-      if (b < step.tensors.size()) {
-        memories.push_back(&tensors_[static_cast<size_t>(step.tensors[b])]);
+      if (b < step.segments[0].tensors.size()) {
+        memories.push_back(&tensors_[static_cast<size_t>(step.segments[0].tensors[b])]);
         if (memories.back()->count() != sizes.back()) throw Failure{"buffer " + buffer.name + " has another size", ""};
       } else if (buffer.space == kernel::Space::Temp) {
         memories.push_back(&temps.emplace_back(buffer.dtype, sizes.back()));

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -119,22 +120,47 @@ class Scratch {
 };
 thread_local Scratch scratch;
 
-// One phase, as the parts of a pool job.
+// One phase of all segments, as the parts of a pool job.
 struct PhaseJob {
+  struct Range {  // of one segment
+    const LaunchSegment* segment;
+    int64_t first, cells;  // cells from `first` on
+    double end;            // nanoseconds of work up to the end of this segment, all before included
+  };
   PhaseFunction function;
-  void* const* buffers;
-  const int64_t* symbols;
-  int64_t first, cells, parts;  // cells from `first` on
+  std::span<const Range> ranges;
   uint64_t scratch_bytes;
+  int64_t parts = 1;
 
-  void run(int64_t begin, int64_t end) const {
-    function(buffers, symbols, first + begin, first + end, scratch.at_least(scratch_bytes));
+  double nanoseconds() const { return ranges.empty() ? 0 : ranges.back().end; }
+
+  // Where a part begins: so much of the work lies before. Cells stay whole.
+  struct Place {
+    size_t range;
+    int64_t cell;
+  };
+  Place place(int64_t part) const {
+    if (part == 0) return {0, 0};
+    if (part == parts) return {ranges.size(), 0};
+    double before = nanoseconds() * static_cast<double>(part) / static_cast<double>(parts);
+    auto it = std::partition_point(ranges.begin(), ranges.end(), [&](const Range& r) { return r.end <= before; });
+    if (it == ranges.end()) return {ranges.size(), 0};
+    double start = it == ranges.begin() ? 0 : std::prev(it)->end;
+    double share = (before - start) / (it->end - start);
+    return {static_cast<size_t>(it - ranges.begin()), std::llround(share * static_cast<double>(it->cells))};
+  }
+  void run(Place from, Place to) const {
+    void* memory = scratch.at_least(scratch_bytes);
+    for (size_t i = from.range; i < ranges.size() && i <= to.range; ++i) {
+      const Range& r = ranges[i];
+      int64_t begin = i == from.range ? from.cell : 0, end = i == to.range ? to.cell : r.cells;
+      if (begin < end)
+        function(r.segment->buffers.data(), r.segment->symbols.data(), r.first + begin, r.first + end, memory);
+    }
   }
   static void run_part(void* context, int part) {
     const auto& job = *static_cast<const PhaseJob*>(context);
-    int64_t size = job.cells / job.parts, longer = job.cells % job.parts;  // the first `longer` parts get one more
-    int64_t begin = part * size + std::min<int64_t>(part, longer);
-    job.run(begin, begin + size + (part < longer));
+    job.run(job.place(part), job.place(part + 1));
   }
 };
 
@@ -163,7 +189,7 @@ class CpuDevice final : public Device {
   std::shared_ptr<Executable> compile(const kernel::Kernel& kernel) override {
     return std::make_shared<CpuExecutable>(kernel, target_);
   }
-  void launch(const Executable& executable, std::span<void* const> buffers, std::span<const int64_t> symbols) override;
+  void launch(const Executable& executable, std::span<const LaunchSegment> segments) override;
   void synchronize() override {}  // a launch returns when it is done
   Memory memory() const override { return {memory_.used(), memory_.cached(), memory_.peak(), memory_.limit()}; }
   void free_cached() override { memory_.free_cached(); }
@@ -189,38 +215,49 @@ bool CpuDevice::worth_sharing(double nanoseconds) {
   return false;
 }
 
-void CpuDevice::launch(const Executable& executable, std::span<void* const> buffers, std::span<const int64_t> symbols) {
+void CpuDevice::launch(const Executable& executable, std::span<const LaunchSegment> segments) {
   const auto& code = static_cast<const CpuExecutable&>(executable);
-  HD_ASSERT(buffers.size() == code.kernel().buffers.size() && symbols.size() == code.kernel().symbols.size(),
-            "launch of ", code.kernel().name, " with ", buffers.size(), " buffers and ", symbols.size(), " symbols");
+  const kernel::Kernel& kernel = code.kernel();
+  for (const LaunchSegment& segment : segments)
+    HD_ASSERT(segment.buffers.size() == kernel.buffers.size() && segment.symbols.size() == kernel.symbols.size(),
+              "launch of ", kernel.name, " with ", segment.buffers.size(), " buffers and ", segment.symbols.size(),
+              " symbols");
+  HD_ASSERT(segments.size() == 1 || !kernel.rounds, "rounds of several segments: ", kernel.name);
+  const size_t phases = code.phases().size();
+  const int64_t rounds = segments.empty() ? 1 : code.rounds(segments[0].symbols);
+  SmallVector<PhaseJob::Range, 4> ranges;  // phase after phase
+  SmallVector<PhaseJob, 4> jobs;
   double largest = 0;
-  SmallVector<int64_t, 4> grid;
-  SmallVector<double, 4> work;  // of a whole phase, in nanoseconds
-  for (size_t i = 0; i < code.phases().size(); ++i) {
-    grid.push_back(code.cells(i, symbols));
-    work.push_back(static_cast<double>(grid[i]) * code.cell_nanoseconds(i, symbols));
-    largest = std::max(largest, work[i]);
+  for (size_t i = 0; i < phases; ++i) {
+    double work = 0;
+    for (const LaunchSegment& segment : segments) {
+      int64_t cells = code.cells(i, segment.symbols) / rounds;
+      work += static_cast<double>(cells) * code.cell_nanoseconds(i, segment.symbols);
+      ranges.push_back({&segment, 0, cells, work});
+    }
+    largest = std::max(largest, work * static_cast<double>(rounds));
   }
+  for (size_t i = 0; i < phases; ++i)
+    jobs.push_back({code.phases()[i].function, std::span(ranges.begin() + i * segments.size(), segments.size()),
+                    code.scratch_bytes()});
 
-  const int64_t rounds = code.rounds(symbols);
   auto each_phase = [&](auto run) {
-    for (int64_t round = 0; round < rounds; ++round)
-      for (size_t i = 0; i < code.phases().size(); ++i) {
-        int64_t cells = grid[i] / rounds;
-        if (cells <= 0) continue;
-        run(PhaseJob{code.phases()[i].function, buffers.data(), symbols.data(), round * cells, cells, 1,
-                     code.scratch_bytes()},
-            work[i] / static_cast<double>(rounds));
-      }
+    for (int64_t round = 0; round < rounds; ++round) {
+      for (PhaseJob::Range& range : ranges) range.first = round * range.cells;
+      for (PhaseJob& job : jobs) run(job);
+    }
   };
   if (!worth_sharing(largest)) {
-    each_phase([](const PhaseJob& job, double) { job.run(0, job.cells); });
+    each_phase([](const PhaseJob& job) { job.run({0, 0}, {job.ranges.size(), 0}); });
     return;
   }
   ThreadPool::Turn turn(pool_);
-  each_phase([&](PhaseJob job, double nanoseconds) {
-    double shares = nanoseconds / kShare;
-    job.parts = std::min<int64_t>(job.cells, pool_.threads());
+  each_phase([&](PhaseJob& job) {
+    int64_t cells = 0;
+    for (const PhaseJob::Range& range : job.ranges) cells += range.cells;
+    if (cells <= 0) return;
+    double shares = job.nanoseconds() / kShare;
+    job.parts = std::min<int64_t>(cells, pool_.threads());
     if (shares < static_cast<double>(job.parts)) job.parts = std::max<int64_t>(1, static_cast<int64_t>(shares));
     turn.run(static_cast<int>(job.parts), PhaseJob::run_part, &job);
   });

@@ -117,7 +117,15 @@ class SimulatedDevice final : public Device {
       throw CompileError(text("kernel ", kernel.name, " is not at thread level"));
     return std::make_shared<SimulatedExecutable>(this, kernel);
   }
-  void launch(const Executable& executable, std::span<void* const> buffers, std::span<const int64_t> symbols) override {
+  void launch(const Executable& executable, std::span<const LaunchSegment> segments) override {
+    for (const LaunchSegment& segment : segments) run(executable, segment.buffers, segment.symbols);
+  }
+  void synchronize() override {}
+  Memory memory() const override { return blocks_.memory(); }
+  void free_cached() override {}
+
+ private:
+  void run(const Executable& executable, std::span<void* const> buffers, std::span<const int64_t> symbols) {
     const auto& code = static_cast<const SimulatedExecutable&>(executable);
     const kernel::Kernel& kernel = code.kernel();
     if (code.owner() != this)
@@ -139,11 +147,6 @@ class SimulatedDevice final : public Device {
     }
     if (runs_) kernel::interpret(kernel, buffers, sizes, symbols);
   }
-  void synchronize() override {}
-  Memory memory() const override { return blocks_.memory(); }
-  void free_cached() override {}
-
- private:
   void check_room(const std::string& what, const void* address, uint64_t bytes) const {
     int64_t room = blocks_.room(address);
     if (room < 0) throw DeviceError(text(name_, ": ", what, ": the address is not memory of this device"));
