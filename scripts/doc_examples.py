@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads the headers of the operators: their examples become a test, and all of them a table.
+"""Reads the headers of the operators and losses: their examples become a test, and all of them a table.
 
 An example is an indented line in the comment above a declaration, with what it prints behind it:
 
@@ -20,11 +20,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-HEADERS = ROOT / "include/heddle/ops"
+HEADERS = sorted((ROOT / "include/heddle/ops").glob("*.h")) + [ROOT / "include/heddle/nn/loss.h"]
 TABLE = ROOT / "docs/operators.md"
 # In the order of the table.
 AREAS = ["create", "random", "unary", "binary", "activation", "reduce", "scan", "normalize", "shape", "join", "index", "scatter", "sort",
-         "linalg"]
+         "linalg", "loss"]
 
 EXAMPLE = re.compile(r"^//   (\S.*)$")
 DECLARATION = re.compile(r"^(?:template <class T>\s+)?([\w:<>, ]+?)\s+\b(\w+)\(")
@@ -70,7 +70,7 @@ def declarations(path):
 
 
 def all_functions():
-    paths = sorted(HEADERS.glob("*.h"), key=lambda p: (AREAS.index(p.stem) if p.stem in AREAS else len(AREAS), p.stem))
+    paths = sorted(HEADERS, key=lambda p: (AREAS.index(p.stem) if p.stem in AREAS else len(AREAS), p.stem))
     found = {}
     for path in paths:
         if path.stem not in ("operand", "operators"):
@@ -140,7 +140,7 @@ def table_text(launches):
     out = [
         "# Operators",
         "",
-        "Made by `scripts/doc_examples.py` from the headers of `include/heddle/ops/`, which say more and give an example of each; do not edit. Kernels: launches for one call on realised operands, as the example makes it. Gradients come with differentiation, which is not there yet: no operator has one.",
+        "Made by `scripts/doc_examples.py` from the headers of `include/heddle/ops/` and from `nn/loss.h`, which say more and give an example of each; do not edit. Kernels: launches for one call on realised operands, as the example makes it. Gradients come with differentiation, which is not there yet: no operator has one.",
     ]
     for area, functions in all_functions().items():
         out += ["", f"## {area}", "", "| operator | dtypes | shape | gradient | kernels |", "|---|---|---|---|---|"]

@@ -5,5 +5,6 @@
 #include <heddle/dtype.h>
 #include <heddle/error.h>
 #include <heddle/io.h>
+#include <heddle/nn.h>
 #include <heddle/ops.h>
 #include <heddle/tensor.h>

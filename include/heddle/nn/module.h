@@ -1,0 +1,85 @@
+// What all modules can do. A module is a plain struct that derives from Module<itself> and has
+//
+//   template <class V>
+//   void visit(V& v) { v("weight", weight); }
+//
+// Copying a module copies handles: both then have the same parameters. copy() makes parameters of its own.
+#pragma once
+
+#include <heddle/io.h>
+#include <heddle/nn/visitor.h>
+
+#include <iosfwd>
+#include <utility>
+
+namespace heddle {
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+namespace nn {
+
+namespace detail {
+using Walk = std::function<void(Visitor& visitor)>;
+NamedTensors named_parameters(const Walk& walk);
+std::vector<Tensor> parameters(const Walk& walk);
+TensorMap state(const Walk& walk);
+void load_state(const Walk& walk, const TensorMap& values, const std::string& source);
+void set_frozen(const Walk& walk, const std::string& path, bool frozen);
+void set_training(const Walk& walk, bool training);
+void make_own(const Walk& walk);
+void convert(const Walk& walk, DType dtype);
+int64_t parameter_count(const Walk& walk);
+std::string summary(const Walk& walk);
+}  // namespace detail
+
+template <class Self>
+struct Module : ModuleState {
+  // The tensors to train, each once, in the order of visit(); without the frozen ones.
+  std::vector<Tensor> parameters() const { return detail::parameters(walk()); }
+  NamedTensors named_parameters() const { return detail::named_parameters(walk()); }
+  // Elements of all parameters, frozen ones too.
+  int64_t parameter_count() const { return detail::parameter_count(walk()); }
+
+  // All tensors by path, frozen ones too.
+  TensorMap state() const { return detail::state(walk()); }
+  // Gives the tensors new values. All names, shapes and dtypes must agree, or nothing changes; `source` is named in the
+  // error.
+  void load_state(const TensorMap& values, const std::string& source = "load_state") {
+    detail::load_state(walk(), values, source);
+  }
+  // The same with a safetensors file.
+  void save(const std::string& path) const { save_safetensors(path, state()); }
+  void load(const std::string& path) { load_state(load_safetensors(path).tensors, path); }
+
+  // Leaves tensors out of parameters(): all of them, or those of a part: `net.freeze("0")`.
+  void freeze(const std::string& path = "") { detail::set_frozen(walk(), path, true); }
+  void unfreeze(const std::string& path = "") { detail::set_frozen(walk(), path, false); }
+  // Whether Dropout drops. A captured function keeps the mode it was captured in.
+  void train(bool on = true) { detail::set_training(walk(), on); }
+  void eval() { train(false); }
+
+  // The same module with tensors of its own. Tensors that it uses twice stay one.
+  Self copy() const {
+    Self result = static_cast<const Self&>(*this);
+    detail::make_own(static_cast<Module&>(result).walk());
+    return result;
+  }
+  // Replaces all float tensors by ones of another dtype. Do so before an optimiser takes hold of them.
+  Self& to(DType dtype) & {
+    detail::convert(walk(), dtype);
+    return static_cast<Self&>(*this);
+  }
+
+  // A table of parts and tensors.
+  std::string summary() const { return detail::summary(walk()); }
+  friend std::ostream& operator<<(std::ostream& out, const Module& module) { return out << module.summary(); }
+
+ private:
+  // visit() hands out references to change, which the const functions above do not use.
+  detail::Walk walk() const {
+    return [self = const_cast<Module*>(this)](Visitor& visitor) { visitor.enter(static_cast<Self&>(*self)); };
+  }
+};
+
+}  // namespace nn
+}  // namespace heddle

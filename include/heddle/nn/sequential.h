@@ -1,0 +1,102 @@
+// Layers one after the other.
+#pragma once
+
+#include <heddle/nn/module.h>
+
+#include <memory>
+
+namespace heddle::nn {
+
+template <class L>
+concept Layer = std::copy_constructible<L> && requires(const L& layer, const Tensor& x) {
+  { layer(x) } -> std::convertible_to<Tensor>;
+};
+
+// Any module or function from a tensor to a tensor. Copying it copies the layer, which shares its parameters.
+class AnyLayer {
+ public:
+  template <Layer L>
+    requires(!std::same_as<L, AnyLayer>)
+  AnyLayer(L layer) : self_(std::make_unique<Model<L>>(std::move(layer))) {}
+  AnyLayer(const AnyLayer& other) : self_(other.self_->clone()) {}
+  AnyLayer(AnyLayer&&) = default;
+  AnyLayer& operator=(const AnyLayer& other) {
+    self_ = other.self_->clone();
+    return *this;
+  }
+  AnyLayer& operator=(AnyLayer&&) = default;
+
+  Tensor operator()(const Tensor& x) const { return self_->call(x); }
+  void visit(Visitor& visitor) { self_->visit(visitor); }
+  // The layer, if it is an L; else null.
+  template <class L>
+  L* get() {
+    auto* model = dynamic_cast<Model<L>*>(self_.get());
+    return model ? &model->layer : nullptr;
+  }
+
+ private:
+  struct Base {
+    virtual ~Base() = default;
+    virtual Tensor call(const Tensor& x) const = 0;
+    virtual void visit(Visitor& visitor) = 0;
+    virtual std::unique_ptr<Base> clone() const = 0;
+  };
+  template <class L>
+  struct Model : Base {
+    explicit Model(L l) : layer(std::move(l)) {}
+    Tensor call(const Tensor& x) const override { return layer(x); }
+    void visit(Visitor& visitor) override {
+      if constexpr (Visitable<L>) visitor.enter(layer);
+    }
+    std::unique_ptr<Base> clone() const override { return std::make_unique<Model>(layer); }
+    L layer;
+  };
+  std::unique_ptr<Base> self_;
+};
+
+// nn::Sequential(nn::Linear(784, 512), nn::ReLU(), nn::Linear(512, 10)), and functions: [](Tensor x) { return -x; }.
+class Sequential : public Module<Sequential> {
+ public:
+  Sequential() = default;
+  template <Layer First, Layer... Rest>
+    requires(!std::same_as<First, Sequential> || sizeof...(Rest) > 0)
+  explicit Sequential(First first, Rest... rest) {
+    layers_.reserve(1 + sizeof...(Rest));
+    layers_.emplace_back(std::move(first));
+    (layers_.emplace_back(std::move(rest)), ...);
+  }
+  void push_back(AnyLayer layer) { layers_.push_back(std::move(layer)); }
+
+  Tensor operator()(const Tensor& x) const {
+    Tensor y = x;
+    for (const AnyLayer& layer : layers_) y = layer(y);
+    return y;
+  }
+  size_t size() const { return layers_.size(); }
+  AnyLayer& operator[](size_t i) { return layers_.at(i); }
+  // The layer at a position, which must be an L: `net.at<nn::Linear>(0).weight`.
+  template <class L>
+  L& at(size_t i) {
+    L* layer = i < layers_.size() ? layers_[i].get<L>() : nullptr;
+    if (!layer) throw ValueError("Sequential: layer " + std::to_string(i) + " is not there, or of another type");
+    return *layer;
+  }
+
+  // Layers are called "0", "1", ... A visitor of another kind sees the tensors with their whole paths.
+  template <class V>
+  void visit(V& v) {
+    if constexpr (std::same_as<V, Visitor>) {
+      for (size_t i = 0; i < layers_.size(); ++i) v.inside(std::to_string(i), [&] { layers_[i].visit(v); });
+    } else {
+      Visitor inner;
+      inner.on_tensor = [&](const Visitor::Leaf& leaf) { v(leaf.path.c_str(), leaf.tensor); };
+      visit(inner);
+    }
+  }
+
+ private:
+  std::vector<AnyLayer> layers_;
+};
+
+}  // namespace heddle::nn

@@ -1,0 +1,119 @@
+// Walking over the tensors of a module.
+//
+// A module is a struct that names its tensors and parts:
+//
+//   template <class V>
+//   void visit(V& v) {
+//     v("weight", weight);
+//     v("layers", layers);  // parts, and lists, maps and optionals of parts or tensors, work the same way
+//   }
+//
+// The visitor makes dotted paths of the names: "layers.0.weight".
+#pragma once
+
+#include <heddle/tensor.h>
+
+#include <array>
+#include <concepts>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+namespace heddle::nn {
+
+class Visitor;
+
+// What a module knows about itself besides its tensors.
+struct ModuleState {
+  bool training = true;
+  std::set<std::string> frozen;  // paths, from this module on, of tensors that are not trained
+};
+
+template <class T>
+concept Visitable = requires(T& module, Visitor& visitor) { module.visit(visitor); };
+
+namespace detail {
+template <class T>
+inline constexpr bool kIsList = false;
+template <class T>
+inline constexpr bool kIsList<std::vector<T>> = true;
+template <class T, size_t n>
+inline constexpr bool kIsList<std::array<T, n>> = true;
+template <class T>
+inline constexpr bool kIsMap = false;
+template <class T>
+inline constexpr bool kIsMap<std::map<std::string, T>> = true;
+template <class T>
+inline constexpr bool kIsOptional = false;
+template <class T>
+inline constexpr bool kIsOptional<std::optional<T>> = true;
+}  // namespace detail
+
+class Visitor {
+ public:
+  struct Leaf {
+    const std::string& path;
+    Tensor& tensor;
+    ModuleState* owner;  // the innermost module around it that has a state, or null
+    std::string name;    // the path from that module on
+  };
+  std::function<void(const Leaf& leaf)> on_tensor;
+  std::function<void(const std::string& path, ModuleState& module, const std::type_info& type)> on_module;
+
+  // A tensor or part of the module that is being visited.
+  template <class T>
+  void operator()(std::string_view name, T& value) {
+    inside(name, [&] { visit(value); });
+  }
+  // The module itself, at the present path.
+  template <Visitable T>
+  void enter(T& module) {
+    if constexpr (std::derived_from<T, ModuleState>) {
+      ModuleState* outer = std::exchange(owner_, &module);
+      size_t outer_length = std::exchange(owner_length_, path_.size());
+      if (on_module) on_module(path_, module, typeid(T));
+      module.visit(*this);
+      owner_ = outer;
+      owner_length_ = outer_length;
+    } else {
+      module.visit(*this);
+    }
+  }
+  template <class F>
+  void inside(std::string_view name, const F& f) {
+    size_t length = path_.size();
+    if (length > 0) path_ += '.';
+    path_ += name;
+    f();
+    path_.resize(length);
+  }
+
+ private:
+  template <class T>
+  void visit(T& value) {
+    if constexpr (std::same_as<T, Tensor>) {
+      if (on_tensor) on_tensor({path_, value, owner_, path_.substr(owner_length_ > 0 ? owner_length_ + 1 : 0)});
+    } else if constexpr (detail::kIsOptional<T>) {
+      if (value) visit(*value);
+    } else if constexpr (detail::kIsList<T>) {
+      for (size_t i = 0; i < value.size(); ++i) (*this)(std::to_string(i), value[i]);
+    } else if constexpr (detail::kIsMap<T>) {
+      for (auto& [name, part] : value) (*this)(name, part);
+    } else {
+      static_assert(Visitable<T>, "visit: neither a tensor, nor a module, nor a list, map or optional of them");
+      enter(value);
+    }
+  }
+
+  std::string path_;
+  ModuleState* owner_ = nullptr;
+  size_t owner_length_ = 0;
+};
+
+}  // namespace heddle::nn

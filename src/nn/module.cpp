@@ -1,0 +1,175 @@
+#include <cxxabi.h>
+
+#include <heddle/nn/module.h>
+#include <heddle/ops.h>
+#include <cstdlib>
+#include <memory>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace heddle::nn::detail {
+namespace {
+
+void for_each(const Walk& walk, const std::function<void(const Visitor::Leaf& leaf)>& f) {
+  Visitor visitor;
+  visitor.on_tensor = f;
+  walk(visitor);
+}
+
+bool is_frozen(const Visitor::Leaf& leaf) { return leaf.owner && leaf.owner->frozen.contains(leaf.name); }
+
+// Tensors that several places share count once.
+class Once {
+ public:
+  bool first(const Tensor& tensor) { return seen_.insert(&tensor.slot()).second; }
+
+ private:
+  std::set<const TensorSlot*> seen_;
+};
+
+std::string shape_text(const Tensor& tensor) {
+  std::string out = "[";
+  for (int64_t size : tensor.shape()) out += (out.size() > 1 ? ", " : "") + std::to_string(size);
+  return out + "]";
+}
+
+// "Linear" of heddle::nn::Linear.
+std::string short_name(const std::type_info& type) {
+  int status = 0;
+  std::unique_ptr<char, void (*)(void*)> full(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+  std::string name = full ? full.get() : type.name();
+  size_t end = name.find('<') == std::string::npos ? name.size() : name.find('<');
+  size_t at = name.rfind("::", end);
+  return at == std::string::npos ? name : name.substr(at + 2);
+}
+
+// Gives every place another tensor; places that shared one share its replacement.
+void replace(const Walk& walk, const std::function<Tensor(const Tensor& old)>& f) {
+  std::map<const TensorSlot*, Tensor> made;
+  std::vector<Tensor> keep;  // so that no slot's address is used again
+  for_each(walk, [&](const Visitor::Leaf& leaf) {
+    keep.push_back(leaf.tensor);
+    auto [place, fresh] = made.try_emplace(&leaf.tensor.slot());
+    if (fresh) place->second = f(leaf.tensor);
+    leaf.tensor = place->second;
+  });
+}
+
+}  // namespace
+
+NamedTensors named_parameters(const Walk& walk) {
+  NamedTensors result;
+  Once once;
+  for_each(walk, [&](const Visitor::Leaf& leaf) {
+    if (!is_frozen(leaf) && once.first(leaf.tensor)) result.emplace_back(leaf.path, leaf.tensor);
+  });
+  return result;
+}
+
+std::vector<Tensor> parameters(const Walk& walk) {
+  std::vector<Tensor> result;
+  for (auto& [path, tensor] : named_parameters(walk)) result.push_back(tensor);
+  return result;
+}
+
+TensorMap state(const Walk& walk) {
+  TensorMap result;
+  for_each(walk, [&](const Visitor::Leaf& leaf) {
+    if (!result.emplace(leaf.path, leaf.tensor).second)
+      throw ValueError(text("two tensors of the module have the path \"", leaf.path, "\""));
+  });
+  return result;
+}
+
+void load_state(const Walk& walk, const TensorMap& values, const std::string& source) {
+  TensorMap own = state(walk);
+  std::string problems;
+  for (const auto& [path, tensor] : own) {
+    auto found = values.find(path);
+    if (found == values.end())
+      problems += text("\n  ", path, " is missing");
+    else if (static_cast<std::vector<int64_t>>(found->second.shape()) != tensor.shape())
+      problems +=
+          text("\n  ", path, " has shape ", shape_text(found->second), ", the module's is ", shape_text(tensor));
+    else if (found->second.dtype() != tensor.dtype())
+      problems += text("\n  ", path, " is ", found->second.dtype(), ", the module's is ", tensor.dtype(),
+                       "; convert the module with to(dtype) first");
+  }
+  for (const auto& [path, value] : values)
+    if (!own.contains(path)) problems += text("\n  ", path, " is none of the module's tensors");
+  if (!problems.empty()) throw ValueError(text(source, ": does not fit the module:", problems));
+  for (auto& [path, tensor] : own) tensor.assign(values.at(path));
+}
+
+void set_frozen(const Walk& walk, const std::string& path, bool frozen) {
+  bool found = path.empty();
+  for_each(walk, [&](const Visitor::Leaf& leaf) {
+    if (!path.empty() && leaf.path != path && !leaf.path.starts_with(path + ".")) return;
+    found = true;
+    if (!leaf.owner) throw ValueError(text("freeze: ", leaf.path, " belongs to no module"));
+    if (frozen)
+      leaf.owner->frozen.insert(leaf.name);
+    else
+      leaf.owner->frozen.erase(leaf.name);
+  });
+  if (!found)
+    throw ValueError(text(frozen ? "freeze" : "unfreeze", ": the module has no tensor or part \"", path, "\""));
+}
+
+void set_training(const Walk& walk, bool training) {
+  Visitor visitor;
+  visitor.on_module = [&](const std::string&, ModuleState& module, const std::type_info&) {
+    module.training = training;
+  };
+  walk(visitor);
+}
+
+void make_own(const Walk& walk) {
+  replace(walk, [](const Tensor& old) { return old.clone(); });
+}
+
+void convert(const Walk& walk, DType dtype) {
+  if (!is_float(dtype)) throw DTypeError(text("to: parameters are floats, not ", dtype));
+  std::vector<Tensor> all;
+  replace(walk, [&](const Tensor& old) {
+    if (!is_float(old.dtype()) || old.dtype() == dtype) return old;
+    return all.emplace_back(cast(old, dtype));
+  });
+  realize(all);
+}
+
+int64_t parameter_count(const Walk& walk) {
+  int64_t count = 0;
+  Once once;
+  for_each(walk, [&](const Visitor::Leaf& leaf) { count += once.first(leaf.tensor) ? leaf.tensor.numel() : 0; });
+  return count;
+}
+
+std::string summary(const Walk& walk) {
+  std::ostringstream out;
+  int64_t count = 0, frozen = 0, bytes = 0;
+  Once once;
+  auto line = [&](const std::string& path, const std::string& what) {
+    out << path << std::string(path.size() < 24 ? 24 - path.size() : 1, ' ') << what << "\n";
+  };
+  Visitor visitor;
+  visitor.on_module = [&](const std::string& path, ModuleState&, const std::type_info& type) {
+    line(path.empty() ? "(module)" : path, short_name(type));
+  };
+  visitor.on_tensor = [&](const Visitor::Leaf& leaf) {
+    bool first = once.first(leaf.tensor);
+    line(leaf.path, text("  ", shape_text(leaf.tensor), " ", leaf.tensor.dtype(), is_frozen(leaf) ? ", frozen" : "",
+                         first ? "" : ", shared"));
+    if (!first) return;
+    count += leaf.tensor.numel();
+    frozen += is_frozen(leaf) ? leaf.tensor.numel() : 0;
+    bytes += leaf.tensor.numel() * size_of(leaf.tensor.dtype());
+  };
+  walk(visitor);
+  out << count << " parameters in " << bytes << " bytes";
+  if (frozen > 0) out << ", " << frozen << " of them frozen";
+  return out.str() + "\n";
+}
+
+}  // namespace heddle::nn::detail
