@@ -7,4 +7,5 @@
 #include <heddle/io.h>
 #include <heddle/nn.h>
 #include <heddle/ops.h>
+#include <heddle/optim.h>
 #include <heddle/tensor.h>

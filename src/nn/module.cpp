@@ -83,7 +83,10 @@ TensorMap state(const Walk& walk) {
 }
 
 void load_state(const Walk& walk, const TensorMap& values, const std::string& source) {
-  TensorMap own = state(walk);
+  assign_all(state(walk), values, source, "the module");
+}
+
+void assign_all(TensorMap own, const TensorMap& values, const std::string& source, const std::string& what) {
   std::string problems;
   for (const auto& [path, tensor] : own) {
     auto found = values.find(path);
@@ -91,14 +94,14 @@ void load_state(const Walk& walk, const TensorMap& values, const std::string& so
       problems += text("\n  ", path, " is missing");
     else if (static_cast<std::vector<int64_t>>(found->second.shape()) != tensor.shape())
       problems +=
-          text("\n  ", path, " has shape ", shape_text(found->second), ", the module's is ", shape_text(tensor));
+          text("\n  ", path, " has shape ", shape_text(found->second), ", ", what, "'s is ", shape_text(tensor));
     else if (found->second.dtype() != tensor.dtype())
-      problems += text("\n  ", path, " is ", found->second.dtype(), ", the module's is ", tensor.dtype(),
-                       "; convert the module with to(dtype) first");
+      problems += text("\n  ", path, " is ", found->second.dtype(), ", ", what, "'s is ", tensor.dtype(),
+                       "; convert it with to(dtype) first");
   }
   for (const auto& [path, value] : values)
-    if (!own.contains(path)) problems += text("\n  ", path, " is none of the module's tensors");
-  if (!problems.empty()) throw ValueError(text(source, ": does not fit the module:", problems));
+    if (!own.contains(path)) problems += text("\n  ", path, " is none of ", what, "'s tensors");
+  if (!problems.empty()) throw ValueError(text(source, ": does not fit ", what, ":", problems));
   for (auto& [path, tensor] : own) tensor.assign(values.at(path));
 }
 

@@ -24,6 +24,8 @@ NamedTensors named_parameters(const Walk& walk);
 std::vector<Tensor> parameters(const Walk& walk);
 TensorMap state(const Walk& walk);
 void load_state(const Walk& walk, const TensorMap& values, const std::string& source);
+// Assigns by name; ValueError listing what is missing, unexpected or misshapen, and then nothing has changed.
+void assign_all(TensorMap own, const TensorMap& values, const std::string& source, const std::string& what);
 void set_frozen(const Walk& walk, const std::string& path, bool frozen);
 void set_training(const Walk& walk, bool training);
 void make_own(const Walk& walk);

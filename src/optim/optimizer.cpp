@@ -1,0 +1,131 @@
+#include <heddle/ops.h>
+#include <heddle/optim/optimizer.h>
+
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+
+namespace heddle::optim {
+namespace {
+
+std::string shape_text(const Dims& shape) {
+  std::string out = "[";
+  for (int64_t size : shape) out += (out.size() > 1 ? ", " : "") + std::to_string(size);
+  return out + "]";
+}
+
+DType state_dtype(DType parameter) { return parameter == kF64 ? kF64 : kF32; }
+
+// Zeros in memory of their own: equal constants would share it.
+Tensor own_zeros(const Dims& shape, DType dtype) {
+  size_t count = 1;
+  for (int64_t size : shape) count *= static_cast<size_t>(size);
+  if (dtype == kF64) return from_vector(std::vector<double>(count), shape);
+  return from_vector(std::vector<float>(count), shape);
+}
+Tensor stored(double value) { return from_vector(std::vector<double>{value}, {}); }
+
+}  // namespace
+
+Parameters::Parameters(const std::vector<Tensor>& list) : groups(1) {
+  for (const Tensor& tensor : list)
+    groups[0].parameters.emplace_back(std::to_string(groups[0].parameters.size()), tensor);
+}
+Parameters::Parameters(const NamedTensors& list) : groups{Group{list, {}, 1}} {}
+Parameters::Parameters(std::vector<Group> list) : groups(std::move(list)) {}
+
+std::vector<Group> decay_matrices(const NamedTensors& parameters, double weight_decay) {
+  std::vector<Group> groups{{{}, weight_decay, 1}, {{}, 0.0, 1}};
+  for (const auto& [name, tensor] : parameters)
+    groups[tensor.rank() >= 2 ? 0 : 1].parameters.emplace_back(name, tensor);
+  return groups;
+}
+
+Optimizer::Optimizer(const Parameters& parameters, const Schedule& lr, double weight_decay, Rule rule)
+    : rule_(std::move(rule)),
+      schedule_(lr),
+      count_(from_vector(std::vector<int64_t>{0}, {})),
+      base_(stored(lr.base())) {
+  std::set<std::string> names;
+  std::set<const TensorSlot*> slots;
+  std::vector<Tensor> now;
+  for (const Group& group : parameters.groups)
+    for (const auto& [name, tensor] : group.parameters) {
+      if (!is_float(tensor.dtype()))
+        throw DTypeError(
+            text(rule_.name, ": parameter ", name, " is ", tensor.dtype(), "; only floats can be trained"));
+      if (!names.insert(name).second) throw ValueError(text(rule_.name, ": two parameters are called ", name));
+      if (!slots.insert(&tensor.slot()).second)
+        throw ValueError(text(rule_.name, ": parameter ", name, " is there under another name already"));
+      Entry entry{name, tensor, {}, {}, group.weight_decay.value_or(weight_decay), group.lr_factor};
+      for (size_t i = 0; i < rule_.state.size(); ++i)
+        entry.state.push_back(own_zeros(tensor.shape(), state_dtype(tensor.dtype())));
+      if (size_of(tensor.dtype()) < 4) now.push_back(*(entry.master = cast(tensor, kF32)));
+      now.push_back(tensor);
+      entries_.push_back(std::move(entry));
+    }
+  if (entries_.empty()) throw ValueError(text(rule_.name, ": there are no parameters to train"));
+  realize(now);
+}
+
+void Optimizer::update(Entry& entry, const Tensor& gradient, const Tensor& lr, const Tensor& number) const {
+  Tensor parameter = entry.parameter;
+  DType narrow = parameter.dtype(), wide = state_dtype(narrow);
+  Tensor value = parameter;
+  // Where somebody else has changed the parameter, the master copy is out of date.
+  if (entry.master) value = where(eq(cast(*entry.master, narrow), value), *entry.master, cast(value, wide));
+  std::vector<Tensor> state = entry.state;
+  Tensor rate = cast(entry.lr_factor == 1 ? lr : lr * entry.lr_factor, wide);
+  Tensor next = rule_.update(value, cast(gradient, wide), state, {rate, number, entry.weight_decay});
+  for (size_t i = 0; i < state.size(); ++i) entry.state[i].assign(state[i]);
+  if (entry.master) entry.master->assign(next);
+  parameter.assign(cast(next, narrow));
+}
+
+void Optimizer::step(const std::vector<Tensor>& gradients, const std::vector<Tensor>& also) {
+  if (gradients.size() != entries_.size())
+    throw ValueError(text(rule_.name, ": ", gradients.size(), " gradients for ", entries_.size(), " parameters"));
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const Entry& e = entries_[i];
+    if (static_cast<std::vector<int64_t>>(gradients[i].shape()) != e.parameter.shape())
+      throw ShapeError(text(rule_.name, ": a gradient of shape ", shape_text(gradients[i].shape()), " for parameter ",
+                            e.name, " of shape ", shape_text(e.parameter.shape())));
+    if (gradients[i].dtype() != e.parameter.dtype() && gradients[i].dtype() != state_dtype(e.parameter.dtype()))
+      throw DTypeError(text(rule_.name, ": a gradient of dtype ", gradients[i].dtype(), " for parameter ", e.name,
+                            " of dtype ", e.parameter.dtype()));
+  }
+  Tensor done = cast(count_, kF64);
+  Tensor rate = base_ * schedule_.factor(done), this_step = done + 1;
+  for (size_t i = 0; i < gradients.size(); ++i) update(entries_[i], gradients[i], rate, this_step);
+  count_.assign(count_ + 1);
+
+  std::vector<Tensor> all = also;
+  all.push_back(count_);
+  for (const Entry& e : entries_) {
+    all.insert(all.end(), e.state.begin(), e.state.end());
+    if (e.master) all.push_back(*e.master);
+    all.push_back(e.parameter);
+  }
+  realize(all);
+}
+
+double Optimizer::lr() const {
+  return base_.item<double>() * schedule_.factor(static_cast<double>(count_.item<int64_t>()));
+}
+void Optimizer::set_lr(double base) {
+  if (!(base >= 0) || !std::isfinite(base)) throw ValueError(text(rule_.name, ": a learning rate of ", base));
+  base_.assign(stored(base));
+}
+
+TensorMap Optimizer::state() const {
+  TensorMap result;
+  auto collect = [&](const char* name, Tensor& tensor) { result.emplace(name, tensor); };
+  const_cast<Optimizer*>(this)->visit(collect);
+  return result;
+}
+void Optimizer::load_state(const TensorMap& values, const std::string& source) {
+  nn::detail::assign_all(state(), values, source, "the optimiser");
+}
+
+}  // namespace heddle::optim
