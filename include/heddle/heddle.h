@@ -1,6 +1,7 @@
 // Everything a program needs.
 #pragma once
 
+#include <heddle/data.h>
 #include <heddle/dim.h>
 #include <heddle/dtype.h>
 #include <heddle/error.h>
@@ -8,4 +9,6 @@
 #include <heddle/nn.h>
 #include <heddle/ops.h>
 #include <heddle/optim.h>
+#include <heddle/plot.h>
+#include <heddle/progress.h>
 #include <heddle/tensor.h>

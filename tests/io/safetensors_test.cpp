@@ -186,7 +186,7 @@ TEST_F(SafetensorsTest, no_damage_crashes_the_reader) {
   uint64_t length = 0;
   std::memcpy(&length, good.data(), 8);
   int refused_files = 0;
-  for (int i = 0; i < 6000; ++i) {
+  for (int i = 0; i < 4000; ++i) {
     std::string bad = good;
     size_t reach = i % 3 == 0 ? bad.size() : 8 + length;
     for (uint64_t change = 0; change <= random(3); ++change) {
@@ -199,7 +199,7 @@ TEST_F(SafetensorsTest, no_damage_crashes_the_reader) {
     if (random(8) == 0) bad.erase(random(bad.size()), random(9));
     if (!attempt(bad)) ++refused_files;
   }
-  EXPECT_GT(refused_files, 3000);  // the rest changed names, metadata or data only
+  EXPECT_GT(refused_files, 2000);  // the rest changed names, metadata or data only
 }
 
 }  // namespace
