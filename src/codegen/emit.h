@@ -23,6 +23,7 @@ struct Traits {
   bool half = false;    // converts between f16 and f32
   bool bfloat = false;  // converts vectors of f32 to bf16 as AVX-512 does
   bool fma = false;
+  bool scale = false;         // multiplies by powers of two as AVX-512 does
   bool nan_minmax = false;    // has minimum and maximum that propagate NaN
   bool read_zeros = false;    // a load whose guard fails may read a block of zeros instead of being jumped over
   bool stream = false;        // has stores that bypass the caches, and fetches lines into them on request
@@ -166,6 +167,7 @@ struct Emitter {
 
 int64_t lanes_of(const kernel::Type& type);  // 1 for scalars
 int64_t lanes_of(const llvm::Value* v);
+llvm::Value* scale(Emitter& emitter, llvm::Value* a, llvm::Value* n);  // the op of that name
 // The type with `like`'s number of lanes.
 llvm::Type* shaped(llvm::Type* element, const llvm::Value* like);
 // "kernel_0": letters, digits and underscores only.

@@ -90,7 +90,7 @@ int64_t emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Modu
   if (kernel.threads != 1)
     throw CompileError(text("kernel ", kernel.name, ": a cell has ", kernel.threads, " threads, on a CPU it has one"));
   Traits traits;
-  traits.gather = target.vector_bytes >= 64;
+  traits.gather = traits.scale = target.vector_bytes >= 64;
   traits.half = traits.fma = target.vector_bytes >= 32;
   traits.bfloat = target.vector_bytes >= 64 && target.llvm_features.find("+avx512bf16") != std::string::npos;
   traits.read_zeros = traits.stream = traits.shuffle = true;

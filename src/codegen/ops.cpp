@@ -159,6 +159,7 @@ llvm::Value* float_op(Emitter& emitter, ScalarOp op, Args x) {
     case ScalarOp::lt: return b.CreateFCmpOLT(x[0], x[1]);
     case ScalarOp::le: return b.CreateFCmpOLE(x[0], x[1]);
     case ScalarOp::where: return b.CreateSelect(x[0], x[1], x[2]);
+    case ScalarOp::scale: return scale(emitter, x[0], x[1]);
     case ScalarOp::fma: return fma(emitter, x);
     case ScalarOp::bit_not:
     case ScalarOp::bit_and:
@@ -277,6 +278,7 @@ llvm::Value* integer_op(Emitter& emitter, ScalarOp op, bool is_sign, Args x) {
     case ScalarOp::trunc:
     case ScalarOp::round:
     case ScalarOp::div:
+    case ScalarOp::scale:
     case ScalarOp::fma:
     case ScalarOp::exp:
     case ScalarOp::exp2:

@@ -59,6 +59,13 @@ double inverse_erf(double x) {
   return std::copysign(static_cast<double>(y), x);
 }
 
+template <class T>
+T scaled(T a, T b) {
+  if (std::isinf(b)) return (std::isnan(a) ? T{1} : a) * (b > 0 ? b : T{0});
+  if (std::isnan(b)) return b;
+  return std::ldexp(a, static_cast<int>(std::floor(std::min(std::max(b, T{-5000}), T{5000}))));
+}
+
 // Arithmetic on float or double; math functions in double, rounded by the conversion to T.
 template <class T>
 T float_op(ScalarOp op, const T* x) {
@@ -103,6 +110,7 @@ T float_op(ScalarOp op, const T* x) {
     case ScalarOp::maximum: return larger(x[0], x[1]);
     case ScalarOp::pow: return static_cast<T>(std::pow(d, static_cast<double>(x[1])));
     case ScalarOp::atan2: return static_cast<T>(std::atan2(d, static_cast<double>(x[1])));
+    case ScalarOp::scale: return scaled(x[0], x[1]);
     case ScalarOp::fma: return std::fma(x[0], x[1], x[2]);
     default: break;
   }

@@ -90,6 +90,7 @@ NodeRef of_binary(const Node& node, size_t which, const NodeRef& g) {
       if (which == 0) return b->op == NodeOp::Const ? g * (1 / b) : scaled(g, 1 / b);
       return scaled(g, -(NodeRef::share(&node) / b));
     case ScalarOp::floordiv: return like(g, 0);
+    case ScalarOp::scale: return which == 0 ? apply(ScalarOp::scale, {g, b}) : like(g, 0);
     case ScalarOp::mod: return which == 0 ? g : scaled(g, -apply(ScalarOp::floordiv, {a, b}));
     case ScalarOp::minimum:
     case ScalarOp::maximum: return of_extreme(node, which, g);

@@ -31,8 +31,9 @@ Num tail(const Num& r) {
                          0x1.28b102191b14ep-22, 0x1.af769bae10b71p-26});
 }
 
-// In place of rounding_shift: the low bits hold n and twice the bias of exponents, as scale_by_halves wants it.
-double scaling_shift(DType dtype) { return rounding_shift(dtype) + (dtype == kF64 ? 2 * 1023 : 2 * 127); }
+// f64 only. In place of rounding_shift: the low bits hold n and twice the bias of exponents, as scale_by_halves wants
+// it.
+constexpr double kScalingShift = 0x1.8p52 + 2 * 1023;
 
 // value * 2^n, the low bits of the integer `biased` being n and twice the bias. Two steps, half of n each, for 2^n
 // alone may be out of range: the halves of `biased` are the exponent fields of the two factors. Shifting left drops the
@@ -70,25 +71,41 @@ Num small_exp2(const Num& r) {
   return fma(p, r, 1.0);
 }
 
-Num expand_exp(const Num& x) {
-  bool wide = x.is_double();
-  // Beyond these the result is 0 or infinity, and n would leave the range of scale_by_power.
-  Num bounded = smaller(larger(x, wide ? -746.0 : -104.0), wide ? 710.0 : 89.0);
-  auto [shifted, n, r] = reduce(bounded, scaling_shift(x.dtype()));
-  // In f32 a shorter polynomial than tail(): (e^r - 1) / r, its error weighed by the ulp of e^r.
-  Num slope = wide ? fma(tail(r), r, 1.0)
-                   : polynomial(r, {0x1.ffffeep-1, 0x1.fffdc0p-2, 0x1.555d52p-3, 0x1.573c1cp-5, 0x1.0eb33ep-7});
-  return scale_by_halves(fma(slope, r, 1.0), shifted.bits_as(wide ? kI64 : kI32));
+namespace {
+
+Num wide_exp(const Num& x) {
+  // Beyond these the result is 0 or infinity, and n would leave the range of scale_by_halves.
+  auto [shifted, n, r] = reduce(smaller(larger(x, -746.0), 710.0), kScalingShift);
+  return scale_by_halves(fma(fma(tail(r), r, 1.0), r, 1.0), shifted.bits_as(kI64));
 }
 
-Num expand_exp2(const Num& x) {
-  bool wide = x.is_double();
-  Num bounded = smaller(larger(x, wide ? -1076.0 : -151.0), wide ? 1025.0 : 129.0);
-  double shift = scaling_shift(x.dtype());
-  Num shifted = bounded + shift;
-  Num r = bounded - (shifted - shift);
-  return scale_by_halves(small_exp2(r), shifted.bits_as(wide ? kI64 : kI32));
+Num narrow_exp(const Num& x) {
+  Num bounded = smaller(larger(x, -104.0), 89.0);  // beyond, r would not be small
+  Num n = (bounded * kLog2E).apply(ScalarOp::round);
+  Num r = fma(n, -0x1.7f7d1cp-20, fma(n, -0x1.62e4p-1, bounded));
+  // (e^r - 1) / r, shorter than tail(), its error weighed by the ulp of e^r.
+  Num slope = polynomial(r, {0x1.ffffeep-1, 0x1.fffdc0p-2, 0x1.555d52p-3, 0x1.573c1cp-5, 0x1.0eb33ep-7});
+  return fma(slope, r, 1.0).apply(ScalarOp::scale, {n});
 }
+
+Num wide_exp2(const Num& x) {
+  Num bounded = smaller(larger(x, -1076.0), 1025.0);
+  Num shifted = bounded + kScalingShift;
+  return scale_by_halves(small_exp2(bounded - (shifted - kScalingShift)), shifted.bits_as(kI64));
+}
+
+Num narrow_exp2(const Num& x) {
+  Num n = x.apply(ScalarOp::round);
+  Num r = x - n;  // NaN for infinities: scale looks at n alone
+  // (2^r - 1) / r, shorter than in small_exp2(), its error weighed by the ulp of 2^r.
+  Num slope = polynomial(r, {0x1.62e424p-1, 0x1.ebf9b6p-3, 0x1.c6babcp-5, 0x1.3cec48p-7, 0x1.5aab6ap-10});
+  return fma(slope, r, 1.0).apply(ScalarOp::scale, {n});
+}
+
+}  // namespace
+
+Num expand_exp(const Num& x) { return x.is_double() ? wide_exp(x) : narrow_exp(x); }
+Num expand_exp2(const Num& x) { return x.is_double() ? wide_exp2(x) : narrow_exp2(x); }
 
 Num expand_expm1(const Num& x) {
   bool wide = x.is_double();

@@ -151,6 +151,19 @@ TEST(Ops, fma_rounds_once) {
   EXPECT_EQ(run(S::fma, {x, x, c}).f, 0x1p-24);
 }
 
+TEST(Ops, scale_multiplies_by_a_power_of_two_and_rounds_once) {
+  EXPECT_EQ(floats(S::scale, kF32, 1.5, 3.9), 12);
+  EXPECT_EQ(floats(S::scale, kF32, 1.5, -0.5), 0.75);
+  EXPECT_EQ(floats(S::scale, kF32, 0x1p-149, 276), 0x1p127);
+  EXPECT_EQ(floats(S::scale, kF32, 0x1.8p0, -149), 0x1p-148);  // halfway, to even
+  EXPECT_EQ(floats(S::scale, kF64, 0x1p1023, -2097), 0x1p-1074);
+  EXPECT_EQ(floats(S::scale, kF32, -1, 1e30), -INFINITY);
+  EXPECT_EQ(floats(S::scale, kF32, NAN, INFINITY), INFINITY);
+  EXPECT_EQ(floats(S::scale, kF32, NAN, -INFINITY), 0);
+  EXPECT_TRUE(std::isnan(floats(S::scale, kF32, NAN, 1)));
+  EXPECT_TRUE(std::isnan(floats(S::scale, kF32, 1, NAN)));
+}
+
 TEST(Ops, float_division_and_modulo_follow_the_divisors_sign) {
   EXPECT_EQ(floats(S::floordiv, kF32, -7, 2), -4);
   EXPECT_EQ(floats(S::mod, kF32, -7, 3), 2);

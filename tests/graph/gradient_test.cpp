@@ -54,6 +54,9 @@ TEST(Gradient, of_every_function_of_two_operands) {
         return scalar_node(ScalarOp::mod, {number(DType::f64, 7.7, {6}), x[0]});
       },
       false);
+  check_gradients("scale", random_point({{6}, {6}}, 1.1, 1.9, 1), [](const Nodes& x) {
+    return scalar_node(ScalarOp::scale, {x[0], x[1]});
+  });
   check_gradients("floordiv", random_point({{6}}, 2.1, 2.9, 1), [](const Nodes& x) {
     return scalar_node(ScalarOp::floordiv, {x[0], number(DType::f64, 1.0, {6})});
   });

@@ -289,11 +289,11 @@ TEST(ExpandMath, the_hot_functions_are_short) {
     visit(kernel.phases[0].body, [&](const Inst& inst) { count += is_scalar_op(inst.op) || inst.op == Op::cast; });
     return count;
   };
-  EXPECT_LE(length(S::exp), 17);
-  EXPECT_LE(length(S::exp2), 17);
+  EXPECT_LE(length(S::exp), 12);
+  EXPECT_LE(length(S::exp2), 8);
   EXPECT_LE(length(S::tanh), 22);
   EXPECT_LE(length(S::log), 30);
-  EXPECT_LE(length(S::erf), 34);
+  EXPECT_LE(length(S::erf), 29);
 }
 
 TEST(ExpandMath, the_interpreter_agrees_with_the_array_evaluator_bit_for_bit) {
