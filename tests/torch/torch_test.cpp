@@ -1,0 +1,117 @@
+// Losses, layers and optimisers, with their inputs, into a safetensors file that compare.py computes again with
+// PyTorch.
+#include <heddle/heddle.h>
+
+#include <cmath>
+#include <cstdio>
+#include <exception>
+
+namespace {
+
+using namespace heddle;
+
+TensorMap g_out;
+void put(const std::string& name, const Tensor& value) { g_out.emplace(name, value); }
+
+void losses() {
+  manual_seed(11);
+  Tensor logits = randn({6, 5}), target = randn({6, 5}), weight = uniform(5, 0.5, 2);
+  Tensor classes = tensor({1, 4, 0, 2, 2, 3}, kI64), some = tensor({1, -100, 0, 2, -100, 3}, kI64);
+  Tensor p = softmax(target), images = randn({2, 5, 3}), labels = tensor({{0, 4, 2}, {1, 1, 3}}, kI64);
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, Tensor>>{{"logits", logits},
+                                                                                         {"target", target},
+                                                                                         {"weight", weight},
+                                                                                         {"classes", classes},
+                                                                                         {"some", some},
+                                                                                         {"p", p},
+                                                                                         {"images", images},
+                                                                                         {"labels", labels}})
+    put(std::string("in.") + name, value);
+  const std::pair<const char*, Reduction> reductions[] = {
+      {"none", Reduction::None}, {"mean", Reduction::Mean}, {"sum", Reduction::Sum}};
+  for (const auto& [how, r] : reductions) {
+    std::string end = std::string(".") + how;
+    put("mse" + end, mse_loss(logits, target, r));
+    put("l1" + end, l1_loss(logits, target, r));
+    put("smooth_l1" + end, smooth_l1_loss(logits, target, 0.7, r));
+    put("huber" + end, huber_loss(logits, target, 0.7, r));
+    put("ce" + end, cross_entropy(logits, classes, {.reduction = r}));
+    put("ce_all" + end, cross_entropy(logits, some, {.weight = weight, .label_smoothing = 0.1, .reduction = r}));
+    put("ce_p" + end, cross_entropy(logits, p, {.weight = weight, .label_smoothing = 0.2, .reduction = r}));
+    put("ce_images" + end, cross_entropy(images, labels, {.weight = weight, .ignore_index = 1, .reduction = r}));
+    put("nll" + end, nll_loss(log_softmax(logits), some, {.weight = weight, .reduction = r}));
+    put("bce" + end, bce_loss(sigmoid(logits), p, {.reduction = r}));
+    put("bce_logits" + end, bce_with_logits(logits, p, {.weight = weight, .pos_weight = weight, .reduction = r}));
+    put("kl" + end, kl_div(log_softmax(logits), p, r));
+  }
+  put("kl.batchmean", kl_div(log_softmax(logits), log(p), Reduction::BatchMean, true));
+}
+
+template <class M>
+void layer(const std::string& name, const M& module, const Tensor& x) {
+  for (const auto& [path, tensor] : module.state()) put("layer." + name + ".state." + path, tensor);
+  put("layer." + name + ".x", x);
+  put("layer." + name + ".y", module(x));
+}
+
+void layers() {
+  Tensor x = randn({2, 7, 12});
+  layer("linear", nn::Linear(12, 5), x);
+  nn::LayerNorm norm(12);
+  norm.weight.assign(randn(12));
+  norm.bias->assign(randn(12));
+  layer("layer_norm", norm, x);
+  layer("embedding", nn::Embedding(9, 4), tensor({{1, 8, 0}, {3, 3, 2}}, kI64));
+  nn::MultiHeadAttention attention(12, 3), causal(12, 3, true);
+  attention.in_proj_bias.assign(randn(36));
+  layer("attention", attention, x);
+  layer("causal", causal, x);
+  layer("net", nn::Sequential(nn::Linear(12, 8), nn::GELU(), nn::Linear(8, 6), nn::SiLU()), x);
+}
+
+void optimiser(const std::string& name, const std::function<optim::Optimizer(const Tensor& p)>& make) {
+  Tensor p = randn({4, 3}).realize();
+  put("optim." + name + ".begin", p.clone());
+  optim::Optimizer opt = make(p);
+  std::vector<Tensor> gradients, values;
+  for (int i = 0; i < 12; ++i) {
+    gradients.push_back(randn({4, 3}).realize());
+    opt.step({gradients.back()});
+    values.push_back(p.clone());
+  }
+  put("optim." + name + ".gradients", stack(gradients));
+  put("optim." + name + ".values", stack(values));
+}
+
+void optimisers() {
+  using namespace optim;
+  optimiser("sgd", [](const Tensor& p) { return SGD({p}, {.lr = 0.1, .weight_decay = 0.05}); });
+  optimiser("momentum", [](const Tensor& p) {
+    return SGD({p}, {.lr = 0.1, .momentum = 0.9, .dampening = 0.2, .weight_decay = 0.05});
+  });
+  optimiser("nesterov", [](const Tensor& p) { return SGD({p}, {.lr = 0.1, .momentum = 0.9, .nesterov = true}); });
+  optimiser("adam", [](const Tensor& p) { return Adam({p}, {.lr = 0.1, .weight_decay = 0.05}); });
+  optimiser("adamw", [](const Tensor& p) { return AdamW({p}, {.lr = 0.1, .weight_decay = 0.05}); });
+  optimiser("amsgrad", [](const Tensor& p) { return AdamW({p}, {.lr = 0.1, .amsgrad = true}); });
+  optimiser("rmsprop", [](const Tensor& p) { return RMSprop({p}, {.lr = 0.1, .weight_decay = 0.05}); });
+  optimiser("rmsprop_momentum",
+            [](const Tensor& p) { return RMSprop({p}, {.lr = 0.1, .alpha = 0.9, .momentum = 0.8, .centered = true}); });
+  optimiser("adagrad", [](const Tensor& p) { return Adagrad({p}, {.lr = 0.1}); });
+  optimiser("cosine", [](const Tensor& p) { return SGD({p}, {.lr = optim::cosine(0.1, 10, 0.01)}); });
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  try {
+    if (count != 2) throw ValueError("usage: torch_test FILE");
+    losses();
+    layers();
+    optimisers();
+    save_safetensors(arguments[1], g_out);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "torch_test: %s\n", error.what());
+    return 1;
+  }
+}
