@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "compile/join_steps.h"
 #include "compile/partition.h"
 #include "compile/sort.h"
 #include "kernel/builder.h"
@@ -58,7 +59,7 @@ class LoopsWriter {
           if (inst.op == kernel::Op::check) inst.buffer = buffer;
         });
     }
-    step_.segments.push_back({std::move(tensors_), {}});
+    step_.segments.push_back({std::move(tensors_), {}, {}});
     return std::move(step_);
   }
 
@@ -452,6 +453,7 @@ Program::Step direct_step(Program& program, std::unordered_map<const Node*, int>
             [](const Node* a, const Node* b) { return a->attrs[0].value() < b->attrs[0].value(); });
   for (const Node* result : results) add(result, false);
   step.direct = sort_kernel(sort_task(*u.node, results));
+  step.segments[0].traffic = traffic(step.direct->buffers);
   return step;
 }
 
@@ -473,6 +475,7 @@ Program fuse(std::span<const NodeRef> roots) {
     share_blocks(step.loops);
     step.loops.symbols = find_symbols(step.loops);
     step.segments[0].symbols = step.loops.symbols;
+    step.segments[0].traffic = traffic(step.loops);
     program.steps.push_back(std::move(step));
   }
   for (const NodeRef& root : roots) {
@@ -481,6 +484,7 @@ Program fuse(std::span<const NodeRef> roots) {
     program.tensors[static_cast<size_t>(it->second)].output = true;
     program.outputs.push_back(it->second);
   }
+  join_steps(program);
   return program;
 }
 

@@ -6,6 +6,7 @@
 
 #include "compile/direct.h"
 #include "compile/loops.h"
+#include "compile/traffic.h"
 
 namespace heddle {
 
@@ -19,11 +20,13 @@ struct Program {
   struct Segment {
     std::vector<int> tensors;   // for each buffer but that of checks, an index into Program::tensors
     std::vector<Expr> symbols;  // for each symbol of the kernel its value: a number, or a symbol of the graph
+    Traffic traffic;            // without what the kernel keeps in Temp buffers
   };
   struct Step {
     Loops loops;                         // empty when the kernel is built directly
     std::optional<DirectKernel> direct;  // then this
     std::vector<Segment> segments;       // one or more, which do not need each other: one launch does them all
+    std::vector<int> after;              // tensors that are computed before this runs, though it does not read them
     // For each element of the buffer of checks, what it means when that is not zero: an index that is out of range.
     struct Check {
       const char* node;

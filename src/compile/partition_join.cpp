@@ -61,7 +61,10 @@ std::vector<uint64_t> Partitioner::loop_keys(int g) {
   uint64_t h = 0;
   for (const Expr& e : shape) h = hash_combine(h, e.hash());
   std::vector<uint64_t> keys;
-  auto add = [&](const Node* node) { keys.push_back(hash_combine(h, reinterpret_cast<uintptr_t>(node))); };
+  // To share a single number is no reason: join_steps() does better with what is alike, and the rest gains nothing.
+  auto add = [&](const Node* node) {
+    if (!node->shape.numel().is_const(1)) keys.push_back(hash_combine(h, reinterpret_cast<uintptr_t>(node)));
+  };
   for (int member : group(g).units) {
     for (const Node* leaf : unit(member).leaves) add(leaf);
     for (const Unit::Read& read : unit(member).reads)

@@ -114,13 +114,12 @@ class PlanBuilder {
 
   void compile_steps() {
     for (const Program::Step& step : program_.steps) {
-      CompiledStep compiled = compile_step(step, device_);
-      Launch launch;
-      launch.executable = std::move(compiled.executable);
+      Launch launch{};
+      launch.executable = compile_step(step, device_);
       launch.name = step.direct ? step.direct->name : step.loops.name;
-      launch.bytes_read = compiled.traffic.read;
-      launch.bytes_written = compiled.traffic.written;
       for (const Program::Segment& segment : step.segments) {
+        launch.bytes_read += segment.traffic.read;
+        launch.bytes_written += segment.traffic.written;
         Segment& made = launch.segments.emplace_back();
         for (const Expr& size : segment.symbols) made.symbols.push_back(launch_size(size, step.loops.name));
       }
@@ -184,6 +183,8 @@ class PlanBuilder {
             slot = {Slot::Kind::Temporary, static_cast<int64_t>(lives.size())};
             Expr bytes = substitute(kernel.buffers[b].size, to_plan) * size_of(kernel.buffers[b].dtype);
             lives.push_back({bytes, now, now});
+            launch.bytes_read += static_cast<uint64_t>(bytes.hi());
+            launch.bytes_written += static_cast<uint64_t>(bytes.hi());
           }
           launch.segments[g].slots.push_back(slot);
         }

@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kMostKernels = 4096;
 
 struct Entry {
-  CompiledStep compiled;
+  std::shared_ptr<Executable> compiled;
   std::string text;  // of the step
   uint64_t last_use;
 };
@@ -38,8 +38,8 @@ KernelCache& cache() {
 }
 
 // What a caller relies on: number and kind of arguments.
-bool fits(const CompiledStep& compiled, std::span<const kernel::Buffer> wanted) {
-  const auto& buffers = compiled.executable->kernel().buffers;
+bool fits(const Executable& compiled, std::span<const kernel::Buffer> wanted) {
+  const auto& buffers = compiled.kernel().buffers;
   if (buffers.size() < wanted.size()) return false;
   for (size_t i = 0; i < wanted.size(); ++i)
     if (buffers[i].dtype != wanted[i].dtype || buffers[i].space != wanted[i].space ||
@@ -58,17 +58,7 @@ void dump(const std::string& name, uint64_t key, const char* ending, const std::
   if (!(file << content)) warn(text("cannot write to HEDDLE_DUMP=", config().dump_directory));
 }
 
-// What a kernel that is built directly has to move: all of its buffers once.
-Traffic traffic_of_buffers(std::span<const kernel::Buffer> buffers) {
-  Traffic total;
-  for (const kernel::Buffer& buffer : buffers) {
-    auto bytes = static_cast<uint64_t>(buffer.size.hi()) * static_cast<uint64_t>(size_of(buffer.dtype));
-    (buffer.space == kernel::Space::In ? total.read : total.written) += bytes;
-  }
-  return total;
-}
-
-CompiledStep compile(const Program::Step& step, uint64_t key, Device& device) {
+std::shared_ptr<Executable> compile(const Program::Step& step, uint64_t key, Device& device) {
   const Target& target = device.target();
   const std::string& name = step.direct ? step.direct->name : step.loops.name;
   const auto& buffers = step.direct ? step.direct->buffers : step.loops.buffers;
@@ -97,20 +87,14 @@ CompiledStep compile(const Program::Step& step, uint64_t key, Device& device) {
     dump(name, key, ".s", host_assembly(threads, target));
   }
 
-  CompiledStep result{device.compile(threads), step.direct ? traffic_of_buffers(buffers) : traffic(step.loops)};
-  for (const kernel::Buffer& buffer : threads.buffers) {
-    if (buffer.space != kernel::Space::Temp) continue;
-    auto bytes = static_cast<uint64_t>(buffer.size.hi()) * static_cast<uint64_t>(size_of(buffer.dtype));
-    result.traffic.read += bytes;
-    result.traffic.written += bytes;
-  }
-  HD_ASSERT(fits(result, buffers), "the buffers of kernel ", name, " changed on the way down");
+  std::shared_ptr<Executable> result = device.compile(threads);
+  HD_ASSERT(fits(*result, buffers), "the buffers of kernel ", name, " changed on the way down");
   return result;
 }
 
 }  // namespace
 
-CompiledStep compile_step(const Program::Step& step, Device& device) {
+std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& device) {
   std::string description = step.direct ? step.direct->description : print(step.loops);
   if (!step.direct) description.erase(0, description.find(" outer("));  // the name does not matter
   uint64_t key = hash_combine(hash_bytes(description), reinterpret_cast<uintptr_t>(&device));
@@ -123,8 +107,9 @@ CompiledStep compile_step(const Program::Step& step, Device& device) {
       return found->second.compiled;
     }
   }
-  CompiledStep compiled = compile(step, key, device);  // two threads may do the same; the later one is kept
-  std::vector<CompiledStep> gone;                      // destroyed after the lock is released
+  std::shared_ptr<Executable> compiled =
+      compile(step, key, device);                 // two threads may do the same; the later one is kept
+  std::vector<std::shared_ptr<Executable>> gone;  // destroyed after the lock is released
   std::lock_guard guard(kernels.lock);
   Entry& entry = kernels.entries[key];
   gone.push_back(std::exchange(entry.compiled, compiled));

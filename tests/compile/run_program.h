@@ -29,7 +29,8 @@ inline Target test_target(How how) {
 }
 
 // Runs one kernel on host memory.
-using RunKernel = std::function<void(const kernel::Kernel&, std::span<void* const>, std::span<const int64_t>)>;
+using RunKernel = std::function<void(const kernel::Kernel&, std::span<void* const>, std::span<const int64_t> sizes,
+                                     std::span<const int64_t> symbols)>;
 
 // Elements of each root, as the evaluator gives them.
 inline std::vector<HostArray> run_program(std::span<const NodeRef> roots, How how, const PickSchedule& pick,
@@ -63,23 +64,30 @@ inline std::vector<HostArray> run_program(std::span<const NodeRef> roots, How ho
     }
     kernel::verify(k);
     SCOPED_TRACE(trace);
-    std::vector<void*> buffers;
-    std::vector<int64_t> sizes;
-    std::vector<std::vector<std::byte>> temps(k.buffers.size());
-    for (size_t b = 0; b < k.buffers.size(); ++b) {
-      int64_t size = k.buffers[b].size.value();
-      sizes.push_back(size);
-      if (b < step.segments[0].tensors.size()) {
-        buffers.push_back(memory[static_cast<size_t>(step.segments[0].tensors[b])].data());
-      } else {
-        temps[b].resize(static_cast<size_t>(size * size_of(k.buffers[b].dtype)) + 64);
-        buffers.push_back(k.buffers[b].space == kernel::Space::Local ? nullptr : temps[b].data());
+    for (const Program::Segment& segment : step.segments) {
+      std::vector<void*> buffers;
+      std::vector<int64_t> sizes, symbols;
+      Substitution values;
+      for (size_t i = 0; i < k.symbols.size(); ++i) {
+        values.emplace_back(k.symbols[i], segment.symbols[i]);
+        symbols.push_back(segment.symbols[i].value());
       }
+      std::vector<std::vector<std::byte>> temps(k.buffers.size());
+      for (size_t b = 0; b < k.buffers.size(); ++b) {
+        int64_t size = substitute(k.buffers[b].size, values).value();
+        sizes.push_back(size);
+        if (b < segment.tensors.size()) {
+          buffers.push_back(memory[static_cast<size_t>(segment.tensors[b])].data());
+        } else {
+          temps[b].resize(static_cast<size_t>(size * size_of(k.buffers[b].dtype)) + 64);
+          buffers.push_back(k.buffers[b].space == kernel::Space::Local ? nullptr : temps[b].data());
+        }
+      }
+      if (run_kernel)
+        run_kernel(k, buffers, sizes, symbols);
+      else
+        kernel::interpret(k, buffers, sizes, symbols);
     }
-    if (run_kernel)
-      run_kernel(k, buffers, sizes);
-    else
-      kernel::interpret(k, buffers, sizes);
     if (launches) ++*launches;
   }
   std::vector<HostArray> results;

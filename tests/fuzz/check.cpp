@@ -56,6 +56,20 @@ RandomGraphOptions options_of(const Check& check, uint64_t variant = 0) {
   return options;
 }
 
+RandomGraph graph_of(const Check& check, uint64_t variant) {
+  RandomGraphOptions options = options_of(check, variant);
+  if (!check.together) return testing::random_graph(check.seed, options);
+  options.symbolic = options.as_numbers = true;
+  RandomGraph all;
+  for (options.variant = 0; options.variant < kVariants; ++options.variant) {
+    RandomGraph one = testing::random_graph(check.seed, options);
+    all.roots.insert(all.roots.end(), one.roots.begin(), one.roots.end());
+    all.leaves.insert(all.leaves.end(), one.leaves.begin(), one.leaves.end());
+    all.tolerances.insert(all.tolerances.end(), one.tolerances.begin(), one.tolerances.end());
+  }
+  return all;
+}
+
 // A kernel being made or run, for messages.
 struct Where {
   std::string loops, schedule, passes, kernel;
@@ -180,6 +194,8 @@ class ProgramRun {
  private:
   int64_t size(const Expr& dim) const {
     return evaluate(dim, [&](const Expr& variable) -> int64_t {
+      for (const auto& [symbol, value] : segment_)
+        if (symbol == variable) return value;
       for (const auto& [symbol, value] : graph_.symbols)
         if (symbol == variable) return value;
       throw Failure{text("unknown symbol ", variable), ""};
@@ -225,7 +241,7 @@ class ProgramRun {
     if (!mixed) k = build_direct(*step.direct, target_);
     show(k);
     if (way_ == Way::Ptx) return make_ptx(k);
-    execute(step, k);
+    for (const Program::Segment& segment : step.segments) execute(segment, k);
   }
 
   void run_step(const Program::Step& step) {
@@ -246,7 +262,7 @@ class ProgramRun {
     if (way_ != Way::Tile) k = to_threads(std::move(k), mixed);
     show(k);
     if (way_ == Way::Ptx) return make_ptx(k);
-    execute(step, k);
+    for (const Program::Segment& segment : step.segments) execute(segment, k);
   }
 
   kernel::Kernel to_threads(kernel::Kernel k, bool mixed) {
@@ -269,17 +285,21 @@ class ProgramRun {
 
   void show(const kernel::Kernel& k) { steps_.back().kernel = kernel::print(k); }
 
-  void execute(const Program::Step& step, const kernel::Kernel& k) {
+  void execute(const Program::Segment& segment, const kernel::Kernel& k) {
     std::vector<int64_t> symbols, sizes;
-    for (const Expr& symbol : k.symbols) symbols.push_back(size(symbol));
+    segment_.clear();
+    for (size_t i = 0; i < k.symbols.size(); ++i) {
+      symbols.push_back(size(segment.symbols[i]));
+      segment_.emplace_back(k.symbols[i], symbols.back());
+    }
     std::vector<Memory> temps;
     temps.reserve(k.buffers.size());
     std::vector<Memory*> memories;
     for (size_t b = 0; b < k.buffers.size(); ++b) {
       const kernel::Buffer& buffer = k.buffers[b];
       sizes.push_back(size(buffer.size));
-      if (b < step.segments[0].tensors.size()) {
-        memories.push_back(&tensors_[static_cast<size_t>(step.segments[0].tensors[b])]);
+      if (b < segment.tensors.size()) {
+        memories.push_back(&tensors_[static_cast<size_t>(segment.tensors[b])]);
         if (memories.back()->count() != sizes.back()) throw Failure{"buffer " + buffer.name + " has another size", ""};
       } else if (buffer.space == kernel::Space::Temp) {
         memories.push_back(&temps.emplace_back(buffer.dtype, sizes.back()));
@@ -368,6 +388,7 @@ class ProgramRun {
   Random random_;
   Target target_;
   std::vector<Memory> tensors_;
+  SymbolValues segment_;  // sizes of the segment that runs
 };
 
 }  // namespace
@@ -380,7 +401,7 @@ void check(const Check& check, Way way) {
   try {
     uint64_t misses = 0;
     for (uint64_t variant = 0; variant < variants; ++variant) {
-      RandomGraph graph = testing::random_graph(check.seed, options_of(check, variant));
+      RandomGraph graph = graph_of(check, variant);
       graph_text = print_graph(graph.roots);
       for (const auto& [symbol, value] : graph.symbols)
         graph_text += text(symbol, " in [", symbol.lo(), ", ", symbol.hi(), "] is ", value, "\n");

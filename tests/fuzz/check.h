@@ -31,6 +31,7 @@ struct Check {
   uint64_t seed = 0;
   int steps = -1;         // of the graph; negative: as the seed says
   bool symbolic = false;  // sizes are symbols, and several values of them share one plan
+  bool together = false;  // several graphs that differ in sizes are one: their kernels can be joined
   std::string ptxas;      // assembler for Ptx; empty: only make the text
 };
 // How many operations the seed's graph has.

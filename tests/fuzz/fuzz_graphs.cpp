@@ -9,6 +9,7 @@
 //   --ptxas PROGRAM                     assemble PTX too
 //   --symbolic                          all graphs have symbolic sizes; without it every fourth has
 //   --static                            no graph has
+//   --together                          all are several graphs in one that differ in sizes; without it every eighth is
 //   --survey                            do not stop at a failure: one line for each, with the command
 //   --verbose                           every seed
 //
@@ -45,14 +46,15 @@ struct Options {
   std::vector<Way> only;
   int threads = 1, steps = -1;
   std::string ptxas;
-  bool symbolic = false, fixed = false, survey = false, verbose = false;
+  bool symbolic = false, fixed = false, together = false, survey = false, verbose = false;
 };
 
 [[noreturn]] void usage(const std::string& problem) {
-  std::cerr << "fuzz_graphs: " << problem
-            << "\nusage: fuzz_graphs [--seeds BEGIN:END] [--seconds N] [--only "
-               "realize,simulated,tile,simd,simt,passes,jit,ptx]"
-               " [--threads N] [--steps N] [--ptxas PROGRAM] [--symbolic | --static] [--survey] [--verbose]\n";
+  std::cerr
+      << "fuzz_graphs: " << problem
+      << "\nusage: fuzz_graphs [--seeds BEGIN:END] [--seconds N] [--only "
+         "realize,simulated,tile,simd,simt,passes,jit,ptx]"
+         " [--threads N] [--steps N] [--ptxas PROGRAM] [--symbolic | --static | --together] [--survey] [--verbose]\n";
   std::exit(2);
 }
 
@@ -109,6 +111,8 @@ Options parse(int count, char** arguments) {
       options.symbolic = true;
     } else if (option == "--static") {
       options.fixed = true;
+    } else if (option == "--together") {
+      options.together = true;
     } else if (option == "--survey") {
       options.survey = true;
     } else if (option == "--verbose") {
@@ -141,14 +145,15 @@ struct Worker {
 };
 thread_local Worker* g_worker = nullptr;
 std::string g_program;  // these are set before the workers start
-bool g_symbolic = false, g_static = false;
+bool g_symbolic = false, g_static = false, g_together = false;
 
 std::string command(uint64_t seed, Way way, int steps) {
   return g_program + " --seeds " + std::to_string(seed) + ":" + std::to_string(seed + 1) + " --only " + name(way) +
          (steps >= 0 ? " --steps " + std::to_string(steps) : "") +
-         (g_symbolic ? " --symbolic"
-          : g_static ? " --static"
-                     : "");
+         (g_symbolic   ? " --symbolic"
+          : g_static   ? " --static"
+          : g_together ? " --together"
+                       : "");
 }
 
 void on_signal(int signal) {
@@ -210,7 +215,8 @@ class Fuzzer {
         std::cout << "seed " << seed << " " << name(way) << std::endl;
       }
       bool symbolic = options_.symbolic || (!options_.fixed && seed % 4 == 3);
-      Check what{seed, options_.steps, symbolic, options_.ptxas};
+      bool together = options_.together || (!options_.fixed && !symbolic && seed % 8 == 5);
+      Check what{seed, options_.steps, symbolic && !together, together, options_.ptxas};
       try {
         check(what, way);
       } catch (const Failure& failure) {
@@ -283,6 +289,7 @@ int main(int count, char** arguments) {
   g_program = options.program;
   g_symbolic = options.symbolic;
   g_static = options.fixed;
+  g_together = options.together;
   for (int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) std::signal(signal, on_signal);
   return Fuzzer(options).run();
 }

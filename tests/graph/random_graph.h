@@ -23,6 +23,7 @@ struct RandomGraphOptions {
   bool zero_sizes = true;      // now and then a dimension of size zero
   bool symbolic = false;       // some dimensions are bound symbols; RandomGraph::symbols gives their values
   uint64_t variant = 0;        // of a symbolic graph: the same graph with other values of the symbols, and other data
+  bool as_numbers = false;     // of a symbolic graph: the values of its symbols stand in the shapes
   bool drop_constants = true;  // mostly go on without results that folded to a constant
   // Applied to every new value: lets a test put something else of equal value in its place.
   std::function<NodeRef(const NodeRef&, const SymbolValues&)> wrap;
@@ -104,7 +105,8 @@ class RandomGraphMaker {
       int64_t value = multiple * values.between(lo / multiple, hi / multiple);
       if (values.chance(0.2)) value = lo;
       if (values.chance(0.1)) value = hi;
-      graph_.symbols.push_back({Expr::bound(Expr::symbol(names[i], lo, hi, multiple), value), value});
+      Expr size = options_.as_numbers ? Expr(value) : Expr::bound(Expr::symbol(names[i], lo, hi, multiple), value);
+      graph_.symbols.push_back({size, value});
     }
   }
   // At most, whatever the symbols are.

@@ -5,7 +5,7 @@
 #include "kernel/builder.h"
 #include "runtime/alias.h"
 #include "runtime/graph_key.h"
-#include "runtime/traffic.h"
+#include "compile/traffic.h"
 
 namespace heddle {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/traffic.h"
+#include "compile/traffic.h"
 
 #include <algorithm>
 #include <unordered_set>
@@ -26,6 +26,15 @@ struct Touched {
 };
 
 }  // namespace
+
+Traffic traffic(std::span<const kernel::Buffer> buffers) {
+  Traffic total;
+  for (const kernel::Buffer& buffer : buffers) {
+    auto bytes = static_cast<uint64_t>(buffer.size.hi()) * static_cast<uint64_t>(size_of(buffer.dtype));
+    (buffer.space == kernel::Space::In ? total.read : total.written) += bytes;
+  }
+  return total;
+}
 
 Traffic traffic(const Loops& loops) {
   std::vector<Touched> loaded(loops.buffers.size()), stored(loops.buffers.size());
