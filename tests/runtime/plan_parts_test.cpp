@@ -1,11 +1,11 @@
 // The pieces a plan is made of, one at a time: the key, the traffic count, the aliasing check.
 #include <gtest/gtest.h>
 
+#include "compile/traffic.h"
 #include "helpers.h"
 #include "kernel/builder.h"
 #include "runtime/alias.h"
 #include "runtime/graph_key.h"
-#include "compile/traffic.h"
 
 namespace heddle {
 namespace {
