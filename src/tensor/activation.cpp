@@ -11,7 +11,11 @@ Tensor in_wide_float(const Tensor& x, F compute) {
 }
 Tensor sigmoid_of(const Tensor& f) { return div(1, add(1, exp(neg(f)))); }
 // exp() of a number that is not positive neither overflows nor drowns the 1.
-Tensor softplus_of(const Tensor& f) { return add(maximum(f, 0), log1p(exp(neg(abs(f))))); }
+// Written with comparisons, which have the right derivative at zero, where maximum and abs have none.
+Tensor softplus_of(const Tensor& f) {
+  Tensor positive = gt(f, 0);
+  return add(where(positive, f, 0), log1p(exp(where(positive, neg(f), f))));
+}
 Tensor hardsigmoid_of(const Tensor& f) { return mul(clamp(add(f, 3), 0, 6), 1.0 / 6); }
 
 }  // namespace
