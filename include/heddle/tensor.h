@@ -95,6 +95,19 @@ class Tensor {
   Tensor& operator*=(const Operand& other) &;
   Tensor& operator/=(const Operand& other) &;
 
+  // Gradients; see <heddle/grad.h>. A tensor that requires gradients is a leaf: what is assigned to it counts as a
+  // value, not as a computation. Only floats can ask. Returns *this.
+  const Tensor& requires_grad_(bool on = true) const;
+  bool requires_grad() const;  // this tensor, or one that it is computed from
+  bool is_leaf() const;        // asked for gradients itself, or needs none
+  Tensor detach() const;       // the same value as a constant for gradients
+  // Adds the gradients of this one element (or of its product with `cotangent`) to grad() of every leaf that it was
+  // computed from.
+  void backward(const std::optional<Tensor>& cotangent = {}) const;
+  // What backward() has added up since zero_grad(); nothing before that.
+  std::optional<Tensor> grad() const;
+  void zero_grad() const;
+
   // Operators as methods, for chains: `x.exp().sum(-1).sqrt()`. What they do is said at the functions of the same name,
   // which <heddle/ops.h> has all of.
   Tensor abs() const;

@@ -119,7 +119,7 @@ NodeRef make_pullback(const NodeRef& value, std::span<const NodeRef> inputs, std
   check_operand("pullback", value);
   for (const NodeRef& input : inputs) check_operand("pullback", input);
   if (!rule && !inputs.empty()) throw ValueError("pullback: inputs, but no rule for their gradients");
-  if (inputs.empty() && (value->op == NodeOp::Const || !is_float(value->dtype))) return value;
+  if (!rule && (value->op == NodeOp::Const || !is_float(value->dtype))) return value;
   NewNode node = new_node(NodeOp::Pullback, value->dtype, value->shape);
   node->inputs.push_back(value);
   for (const NodeRef& input : inputs) node->inputs.push_back(input);
@@ -127,8 +127,27 @@ NodeRef make_pullback(const NodeRef& value, std::span<const NodeRef> inputs, std
   return finish_as_is(std::move(node));
 }
 
+NodeRef make_leaf(const NodeRef& x, std::weak_ptr<TensorSlot> tensor) {
+  auto rule = std::make_shared<GradientRule>();
+  rule->name = "leaf";
+  rule->is_leaf = true;
+  rule->tensor = std::move(tensor);
+  return make_pullback(x, {}, rule);
+}
+
+const GradientRule* leaf_rule(const Node& node) {
+  if (node.op == NodeOp::Buffer) return node.storage->lineage ? node.storage->lineage->leaf.get() : nullptr;
+  return node.op == NodeOp::Pullback && node.rule && node.rule->is_leaf ? node.rule.get() : nullptr;
+}
+
+NodeRef make_placeholder(DType dtype, const Shape& shape) {
+  // Captured functions count up from zero.
+  static std::atomic<int64_t> next{-1};
+  return make_input(0, next.fetch_sub(1, std::memory_order_relaxed), dtype, shape);
+}
+
 NodeRef make_detached(const NodeRef& x) {
-  if (x && x->op == NodeOp::Pullback && x->inputs.size() == 1) return x;
+  if (x && x->op == NodeOp::Pullback && !x->rule) return x;
   return make_pullback(x, {}, nullptr);
 }
 

@@ -1,5 +1,7 @@
 #include "graph/gradient.h"
 
+#include <unordered_map>
+
 #include "graph/arithmetic.h"
 #include "graph/node_map.h"
 
@@ -114,13 +116,23 @@ std::vector<NodeRef> gradient(std::span<const NodeRef> outputs, std::span<const 
   // Only what leads to an input is differentiated. A realised input counts, and so does the graph it came from: the
   // outputs may have been recorded before or after.
   std::vector<bool> leads(order.size(), false);
-  auto mark = [&](const Node* node) {
-    if (uint32_t at = number.find(node); at != NodeMap::kNone) leads[at] = true;
-  };
+  std::unordered_map<const GradientRule*, std::vector<uint32_t>> leaves;
+  for (uint32_t i = 0; i < order.size(); ++i)
+    if (const GradientRule* leaf = leaf_rule(*order[i])) leaves[leaf].push_back(i);
+  std::vector<std::vector<uint32_t>> places;  // for each input: nodes whose gradients add up to its own
   for (const NodeRef& input : inputs) {
-    mark(input.get());
-    if (input->op == NodeOp::Buffer)
-      for (const NodeRef& history : differentiable_inputs(*input)) mark(history.get());
+    const Node* node = input.get();
+    std::vector<uint32_t>& at = places.emplace_back();
+    if (const GradientRule* leaf = leaf_rule(*node)) {
+      if (auto found = leaves.find(leaf); found != leaves.end()) at = found->second;
+    } else {
+      // Of a realised input the history has it all: what was recorded before, and, through the buffer, after.
+      if (node->op == NodeOp::Buffer)
+        for (const NodeRef& history : differentiable_inputs(*node))
+          if (number.find(history.get()) != NodeMap::kNone) node = history.get();
+      if (uint32_t found = number.find(node); found != NodeMap::kNone) at.push_back(found);
+    }
+    for (uint32_t i : at) leads[i] = true;
   }
   for (size_t i = 0; i < order.size(); ++i) {
     std::span<const NodeRef> from = differentiable_inputs(*order[i]);
@@ -155,13 +167,10 @@ std::vector<NodeRef> gradient(std::span<const NodeRef> outputs, std::span<const 
   }
 
   std::vector<NodeRef> gradients;
-  for (const NodeRef& input : inputs) {
-    uint32_t at = number.find(input.get());
-    // Of a realised input the history has it all: what was recorded before, and, through the buffer, after.
-    if (input->op == NodeOp::Buffer)
-      for (const NodeRef& history : differentiable_inputs(*input))
-        if (uint32_t old = number.find(history.get()); old != NodeMap::kNone) at = old;
-    gradients.push_back(at == NodeMap::kNone ? NodeRef() : total[at]);
+  for (const std::vector<uint32_t>& place : places) {
+    NodeRef& sum = gradients.emplace_back();
+    for (uint32_t at : place)
+      if (total[at]) sum = sum ? sum + total[at] : total[at];
   }
   return gradients;
 }

@@ -118,9 +118,10 @@ class NodeRef {
 };
 
 // Where realised data came from.
+struct GradientRule;
 struct Lineage {
-  NodeRef computed_from;           // the graph that gave it, if that leads to a tensor that asked for gradients
-  std::weak_ptr<TensorSlot> leaf;  // the tensor itself that asked for gradients
+  NodeRef computed_from;                     // the graph that gave it, if that leads to a leaf
+  std::shared_ptr<const GradientRule> leaf;  // or the rule of the leaf that this is the value of
 };
 
 // How a Pullback node is differentiated: gradients for node.inputs[1], ... (null: none) from that of the node. They
@@ -128,7 +129,13 @@ struct Lineage {
 struct GradientRule {
   std::string name;
   std::function<std::vector<NodeRef>(const Node& node, const NodeRef& gradient)> pull;
+  // A leaf: a value of a tensor that asked for gradients. Its Pullback has no inputs. When it is realised, the Buffer
+  // takes its place, and the rule tells that the two are one.
+  bool is_leaf = false;
+  std::weak_ptr<TensorSlot> tensor = {};
 };
+// The rule of the leaf that a node is; null if it is none.
+const GradientRule* leaf_rule(const Node& node);
 
 class Node {
  public:
@@ -224,6 +231,10 @@ NodeRef make_barrier(const NodeRef& x, const NodeRef& token);
 NodeRef make_pullback(const NodeRef& value, std::span<const NodeRef> inputs, std::shared_ptr<const GradientRule> rule);
 // x as a constant for gradients.
 NodeRef make_detached(const NodeRef& x);
+// x as a leaf for gradients, different from all others. `tensor` is whose value it is, if anybody's.
+NodeRef make_leaf(const NodeRef& x, std::weak_ptr<TensorSlot> tensor = {});
+// An Input that is like no other.
+NodeRef make_placeholder(DType dtype, const Shape& shape);
 
 // A number for the name of a public operator, from 1 on; the operator has added the axis's size to negative indices
 // already. The negative of a label says that it has not. Label 0 is the node's own name, with indices as they are.
