@@ -8,7 +8,8 @@ NodeRef make_const(const heddle::Scalar& value, const Shape& shape) {
   return const_like(value, shape);
 }
 
-NodeRef make_buffer(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape) {
+NodeRef make_buffer(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape,
+                    std::shared_ptr<const GradientRule> rule) {
   check_shape("buffer", shape, dtype);
   if (!storage) throw ValueError(text("buffer: no storage for ", dtype, shape));
   if (shape.is_static()) {
@@ -18,6 +19,7 @@ NodeRef make_buffer(std::shared_ptr<Storage> storage, DType dtype, const Shape& 
   }
   NewNode node = new_node(NodeOp::Buffer, dtype, shape);
   node->storage = std::move(storage);
+  node->rule = std::move(rule);
   return finish_as_is(std::move(node));
 }
 

@@ -127,18 +127,26 @@ NodeRef make_pullback(const NodeRef& value, std::span<const NodeRef> inputs, std
   return finish_as_is(std::move(node));
 }
 
+NodeRef make_leaf(const NodeRef& x) {
+  check_operand("leaf", x);
+  auto rule = std::make_shared<GradientRule>();
+  rule->name = "leaf";
+  rule->is_leaf = true;
+  rule->pull = [](const Node&, const NodeRef& gradient) { return std::vector<NodeRef>{gradient}; };
+  return make_pullback(x, std::span(&x, 1), rule);
+}
+
 NodeRef make_leaf(const NodeRef& x, std::weak_ptr<TensorSlot> tensor) {
+  check_operand("leaf", x);
   auto rule = std::make_shared<GradientRule>();
   rule->name = "leaf";
   rule->is_leaf = true;
   rule->tensor = std::move(tensor);
+  if (x->op == NodeOp::Buffer) return make_buffer(x->storage, x->dtype, x->shape, rule);
   return make_pullback(x, {}, rule);
 }
 
-const GradientRule* leaf_rule(const Node& node) {
-  if (node.op == NodeOp::Buffer) return node.storage->lineage ? node.storage->lineage->leaf.get() : nullptr;
-  return node.op == NodeOp::Pullback && node.rule && node.rule->is_leaf ? node.rule.get() : nullptr;
-}
+const GradientRule* leaf_rule(const Node& node) { return node.rule && node.rule->is_leaf ? node.rule.get() : nullptr; }
 
 NodeRef make_placeholder(DType dtype, const Shape& shape) {
   // Captured functions count up from zero.
@@ -148,6 +156,7 @@ NodeRef make_placeholder(DType dtype, const Shape& shape) {
 
 NodeRef make_detached(const NodeRef& x) {
   if (x && x->op == NodeOp::Pullback && !x->rule) return x;
+  if (x && x->op == NodeOp::Buffer && x->rule) return make_buffer(x->storage, x->dtype, x->shape);
   return make_pullback(x, {}, nullptr);
 }
 

@@ -14,8 +14,8 @@ std::span<const NodeRef> differentiable_inputs(const Node& node) {
     case NodeOp::Input:
     case NodeOp::Iota: return {};
     case NodeOp::Buffer:
-      if (!node.storage->lineage || !node.storage->lineage->computed_from) return {};
-      return {&node.storage->lineage->computed_from, 1};
+      if (!node.rule || !node.rule->computed_from) return {};
+      return {&node.rule->computed_from, 1};
     case NodeOp::Barrier: return {node.inputs.begin(), 1};
     case NodeOp::Pullback: return {node.inputs.begin() + 1, node.inputs.end()};
     case NodeOp::Get: return node.inputs[0]->inputs;  // its source's: a pair has no gradient of its own

@@ -16,7 +16,7 @@ namespace heddle {
 
 // Gradients of sum(outputs[i] * cotangents[i]) with respect to some nodes of the graph, in their dtype and shape. Null
 // for a node that the outputs do not depend on in a differentiable way. Follows realised data to the graph that it was
-// computed from, where that was kept (Lineage). Iterative; linear in nodes. Only floats have gradients.
+// computed from, where that was kept. Iterative; linear in nodes. Only floats have gradients.
 std::vector<NodeRef> gradient(std::span<const NodeRef> outputs, std::span<const NodeRef> cotangents,
                               std::span<const NodeRef> inputs);
 

@@ -12,8 +12,7 @@ template <class F>
 void Node::drop_children(F sink) {
   for (NodeRef& input : inputs) sink(const_cast<Node*>(input.detach()));
   // A long chain of realised values, each with its history, must not end in recursion either.
-  if (storage && storage->lineage && storage.use_count() == 1 && storage->lineage.use_count() == 1)
-    if (const Node* history = storage->lineage->computed_from.detach()) sink(const_cast<Node*>(history));
+  if (rule && rule->computed_from && rule.use_count() == 1) sink(const_cast<Node*>(rule->computed_from.detach()));
 }
 
 namespace {

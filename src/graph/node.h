@@ -69,8 +69,6 @@ const char* name(ScatterOp op);
 // The neutral element of a reduction: 0, 1, the lowest or the highest value.
 heddle::Scalar reduce_identity(ReduceOp op, DType dtype);
 
-struct Lineage;
-
 // Realised data. The runtime derives from it; the graph only keeps it alive and may preview it.
 class Storage {
  public:
@@ -78,9 +76,6 @@ class Storage {
   // Host memory holding the elements, or nullptr if it cannot be read from here.
   virtual const void* host_data() const = 0;
   virtual uint64_t bytes() const = 0;
-
-  // What differentiation knows of this memory; null for most. Set before others see the storage.
-  std::shared_ptr<Lineage> lineage;
 };
 
 class Node;
@@ -117,22 +112,18 @@ class NodeRef {
   const Node* node_ = nullptr;
 };
 
-// Where realised data came from.
-struct GradientRule;
-struct Lineage {
-  NodeRef computed_from;                     // the graph that gave it, if that leads to a leaf
-  std::shared_ptr<const GradientRule> leaf;  // or the rule of the leaf that this is the value of
-};
-
-// How a Pullback node is differentiated: gradients for node.inputs[1], ... (null: none) from that of the node. They
-// have the dtype and shape of these inputs, and are linear in `gradient`.
+// What differentiation has to know of a node beyond its op.
 struct GradientRule {
   std::string name;
+  // Of a Pullback with inputs: gradients for node.inputs[1], ... (null: none) from that of the node. They have the
+  // dtype and shape of these inputs, and are linear in `gradient`.
   std::function<std::vector<NodeRef>(const Node& node, const NodeRef& gradient)> pull;
-  // A leaf: a value of a tensor that asked for gradients. Its Pullback has no inputs. When it is realised, the Buffer
-  // takes its place, and the rule tells that the two are one.
+  // Of a leaf. If it is the value of a tensor that asked for gradients, it is a Pullback without inputs until it is
+  // realised, and a Buffer from then on; the rule tells that the two are one.
   bool is_leaf = false;
   std::weak_ptr<TensorSlot> tensor = {};
+  // Of a Buffer: the graph that it was computed by, if that leads to a leaf.
+  mutable NodeRef computed_from = {};
 };
 // The rule of the leaf that a node is; null if it is none.
 const GradientRule* leaf_rule(const Node& node);
@@ -151,7 +142,7 @@ class Node {
   SmallVector<Expr, 2> attrs;
   heddle::Scalar literal;                    // Const, Pad
   std::shared_ptr<Storage> storage;          // Buffer: equal only if the same storage
-  std::shared_ptr<const GradientRule> rule;  // Pullback: equal only if the same object
+  std::shared_ptr<const GradientRule> rule;  // Pullback, Buffer: equal only if the same object
   uint64_t token = 0;                        // Barrier: distinguishes computations that must not merge
 
   // Identity of the value: equal nodes are one object.
@@ -195,7 +186,8 @@ std::vector<const Node*> topological(std::span<const NodeRef> roots);
 // Builders: check shapes and dtypes (throwing ShapeError, DTypeError, IndexError that name op, shapes and dtypes),
 // fold constants and identities, merge views, and intern. `op` names the user's operator in messages.
 NodeRef make_const(const heddle::Scalar& value, const Shape& shape = {});
-NodeRef make_buffer(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape);
+NodeRef make_buffer(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape,
+                    std::shared_ptr<const GradientRule> rule = nullptr);
 NodeRef make_input(int64_t number, int64_t function, DType dtype, const Shape& shape);
 NodeRef make_iota(DType dtype, const Shape& shape, int axis);
 // Operands have equal shapes and the dtypes the op's rule asks for: broadcasting and promotion are the caller's.
@@ -231,8 +223,10 @@ NodeRef make_barrier(const NodeRef& x, const NodeRef& token);
 NodeRef make_pullback(const NodeRef& value, std::span<const NodeRef> inputs, std::shared_ptr<const GradientRule> rule);
 // x as a constant for gradients.
 NodeRef make_detached(const NodeRef& x);
-// x as a leaf for gradients, different from all others. `tensor` is whose value it is, if anybody's.
-NodeRef make_leaf(const NodeRef& x, std::weak_ptr<TensorSlot> tensor = {});
+// x as a leaf for gradients, different from all others: the argument of a function, through which gradients of an outer
+// function still flow to x; or the value of a tensor, at which they end.
+NodeRef make_leaf(const NodeRef& x);
+NodeRef make_leaf(const NodeRef& x, std::weak_ptr<TensorSlot> tensor);
 // An Input that is like no other.
 NodeRef make_placeholder(DType dtype, const Shape& shape);
 

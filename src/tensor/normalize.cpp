@@ -1,3 +1,5 @@
+#include <heddle/grad.h>
+
 #include "base/error.h"
 #include "tensor/build.h"
 
@@ -25,7 +27,7 @@ void check_last_shape(const char* op, const char* what, const Tensor& x, const T
 Tensor softmax_of(const char* op, const Tensor& f, int64_t axis) {
   int64_t at = normalize_axis(op, axis, f.rank());
   if (f.numel() == 0) return f;
-  Tensor e = exp(sub(f, max(f, at, true)));
+  Tensor e = exp(sub(f, detach(max(f, at, true))));
   return mul(e, reciprocal(sum(e, at, true)));  // one division per row
 }
 Tensor layer_norm_of(const Tensor& f, const Axes& axes, double epsilon) {
@@ -48,7 +50,7 @@ Tensor log_softmax(const Tensor& x, int64_t axis) {
   Tensor f = to_wide_float(x);
   int64_t at = normalize_axis("log_softmax", axis, f.rank());
   if (f.numel() == 0) return from_wide_float(f, x);
-  Tensor shifted = sub(f, max(f, at, true));
+  Tensor shifted = sub(f, detach(max(f, at, true)));
   return from_wide_float(sub(shifted, log(sum(exp(shifted), at, true))), x);
 }
 

@@ -1,3 +1,5 @@
+#include <heddle/grad.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -92,6 +94,13 @@ Tensor ptp(const Tensor& x, const Axes& axes, bool keepdim) {
 }
 namespace {
 
+// Powers below 1 are infinitely steep at zero. There the gradient of a norm, or of a deviation, is zero instead.
+Tensor power_of(const Tensor& x, double exponent) {
+  Tensor nothing = eq(x, 0), rest = where(nothing, 1, x);
+  return where(nothing, 0, exponent == 0.5 ? sqrt(rest) : pow(rest, exponent));
+}
+Tensor root_of(const Tensor& x) { return power_of(x, 0.5); }
+
 Tensor mean_of(const char* name, const Tensor& f, const Axes& axes, bool keepdim) {
   Expr n = count(f.node(), to_axes(name, axes, f.rank(), true));
   return div(reduce(name, ReduceOp::Sum, f.node(), axes, keepdim), count_tensor(n, f.dtype()));
@@ -107,7 +116,7 @@ Tensor variance_of(const char* name, const Tensor& f, const Axes& axes, bool kee
   }
   // Sums of the deviations and of their squares in one pass. In f64 their difference loses nothing that f32 could
   // hold; deviations from an element instead of from zero make the variance of equal numbers exactly zero.
-  Tensor deviation = cast(sub(f, first_of(f, list)), kF64);
+  Tensor deviation = cast(sub(f, detach(first_of(f, list))), kF64);
   Tensor total = reduce(name, ReduceOp::Sum, deviation.node(), axes, keepdim);
   Tensor squares = reduce(name, ReduceOp::Sum, square(deviation).node(), axes, keepdim);
   Tensor centred = maximum(sub(squares, div(square(total), count_tensor(n, kF64))), 0);
@@ -131,7 +140,7 @@ Tensor var(const Tensor& x, const Axes& axes, bool keepdim, int64_t correction) 
   return from_wide_float(variance_of("var", to_wide_float(x), axes, keepdim, correction), x);
 }
 Tensor std(const Tensor& x, const Axes& axes, bool keepdim, int64_t correction) {
-  return from_wide_float(sqrt(variance_of("std", to_wide_float(x), axes, keepdim, correction)), x);
+  return from_wide_float(root_of(variance_of("std", to_wide_float(x), axes, keepdim, correction)), x);
 }
 
 Tensor norm(const Tensor& x, double p, const Axes& axes, bool keepdim) {
@@ -146,9 +155,9 @@ Tensor norm(const Tensor& x, double p, const Axes& axes, bool keepdim) {
   else if (p == 1)
     result = sum_of(size);
   else if (p == 2)
-    result = sqrt(sum_of(square(size)));
+    result = root_of(sum_of(square(size)));
   else
-    result = pow(sum_of(pow(size, p)), 1 / p);
+    result = power_of(sum_of(pow(size, p)), 1 / p);
   return from_wide_float(result, x);
 }
 
@@ -209,7 +218,7 @@ Tensor nanvar(const Tensor& x, const Axes& axes, bool keepdim, int64_t correctio
   return from_wide_float(nan_variance("nanvar", to_wide_float(x), axes, keepdim, correction), x);
 }
 Tensor nanstd(const Tensor& x, const Axes& axes, bool keepdim, int64_t correction) {
-  return from_wide_float(sqrt(nan_variance("nanstd", to_wide_float(x), axes, keepdim, correction)), x);
+  return from_wide_float(root_of(nan_variance("nanstd", to_wide_float(x), axes, keepdim, correction)), x);
 }
 
 Tensor any(const Tensor& x, const Axes& axes, bool keepdim) {
@@ -228,7 +237,7 @@ Tensor argmin(const Tensor& x, std::optional<int64_t> axis, bool keepdim) {
 namespace {
 // The maximum, or 0 where it is infinite, so that subtracting it makes no NaN of a row of -inf.
 Tensor shift_of(const Tensor& x, const Axes& axes) {
-  Tensor m = max(x, axes, true);
+  Tensor m = detach(max(x, axes, true));
   return where(isfinite(m), m, 0);
 }
 

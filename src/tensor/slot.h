@@ -19,6 +19,13 @@ struct TensorSlot {
   // Memory of the value that assign() replaced: the new value may take it over. Compared, never followed.
   const Storage* previous = nullptr;
 
+  // Gradients (tensor/track.h): this tensor is a leaf; what backward() has added up.
+  bool tracked = false;
+  bool has_gradient = false;
+  std::shared_ptr<TensorSlot> gradient;
+
+  ~TensorSlot();
+
   NodeRef get() const {
     for (;; std::this_thread::yield()) {
       std::lock_guard guard(lock);

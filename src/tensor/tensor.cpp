@@ -9,12 +9,19 @@
 #include "runtime/plan.h"
 #include "tensor/build.h"
 #include "tensor/slot.h"
+#include "tensor/track.h"
 
 namespace heddle {
 
 Tensor::Tensor() : Tensor(make_const(Scalar::of(kF32, 0))) {}
 
 Tensor::Tensor(const NodeRef& node) : slot_(std::make_shared<TensorSlot>()) { slot_->node = node; }
+
+Tensor Tensor::of_slot(const std::shared_ptr<TensorSlot>& slot) {
+  Tensor tensor(NodeRef{});
+  tensor.slot_ = slot;
+  return tensor;
+}
 
 NodeRef Tensor::node() const { return slot_->get(); }
 
@@ -103,7 +110,14 @@ class Taken {
 
 void realize(std::span<const Tensor> tensors) {
   Taken taken(tensors);
+  // A graph that is kept for gradients needs the data that it starts from.
+  std::vector<bool> history;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    history.push_back(needs_history(tensors[i].slot(), taken.roots[i]));
+    if (history[i]) taken.donatable.clear();
+  }
   std::vector<NodeRef> done = heddle::realize(taken.roots, taken.donatable);
+  for (size_t i = 0; i < done.size(); ++i) done[i] = with_lineage(taken.roots[i], done[i], history[i]);
   taken.finish(done);
 }
 void realize(std::initializer_list<Tensor> tensors) {
@@ -112,7 +126,9 @@ void realize(std::initializer_list<Tensor> tensors) {
 
 namespace {
 
-void rebind(const char* op, TensorSlot& slot, const NodeRef& now) {
+void rebind(const char* op, const std::shared_ptr<TensorSlot>& owner, const NodeRef& given) {
+  TensorSlot& slot = *owner;
+  NodeRef now = value_for(owner, given);
   NodeRef before = slot.get();
   bool fits = now->shape.size() == before->shape.size();
   for (size_t i = 0; fits && i < now->shape.size(); ++i) fits = same_size(now->shape[i], before->shape[i]);
@@ -128,12 +144,12 @@ void rebind(const char* op, TensorSlot& slot, const NodeRef& now) {
 
 }  // namespace
 
-void Tensor::assign(const Tensor& value) { rebind("assign", *slot_, value.node()); }
+void Tensor::assign(const Tensor& value) { rebind("assign", slot_, value.node()); }
 
-#define HD_COMPOUND(symbol, function)                                  \
-  Tensor& Tensor::operator symbol(const Operand & other)& {            \
-    rebind("operator" #symbol, *slot_, function(*this, other).node()); \
-    return *this;                                                      \
+#define HD_COMPOUND(symbol, function)                                 \
+  Tensor& Tensor::operator symbol(const Operand& other)& {            \
+    rebind("operator" #symbol, slot_, function(*this, other).node()); \
+    return *this;                                                     \
   }
 HD_COMPOUND(+=, add)
 HD_COMPOUND(-=, sub)

@@ -239,7 +239,7 @@ TEST(Gradient, says_why_there_is_none) {
     return why_no_gradient(std::span(&y, 1), x);
   };
   EXPECT_EQ(why(other), "does not depend on it");
-  EXPECT_EQ(why(make_detached(x)), "depends on it only through detach()");
+  EXPECT_EQ(why(make_detached(scalar_node(ScalarOp::sin, {x}))), "depends on it only through detach()");
   EXPECT_EQ(why(make_cast(make_cast(x, DType::i32), DType::f64)),
             "depends on it only through cast to i32, which has no gradient");
   NodeRef below = scalar_node(ScalarOp::lt, {x, other});
@@ -252,8 +252,10 @@ TEST(Gradient, says_why_there_is_none) {
 TEST(Gradient, follows_realised_data_to_its_history) {
   NodeRef x = buffer_of(DType::f64, {2}, {3, 5});
   NodeRef square = scalar_node(ScalarOp::mul, {x, x});
-  NodeRef realised = buffer_of(DType::f64, {2}, {9, 25});
-  realised->storage->lineage = std::make_shared<Lineage>(Lineage{square, {}});
+  auto history = std::make_shared<GradientRule>();
+  history->computed_from = square;
+  NodeRef data = buffer_of(DType::f64, {2}, {9, 25});
+  NodeRef realised = make_buffer(data->storage, DType::f64, {2}, history);
   NodeRef y = scalar_node(ScalarOp::mul, {realised, x});
   EXPECT_EQ(gradient_values(y, x), (std::vector<double>{27, 75}));
   // Recorded partly before and partly after the value was realised.

@@ -1,0 +1,95 @@
+#include <heddle/grad.h>
+
+#include <unordered_map>
+
+#include "base/error.h"
+#include "graph/gradient.h"
+#include "graph/graph.h"
+
+namespace heddle {
+namespace {
+
+// What a function computed, as a graph over the leaves that stand for its arguments.
+struct Recording {
+  NodeRef output;
+  std::vector<NodeRef> leaves;  // its arguments
+  std::vector<NodeRef> others;  // what else it used that gradients flow to: nodes that do not depend on the arguments
+};
+
+NodeRef replaced(const NodeRef& root, std::span<const NodeRef> from, std::span<const NodeRef> to) {
+  std::unordered_map<const Node*, NodeRef> with;
+  for (size_t i = 0; i < from.size(); ++i) with[from[i].get()] = to[i];
+  return replace(std::span(&root, 1), with)[0];
+}
+
+Recording recording_of(const NodeRef& output, const std::vector<NodeRef>& leaves) {
+  Recording recording{output, leaves, {}};
+  std::unordered_map<const Node*, bool> depends;
+  for (const NodeRef& leaf : leaves) depends[leaf.get()] = true;
+  for (const Node* node : topological(std::span(&output, 1))) {
+    if (depends.contains(node)) continue;
+    bool inside = false;
+    for (const NodeRef& input : node->inputs) inside |= depends.at(input.get());
+    depends[node] = inside;
+  }
+  std::unordered_map<const Node*, bool> taken;
+  for (const Node* node : topological(std::span(&output, 1))) {
+    if (!depends.at(node)) continue;
+    for (const NodeRef& input : node->inputs)
+      if (!depends.at(input.get()) && is_float(input->dtype) && input->op != NodeOp::Const &&
+          input->result_count() == 1 && taken.try_emplace(input.get(), true).second)
+        recording.others.push_back(input);
+  }
+  return recording;
+}
+
+// Gradients by computing again. The barrier keeps what is computed here apart from what the forward pass computed, and
+// makes it wait for the gradient.
+std::vector<NodeRef> pull_again(const Recording& recording, const Node& node, const NodeRef& g) {
+  std::vector<NodeRef> from, to;
+  size_t next = 1;
+  for (const NodeRef& leaf : recording.leaves) {
+    from.push_back(leaf);
+    to.push_back(make_leaf(make_barrier(node.inputs[next++], g)));
+  }
+  for (const NodeRef& other : recording.others) {
+    from.push_back(other);
+    to.push_back(make_leaf(node.inputs[next++]));
+  }
+  NodeRef again = replaced(recording.output, from, to);
+  return gradient(std::span(&again, 1), std::span(&g, 1), to);
+}
+
+}  // namespace
+
+namespace detail {
+
+TensorList checkpointed(const ListFunction& f, const TensorList& x) {
+  std::vector<NodeRef> given, leaves;
+  TensorList arguments;
+  for (const Tensor& t : x) {
+    given.push_back(t.node());
+    if (is_float(given.back()->dtype)) {
+      leaves.push_back(make_leaf(given.back()));
+      arguments.push_back(Tensor(leaves.back()));
+    } else {
+      given.pop_back();  // without gradient; recorded as it is
+      arguments.push_back(t);
+    }
+  }
+  TensorList results;
+  for (const Tensor& y : f(arguments)) {
+    Recording recording = recording_of(y.node(), leaves);
+    NodeRef value = replaced(recording.output, leaves, given);
+    std::vector<NodeRef> inputs = given;
+    inputs.insert(inputs.end(), recording.others.begin(), recording.others.end());
+    auto rule = std::make_shared<GradientRule>();
+    rule->name = "checkpoint";
+    rule->pull = [recording](const Node& node, const NodeRef& g) { return pull_again(recording, node, g); };
+    results.push_back(inputs.empty() ? y : Tensor(make_pullback(value, inputs, rule)));
+  }
+  return results;
+}
+
+}  // namespace detail
+}  // namespace heddle

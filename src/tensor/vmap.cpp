@@ -1,0 +1,92 @@
+#include "graph/vmap.h"
+
+#include <heddle/vmap.h>
+
+#include "base/error.h"
+#include "graph/gradient.h"
+#include "tensor/build.h"
+#include "tensor/symbolic.h"
+
+namespace heddle {
+namespace detail {
+
+TensorList mapped(const ListFunction& f, const TensorList& arguments,
+                  const std::vector<std::optional<int64_t>>& in_axes, int64_t out_axis) {
+  if (!in_axes.empty() && in_axes.size() != arguments.size())
+    throw ValueError(text("vmap: ", in_axes.size(), " axes for ", arguments.size(), " arguments"));
+  std::optional<Expr> count;
+  std::unordered_map<const Node*, NodeRef> bound;
+  TensorList one;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    std::optional<int64_t> axis = in_axes.empty() ? 0 : in_axes[i];
+    if (!axis) {
+      one.push_back(arguments[i]);
+      continue;
+    }
+    NodeRef x = arguments[i].node();
+    if (x->shape.rank() == 0)
+      throw ShapeError(text("vmap: argument ", i, " is a scalar and has no axis of examples; say so in in_axes"));
+    int at = normalize_axis("vmap", *axis, x->shape.rank());
+    const Expr& size = x->shape[at];
+    if (count && !same_size(*count, size))
+      throw ShapeError(text("vmap: argument ", i, " has ", size, " examples on axis ", at, ", others have ", *count));
+    if (!count) count = size;
+    SmallVector<int, 4> axes;
+    Shape rest;
+    axes.push_back(at);
+    for (int k = 0; k < x->shape.rank(); ++k) {
+      if (k == at) continue;
+      axes.push_back(k);
+      rest.push_back(x->shape[k]);
+    }
+    NodeRef stand_in = make_placeholder(x->dtype, rest);
+    bound[stand_in.get()] = make_permute(x, axes);
+    one.push_back(Tensor(stand_in));
+  }
+  if (!count) throw ValueError("vmap: no argument has an axis of examples");
+  std::vector<NodeRef> roots;
+  for (const Tensor& y : f(one)) roots.push_back(y.node());
+  TensorList results;
+  for (const NodeRef& y : batched(roots, bound, *count)) {
+    int to = normalize_axis("vmap", out_axis, y->shape.rank());
+    SmallVector<int, 4> axes;
+    for (int k = 0; k < y->shape.rank(); ++k) axes.push_back(k < to ? k + 1 : k == to ? 0 : k);
+    results.push_back(Tensor(make_permute(y, axes)));
+  }
+  return results;
+}
+
+}  // namespace detail
+
+namespace {
+
+// One column of derivatives after the other would run the graph again and again: all unit vectors at once instead.
+NodeRef all_derivatives(const NodeRef& output, const NodeRef& leaf) {
+  NodeRef arriving = make_placeholder(output->dtype, output->shape);
+  NodeRef pulled = gradient(std::span(&output, 1), std::span(&arriving, 1), std::span(&leaf, 1))[0];
+  if (!pulled) pulled = make_const(Scalar::of(leaf->dtype, 0), leaf->shape);
+  int64_t count = output->shape.known_numel();
+  Dims each{count};
+  for (const Expr& size : output->shape) each.push_back(known_size(size));
+  NodeRef units = reshape(eye(count, output->dtype), each).node();
+  std::vector<NodeRef> rows = batched(std::span(&pulled, 1), {{arriving.get(), units}}, count);
+  Shape all = output->shape;
+  all.append(leaf->shape.begin(), leaf->shape.end());
+  return make_reshape(rows[0], all);
+}
+
+}  // namespace
+
+Tensor jacobian(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
+  NodeRef leaf = make_leaf(x.node());
+  NodeRef output = f(Tensor(leaf)).node();
+  if (!is_float(leaf->dtype) || !is_float(output->dtype))
+    throw DTypeError(text("jacobian: from ", leaf->dtype, " to ", output->dtype, "; only floats have gradients"));
+  return Tensor(all_derivatives(output, leaf));
+}
+
+Tensor hessian(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
+  return jacobian([&](const Tensor& y) { return grad(f)(y); }, x);
+}
+
+}  // namespace heddle
