@@ -69,7 +69,7 @@ struct ValuesAndTangents {
 };
 ValuesAndTangents push_forward(const ListFunction& f, const TensorList& x, const TensorList& tangents);
 struct Recorded {
-  TensorList inputs, outputs;
+  TensorList inputs, outputs, values;
 };
 Recorded record(const ListFunction& f, const TensorList& x);
 TensorList pull_back(const Recorded& recorded, const TensorList& cotangents);
@@ -105,7 +105,7 @@ auto vjp(const F& f, const T& x) {
   auto pull = [recorded](const Result& cotangent) {
     return detail::from_list<T>(detail::pull_back(recorded, detail::to_list(cotangent)));
   };
-  return std::pair(detail::from_list<Result>(recorded.outputs), pull);
+  return std::pair(detail::from_list<Result>(recorded.values), pull);
 }
 
 // f(x), and how it changes when x changes by `tangent`.

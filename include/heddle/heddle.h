@@ -5,6 +5,7 @@
 #include <heddle/dim.h>
 #include <heddle/dtype.h>
 #include <heddle/error.h>
+#include <heddle/grad.h>
 #include <heddle/io.h>
 #include <heddle/nn.h>
 #include <heddle/ops.h>
@@ -12,3 +13,4 @@
 #include <heddle/plot.h>
 #include <heddle/progress.h>
 #include <heddle/tensor.h>
+#include <heddle/vmap.h>

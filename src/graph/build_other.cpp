@@ -127,20 +127,35 @@ NodeRef make_pullback(const NodeRef& value, std::span<const NodeRef> inputs, std
   return finish_as_is(std::move(node));
 }
 
+namespace {
+
+std::atomic<int64_t> leaves_alive{0};
+
+std::shared_ptr<GradientRule> new_leaf_rule() {
+  auto forget = [](GradientRule* rule) {
+    leaves_alive.fetch_sub(1, std::memory_order_relaxed);
+    delete rule;
+  };
+  leaves_alive.fetch_add(1, std::memory_order_relaxed);
+  std::shared_ptr<GradientRule> rule(new GradientRule{"leaf"}, forget);
+  rule->is_leaf = true;
+  return rule;
+}
+
+}  // namespace
+
+int64_t live_leaves() { return leaves_alive.load(std::memory_order_relaxed); }
+
 NodeRef make_leaf(const NodeRef& x) {
   check_operand("leaf", x);
-  auto rule = std::make_shared<GradientRule>();
-  rule->name = "leaf";
-  rule->is_leaf = true;
+  std::shared_ptr<GradientRule> rule = new_leaf_rule();
   rule->pull = [](const Node&, const NodeRef& gradient) { return std::vector<NodeRef>{gradient}; };
   return make_pullback(x, std::span(&x, 1), rule);
 }
 
 NodeRef make_leaf(const NodeRef& x, std::weak_ptr<TensorSlot> tensor) {
   check_operand("leaf", x);
-  auto rule = std::make_shared<GradientRule>();
-  rule->name = "leaf";
-  rule->is_leaf = true;
+  std::shared_ptr<GradientRule> rule = new_leaf_rule();
   rule->tensor = std::move(tensor);
   if (x->op == NodeOp::Buffer) return make_buffer(x->storage, x->dtype, x->shape, rule);
   return make_pullback(x, {}, rule);

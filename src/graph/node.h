@@ -227,6 +227,8 @@ NodeRef make_detached(const NodeRef& x);
 // function still flow to x; or the value of a tensor, at which they end.
 NodeRef make_leaf(const NodeRef& x);
 NodeRef make_leaf(const NodeRef& x, std::weak_ptr<TensorSlot> tensor);
+// How many leaves there are: while there are none, nobody has to look for them.
+int64_t live_leaves();
 // An Input that is like no other.
 NodeRef make_placeholder(DType dtype, const Shape& shape);
 

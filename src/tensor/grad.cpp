@@ -80,7 +80,8 @@ TensorList grad(const Tensor& output, const TensorList& inputs, const GradOption
     if (!options.allow_unused) {
       bool earlier = false;
       for (const Node* node : differentiable_order(std::span(&from, 1)))
-        if (const GradientRule* leaf = leaf_rule(*node)) earlier |= leaf->tensor.lock().get() == &inputs[i].slot();
+        if (const GradientRule* leaf = leaf_rule(*node))
+          earlier |= leaf != leaf_rule(*to[i]) && leaf->tensor.lock().get() == &inputs[i].slot();
       throw ValueError(text("grad: there is no gradient for input ", i, ", ", describe(to[i]), ": the output ",
                             earlier ? "was computed from an earlier value of it: it was assigned to since"
                                     : why_no_gradient(std::span(&from, 1), to[i]),
@@ -144,7 +145,9 @@ namespace detail {
 Recorded record(const ListFunction& f, const TensorList& x) {
   Recorded recorded;
   recorded.inputs = as_leaves("vjp", x);
-  recorded.outputs = f(recorded.inputs);
+  // Handles of their own: what becomes of the caller's does not change what was recorded.
+  recorded.values = f(recorded.inputs);
+  for (const Tensor& y : recorded.values) recorded.outputs.push_back(y.clone());
   return recorded;
 }
 

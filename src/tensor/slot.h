@@ -24,8 +24,6 @@ struct TensorSlot {
   bool has_gradient = false;
   std::shared_ptr<TensorSlot> gradient;
 
-  ~TensorSlot();
-
   NodeRef get() const {
     for (;; std::this_thread::yield()) {
       std::lock_guard guard(lock);

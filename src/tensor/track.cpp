@@ -2,23 +2,11 @@
 
 #include <heddle/ops.h>
 
-#include <atomic>
 #include <unordered_set>
 
 #include "graph/gradient.h"
 
 namespace heddle {
-namespace {
-
-// How many slots require gradients: while there are none, nobody has to look for leaves.
-std::atomic<int64_t> tracked_slots{0};
-
-}  // namespace
-
-TensorSlot::~TensorSlot() {
-  if (tracked) tracked_slots.fetch_sub(1, std::memory_order_relaxed);
-}
-
 bool is_tracked(const NodeRef& value) {
   std::vector<const Node*> pending{value.get()};
   std::unordered_set<const Node*> seen;
@@ -36,7 +24,6 @@ bool is_tracked(const NodeRef& value) {
 void set_tracked(const std::shared_ptr<TensorSlot>& slot, bool on) {
   if (slot->tracked == on) return;
   slot->tracked = on;
-  tracked_slots.fetch_add(on ? 1 : -1, std::memory_order_relaxed);
   Tensor tensor = Tensor::of_slot(slot);
   tensor.assign(on ? tensor : tensor.detach());
 }
@@ -46,7 +33,7 @@ NodeRef value_for(const std::shared_ptr<TensorSlot>& slot, const NodeRef& value)
 }
 
 bool needs_history(const TensorSlot& slot, const NodeRef& value) {
-  if (slot.tracked || tracked_slots.load(std::memory_order_relaxed) == 0) return false;
+  if (slot.tracked || live_leaves() == 0) return false;
   return value->op != NodeOp::Buffer && is_tracked(value);
 }
 

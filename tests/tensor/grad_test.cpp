@@ -154,6 +154,15 @@ TEST(GradOfFunctions, first_and_higher_orders) {
   EXPECT_EQ(list(both[1]), (List{10, 10}));
 }
 
+TEST(GradOfFunctions, may_look_at_values) {
+  Tensor g = grad([](const Tensor& x) {
+    Tensor h = x * x;
+    EXPECT_EQ(list(h), (List{4}));
+    return sum(h * x);
+  })(tensor({2.}));
+  EXPECT_EQ(list(g), (List{12}));
+}
+
 TEST(Vjp, pulls_any_cotangent_back) {
   auto [y, pull] = vjp([](const Tensor& x) { return x * x; }, tensor({1., 2.}));
   EXPECT_EQ(list(y), (List{1, 4}));
