@@ -241,6 +241,7 @@ void Emitter::loop(const kernel::Inst& inst, Values& block_values) {
                              [&](llvm::Value* i, const Values& current) {
                                bind(inst.var, i);
                                for (size_t k = 0; k < current.size(); ++k) block_values[code.params[k]] = current[k];
+                               fetch_ahead(inst, i, end, block_values);
                                block(code, block_values);
                                Values next;
                                for (size_t k = 0; k < current.size(); ++k)

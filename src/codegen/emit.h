@@ -95,6 +95,8 @@ struct Emitter {
   void block(const kernel::Block& block, Values& block_values);
   void instruction(const kernel::Inst& inst, Values& block_values);
   void loop(const kernel::Inst& inst, Values& block_values);
+  // At the start of a loop's body: fetches what the iterations to come name by an index (fetch_ahead.cpp).
+  void fetch_ahead(const kernel::Inst& loop, llvm::Value* i, llvm::Value* end, const Values& block_values);
   void branch(const kernel::Inst& inst, Values& block_values);
   void reduce(const kernel::Inst& inst, Values& block_values);
   void scan(const kernel::Inst& inst, Values& block_values);

@@ -164,6 +164,36 @@ kernel.thread @elements(in %x: f32[1024], in %i: i32[64], inout %y: f32[1024]) {
   }
 }
 
+// Rows by an index that is read ahead, as far as there is one: memory ends with the last index.
+TEST(Memory, rows_named_by_an_index_are_fetched_ahead) {
+  kernel::Kernel kernel = kernel::parse(R"(
+kernel.thread @rows(in %x: f32[262144], in %i: i64[301], inout %y: f32[262144]) {
+  phase grid() {
+    %0 = constant 0 : i64
+    loop k < 301 {
+      %1 = load %i[k] : i64
+      %2 = maximum %1, %0
+      branch v0 < 4000 with v0 in [-100, 100000] = %2 {
+        %3 = load %x[v0 * 16 + d0] with v0 in [0, 16383] = %2 : vec<16xf32>
+        loop j < 4 {
+          %4 = load %y[v0 * 64 + j * 16 + d0] with v0 in [0, 4095] = %2 : vec<16xf32>
+          %5 = add %3, %4
+          store %y[v0 * 64 + j * 16 + d0], %5 with v0 in [0, 4095] = %2
+        }
+      }
+    }
+  }
+}
+)");
+  for (const Target& target : targets()) {
+    Memory x(kF32, 262144), i(kI64, 301), y(kF32, 262144);
+    for (int64_t k = 0; k < 301; ++k) i.as<int64_t>()[k] = k * 7919 % 4500 - 50;
+    for (int64_t k = 0; k < 262144; ++k) x.as<float>()[k] = static_cast<float>(k % 1000), y.as<float>()[k] = 1;
+    EXPECT_NE(host_assembly(kernel, target).find("prefetch"), std::string::npos) << target.name;
+    expect_like_interpreter(kernel, {&x, &i, &y}, target);
+  }
+}
+
 TEST(Memory, index_gives_addresses_as_values) {
   kernel::Kernel kernel = kernel::parse(R"(
 kernel.thread @numbers(out %a: i32[64], out %b: i64[64], out %c: bool[64], out %d: i64[64], out %e: i32[4]) {
