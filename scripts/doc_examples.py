@@ -20,11 +20,14 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-HEADERS = sorted((ROOT / "include/heddle/ops").glob("*.h")) + [ROOT / "include/heddle/nn/loss.h"]
+HEADERS = sorted((ROOT / "include/heddle/ops").glob("*.h")) + [ROOT / "include/heddle" / name for name in ("nn/loss.h", "grad.h", "vmap.h")]
 TABLE = ROOT / "docs/operators.md"
 # In the order of the table.
 AREAS = ["create", "random", "unary", "binary", "activation", "reduce", "scan", "normalize", "shape", "join", "index", "scatter", "sort",
-         "linalg", "loss"]
+         "linalg", "loss", "grad", "vmap"]
+
+# Operators that move numbers, or multiply and add them: all have gradients, even where the example has only integers.
+MOVING = ["shape", "join", "scatter", "linalg"]
 
 EXAMPLE = re.compile(r"^//   (\S.*)$")
 DECLARATION = re.compile(r"^(?:template <class T>\s+)?([\w:<>, ]+?)\s+\b(\w+)\(")
@@ -41,7 +44,12 @@ def declarations(path):
     functions, comment, dtypes, shape = [], [], "", ""
     lines = iter(path.read_text(encoding="utf-8").splitlines())
     depth = 0  # inside the braces of a class or an enumeration
+    detail = False
     for line in lines:
+        if "namespace detail" in line:
+            detail = not line.startswith("}")
+        if detail:
+            continue
         tag = re.match(r"^// @dtypes (.*) @shape (.*)$", line)
         if tag:
             dtypes, shape, comment = tag.group(1), tag.group(2), []
@@ -133,20 +141,24 @@ def write_if_changed(path, text):
 
 
 def table_text(launches):
-    counts = {}
+    counts, gradients = {}, {}
     for line in Path(launches).read_text().splitlines():
-        name, count = line.split("\t")
+        name, count, gradient = line.split("\t")
         counts.setdefault(name, count)
+        gradients.setdefault(name, gradient)
+    for area in MOVING:
+        for function in all_functions()[area]:
+            gradients[function.name] = gradients.get(function.name) or "yes"
     out = [
         "# Operators",
         "",
-        "Made by `scripts/doc_examples.py` from the headers of `include/heddle/ops/` and from `nn/loss.h`, which say more and give an example of each; do not edit. Kernels: launches for one call on realised operands, as the example makes it. Gradients come with differentiation, which is not there yet: no operator has one.",
+        "Made by `scripts/doc_examples.py` from the headers of `include/heddle/ops/` and from `nn/loss.h`, `grad.h` and `vmap.h`, which say more and give an example of each; do not edit. Kernels: launches for one call on realised operands, as the example makes it. Gradient: whether one flows back to floats among the operands; empty where the example has none.",
     ]
     for area, functions in all_functions().items():
         out += ["", f"## {area}", "", "| operator | dtypes | shape | gradient | kernels |", "|---|---|---|---|---|"]
         for f in functions:
             signature = f.signature.replace("|", "\\|")
-            out.append(f"| `{signature}` | {f.dtypes} | {f.shape} | no | {counts.get(f.name, '')} |")
+            out.append(f"| `{signature}` | {f.dtypes} | {f.shape} | {gradients.get(f.name, '')} | {counts.get(f.name, '')} |")
     return "\n".join(out) + "\n"
 
 

@@ -73,6 +73,7 @@ struct Recorded {
 };
 Recorded record(const ListFunction& f, const TensorList& x);
 TensorList pull_back(const Recorded& recorded, const TensorList& cotangents);
+TensorList checkpointed(const ListFunction& f, const TensorList& x);
 
 }  // namespace detail
 
@@ -80,7 +81,8 @@ TensorList pull_back(const Recorded& recorded, const TensorList& cotangents);
 // element. Gradients of gradients are `grad(grad(f))` where f is a function of one element.
 //   grad([](const Tensor& x) { return sum(sin(x)); })(tensor({0.}))   // [1.]
 template <class F>
-requires(!TensorOrList<F>) auto grad(F f) {
+  requires(!TensorOrList<F>)
+auto grad(F f) {
   return [f]<TensorOrList T>(const T& x, const auto&... rest) {
     return detail::from_list<T>(
         detail::differentiate("grad", detail::listed<T>(f, rest...), detail::to_list(x)).gradients);
@@ -126,20 +128,17 @@ Tensor hessian(const std::function<Tensor(const Tensor&)>& f, const Tensor& x);
 
 // A function with a gradient of its own. `backward` gets the inputs, the result and its gradient, and gives one
 // gradient per input, of that input's shape and dtype.
-//   auto twice = custom_vjp([](const TensorList& x) { return x[0] * 2; }, [](const TensorList& x, const Tensor&, const
-//   Tensor& g) { return TensorList{g * 100 + x[0]}; }); grad([&](const Tensor& x) { return sum(twice({x}));
-//   })(tensor({1., 2.}))   // [101. 102.]
+//   auto forward = [](const TensorList& x) { return x[0] * 2; };
+//   auto backward = [](const TensorList& x, const Tensor& y, const Tensor& g) { return TensorList{g + x[0] + y}; };
+//   auto twice = custom_vjp(forward, backward);
+//   grad([&](const Tensor& x) { return sum(twice({x})); })(tensor({1., 2.}))   // [4. 7.]
 std::function<Tensor(const TensorList&)> custom_vjp(
     std::function<Tensor(const TensorList&)> forward,
     std::function<TensorList(const TensorList& inputs, const Tensor& output, const Tensor& gradient)> backward);
 
-namespace detail {
-TensorList checkpointed(const ListFunction& f, const TensorList& x);
-}  // namespace detail
-
 // f(x), of which only x is kept for the backward pass: what f computes on the way is computed again there.
-//   grad([](const Tensor& x) { return sum(checkpoint([](const Tensor& y) { return exp(sin(y)); }, x)); })(tensor({0.}))
-//   // [1.]
+//   auto layer = [](const Tensor& y) { return exp(sin(y)); };
+//   grad([&](const Tensor& x) { return sum(checkpoint(layer, x)); })(tensor({0.}))   // [1.]
 template <class F, TensorOrList T>
 auto checkpoint(const F& f, const T& x) {
   using Result = std::remove_cvref_t<decltype(f(x))>;

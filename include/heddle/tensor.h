@@ -29,7 +29,8 @@ class Dims : public std::vector<int64_t> {
   using std::vector<int64_t>::vector;
   Dims(const std::vector<int64_t>& list) : std::vector<int64_t>(list) {}
   template <std::integral I>
-  requires(!std::same_as<I, bool>) Dims(I size) : std::vector<int64_t>{static_cast<int64_t>(size)} {}
+    requires(!std::same_as<I, bool>)
+  Dims(I size) : std::vector<int64_t>{static_cast<int64_t>(size)} {}
 
   // Of a list from Tensor::shape() with symbolic sizes (dim.h): what they are. An operator that is given the list goes
   // on with the symbol wherever the number is still the same.
@@ -42,7 +43,8 @@ class Axes : public std::vector<int64_t> {
   using std::vector<int64_t>::vector;
   Axes(const std::vector<int64_t>& list) : std::vector<int64_t>(list) {}
   template <std::integral I>
-  requires(!std::same_as<I, bool>) Axes(I axis) : std::vector<int64_t>{static_cast<int64_t>(axis)} {}
+    requires(!std::same_as<I, bool>)
+  Axes(I axis) : std::vector<int64_t>{static_cast<int64_t>(axis)} {}
 };
 
 // Copying a Tensor copies the handle: both then name one slot, and see what assign(), += and realize() do to it.
@@ -147,15 +149,15 @@ class Tensor {
 
   Tensor reshape(const Dims& shape) const;
   template <std::integral... I>
-  requires(sizeof...(I) > 1) Tensor reshape(I... sizes)
-  const {  // x.reshape(2, -1)
+    requires(sizeof...(I) > 1)
+  Tensor reshape(I... sizes) const {  // x.reshape(2, -1)
     return reshape(Dims{static_cast<int64_t>(sizes)...});
   }
   Tensor view(const Dims& shape) const;
   Tensor permute(const Axes& axes) const;
   template <std::integral... I>
-  requires(sizeof...(I) > 1) Tensor permute(I... axes)
-  const {  // x.permute(1, 0)
+    requires(sizeof...(I) > 1)
+  Tensor permute(I... axes) const {  // x.permute(1, 0)
     return permute(Axes{static_cast<int64_t>(axes)...});
   }
   Tensor transpose(int64_t axis0 = -2, int64_t axis1 = -1) const;
@@ -177,7 +179,10 @@ class Tensor {
 
   // NumPy's x[...]: see <heddle/ops/indexing.h>. `x(0, Slice(1, 5))`, `x(Ellipsis, NewAxis)`, `x(rows, columns)`.
   template <class... I>
-  requires(sizeof...(I) > 0) Tensor operator()(const I&... indices) const { return at({Index(indices)...}); }
+    requires(sizeof...(I) > 0)
+  Tensor operator()(const I&... indices) const {
+    return at({Index(indices)...});
+  }
   Tensor at(std::initializer_list<Index> indices) const;
   // NumPy's x[...] = value: `x.set({Slice(1, 3), 0}, value)`. Gives the slot a new value, as assign() does.
   void set(std::initializer_list<Index> indices, const Operand& value);

@@ -146,8 +146,7 @@ std::vector<NodeRef> simplify_once(std::span<const NodeRef> roots) {
     }
     return improve(rebuilt);
   };
-  return rewrite(
-      roots, [](const Node*) { return NodeRef(); }, edit);
+  return rewrite(roots, [](const Node*) { return NodeRef(); }, edit);
 }
 
 }  // namespace

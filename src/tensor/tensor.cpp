@@ -147,7 +147,7 @@ void rebind(const char* op, const std::shared_ptr<TensorSlot>& owner, const Node
 void Tensor::assign(const Tensor& value) { rebind("assign", slot_, value.node()); }
 
 #define HD_COMPOUND(symbol, function)                                 \
-  Tensor& Tensor::operator symbol(const Operand& other)& {            \
+  Tensor& Tensor::operator symbol(const Operand & other)& {           \
     rebind("operator" #symbol, slot_, function(*this, other).node()); \
     return *this;                                                     \
   }

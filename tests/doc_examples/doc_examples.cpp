@@ -7,12 +7,55 @@
 #include <map>
 #include <sstream>
 
+#include "graph/gradient.h"
 #include "runtime/plan.h"
 
 namespace {
 
 int g_examples = 0, g_failures = 0;
 std::map<std::string, uint64_t> g_launches;
+std::map<std::string, std::string> g_gradients;  // "yes", "no", or nothing when there was no data to tell by
+std::string g_function;
+
+using namespace heddle;
+
+// Whether gradients would pass, if all numbers were floats.
+bool would_pass(const Node& node, size_t input) {
+  switch (node.op) {
+    case NodeOp::Scalar: {
+      OpRule rule = info(node.scalar_op).rule;
+      if (rule == OpRule::Select) return input > 0;
+      return rule == OpRule::Arith || rule == OpRule::Float || (rule == OpRule::Order && node.dtype != kBool);
+    }
+    case NodeOp::Cast: {
+      DType from = node.inputs[0]->dtype;
+      return from != kBool && node.dtype != kBool && !(is_float(from) && !is_float(node.dtype));
+    }
+    case NodeOp::Bitcast: return false;
+    case NodeOp::Gather: return input == 0;
+    case NodeOp::Scatter: return input != 1;
+    case NodeOp::Get: return node.attrs[0].is_const(0);
+    default: return true;
+  }
+}
+
+void note_gradient(const NodeRef& value) {
+  std::map<const Node*, bool> leads;  // to data, so that gradients pass
+  bool data = false;
+  std::vector<const Node*> order = differentiable_order(std::span(&value, 1));
+  for (const Node* node : order) {
+    bool here = node->op == NodeOp::Buffer || node->op == NodeOp::Iota;
+    data |= here && is_float(node->dtype);
+    std::span<const NodeRef> inputs = differentiable_inputs(*node);
+    for (size_t i = 0; i < inputs.size(); ++i) here |= would_pass(*node, i) && leads[inputs[i].get()];
+    leads[node] = here;
+  }
+  std::string& known = g_gradients[g_function];
+  if (leads[value.get()])
+    known = "yes";
+  else if (known != "yes" && data)
+    known = "no";
+}
 
 // Line breaks and runs of blanks as one blank.
 std::string one_line(const std::string& text) {
@@ -50,6 +93,7 @@ bool same_text(const std::string& got, const std::string& expected) {
 void check_example(const char* function, const char* code, const char* expected,
                    const std::function<std::string()>& f) {
   ++g_examples;
+  g_function = function;
   heddle::run_stats() = {};
   std::string got;
   try {
@@ -64,21 +108,27 @@ void check_example(const char* function, const char* code, const char* expected,
 }
 
 void note_launches(const char* function, const std::function<heddle::Tensor()>& f) {
+  g_function = function;
+  heddle::Tensor value = f();
+  note_gradient(value.node());
   heddle::run_stats() = {};
-  f().realize();
+  value.realize();
   g_launches.emplace(function, heddle::run_stats().launches);
 }
 
 int finish(const char* launches_path) {
   std::printf("doc_examples: %d of %d are right\n", g_examples - g_failures, g_examples);
-  if (launches_path) {
+  if (launches_path) {  // with what is known of gradients
     std::ofstream out(launches_path);
-    for (const auto& [name, count] : g_launches) out << name << '\t' << count << '\n';
+    for (const auto& [name, count] : g_launches) out << name << '\t' << count << '\t' << g_gradients[name] << '\n';
   }
   return g_failures == 0 ? 0 : 1;
 }
 
-std::string shown(const heddle::Tensor& value) { return heddle::to_string(value); }
+std::string shown(const heddle::Tensor& value) {
+  note_gradient(value.node());
+  return heddle::to_string(value);
+}
 std::string shown(const std::vector<heddle::Tensor>& values) {
   std::string out;
   for (const heddle::Tensor& value : values) out += (out.empty() ? "" : ", ") + shown(value);

@@ -44,11 +44,8 @@ TEST_F(BuilderErrors, leaves) {
 }
 
 TEST_F(BuilderErrors, elementwise) {
-  expect_error<ShapeError>(
-      [&] {
-        scalar_node(ScalarOp::add, {x, counting(DType::f32, {3, 2})});
-      },
-      {"add", "f32[2, 3]", "f32[3, 2]"});
+  expect_error<ShapeError>([&] { scalar_node(ScalarOp::add, {x, counting(DType::f32, {3, 2})}); },
+                           {"add", "f32[2, 3]", "f32[3, 2]"});
   expect_error<ShapeError>([&] { scalar_node(ScalarOp::add, {x, number(DType::f32, 1)}); }, {"add", "f32[]"});
   expect_error<DTypeError>([&] { scalar_node(ScalarOp::mul, {x, i}); }, {"mul", "f32[2, 3]", "i32[2, 3]"});
   expect_error<DTypeError>([&] { scalar_node(ScalarOp::exp, {i}); }, {"exp", "i32[2, 3]"});
@@ -68,11 +65,8 @@ TEST_F(BuilderErrors, reductions) {
   expect_error<DTypeError>([&] { reduced(ReduceOp::Sum, flag, {0}); }, {"sum", "bool[2, 3]"});
   expect_error<ValueError>([&] { make_arg_reduce(ReduceOp::Sum, x, 0); }, {"arg_reduce", "sum"});
   expect_error<IndexError>([&] { make_arg_reduce(ReduceOp::Max, x, 2); }, {"argmax", "2"});
-  expect_error<ShapeError>(
-      [&] {
-        make_arg_reduce(ReduceOp::Min, counting(DType::f32, {2, 0}), 1);
-      },
-      {"argmin", "f32[2, 0]", "axis 1"});
+  expect_error<ShapeError>([&] { make_arg_reduce(ReduceOp::Min, counting(DType::f32, {2, 0}), 1); },
+                           {"argmin", "f32[2, 0]", "axis 1"});
   expect_error<IndexError>([&] { make_get(x, 1); }, {"get", "buffer", "1"});
   expect_error<IndexError>([&] { make_get(make_arg_reduce(ReduceOp::Max, x, 0), 2); }, {"get", "arg_reduce", "2"});
 }
@@ -85,11 +79,8 @@ TEST_F(BuilderErrors, movement) {
   expect_error<IndexError>([&] { permuted(x, {0, 2}); }, {"permute", "2"});
   expect_error<ShapeError>([&] { make_expand(x, {4, 3}); }, {"expand", "f32[2, 3]", "[4, 3]"});
   expect_error<ShapeError>([&] { make_expand(x, {1, 2, 3}); }, {"expand", "[1, 2, 3]"});
-  expect_error<ShapeError>(
-      [&] {
-        make_expand(counting(DType::f32, {1, 1}), {int64_t{1} << 31, int64_t{1} << 32});
-      },
-      {"expand"});
+  expect_error<ShapeError>([&] { make_expand(counting(DType::f32, {1, 1}), {int64_t{1} << 31, int64_t{1} << 32}); },
+                           {"expand"});
   expect_error<IndexError>([&] { flipped(x, {2}); }, {"flip", "2"});
   expect_error<ValueError>([&] { flipped(x, {0, 0}); }, {"flip", "[2, 3]"});
   expect_error<ShapeError>([&] { padded(x, {1}, {1}, 0); }, {"pad", "[1]", "f32[2, 3]"});

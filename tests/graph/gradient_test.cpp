@@ -42,24 +42,17 @@ TEST(Gradient, of_every_function_of_one_operand) {
 
 TEST(Gradient, of_every_function_of_two_operands) {
   for (const Range& c : kBinary)
-    check_gradients(info(c.op).name, random_point({{2, 3}, {2, 3}}, c.low, c.high, 12), [&](const Nodes& x) {
-      return scalar_node(c.op, {x[0], x[1]});
-    });
-  check_gradients("mod", random_point({{6}}, 2.1, 2.9, 1), [](const Nodes& x) {
-    return scalar_node(ScalarOp::mod, {x[0], number(DType::f64, 1.5, {6})});
-  });
+    check_gradients(info(c.op).name, random_point({{2, 3}, {2, 3}}, c.low, c.high, 12),
+                    [&](const Nodes& x) { return scalar_node(c.op, {x[0], x[1]}); });
+  check_gradients("mod", random_point({{6}}, 2.1, 2.9, 1),
+                  [](const Nodes& x) { return scalar_node(ScalarOp::mod, {x[0], number(DType::f64, 1.5, {6})}); });
   check_gradients(
       "mod by", random_point({{6}}, 1.1, 1.9, 1),
-      [](const Nodes& x) {
-        return scalar_node(ScalarOp::mod, {number(DType::f64, 7.7, {6}), x[0]});
-      },
-      false);
-  check_gradients("scale", random_point({{6}, {6}}, 1.1, 1.9, 1), [](const Nodes& x) {
-    return scalar_node(ScalarOp::scale, {x[0], x[1]});
-  });
-  check_gradients("floordiv", random_point({{6}}, 2.1, 2.9, 1), [](const Nodes& x) {
-    return scalar_node(ScalarOp::floordiv, {x[0], number(DType::f64, 1.0, {6})});
-  });
+      [](const Nodes& x) { return scalar_node(ScalarOp::mod, {number(DType::f64, 7.7, {6}), x[0]}); }, false);
+  check_gradients("scale", random_point({{6}, {6}}, 1.1, 1.9, 1),
+                  [](const Nodes& x) { return scalar_node(ScalarOp::scale, {x[0], x[1]}); });
+  check_gradients("floordiv", random_point({{6}}, 2.1, 2.9, 1),
+                  [](const Nodes& x) { return scalar_node(ScalarOp::floordiv, {x[0], number(DType::f64, 1.0, {6})}); });
 }
 
 // A scalar op without a row in the tables above, or without a rule, fails here.
@@ -83,9 +76,8 @@ TEST(Gradient, of_choices_and_fma) {
     NodeRef positive = scalar_node(ScalarOp::lt, {number(DType::f64, 0, {4}), x[0]});
     return scalar_node(ScalarOp::where, {positive, scalar_node(ScalarOp::mul, {x[0], x[1]}), x[1]});
   });
-  check_gradients("fma", random_point({{4}, {4}, {4}}, -2, 2, 3), [](const Nodes& x) {
-    return scalar_node(ScalarOp::fma, {x[0], x[1], x[2]});
-  });
+  check_gradients("fma", random_point({{4}, {4}, {4}}, -2, 2, 3),
+                  [](const Nodes& x) { return scalar_node(ScalarOp::fma, {x[0], x[1], x[2]}); });
 }
 
 TEST(Gradient, of_reductions) {
@@ -101,10 +93,8 @@ TEST(Gradient, of_a_product_with_zeros) {
   Point point = random_point({{3, 4}}, 0.5, 2, 5);
   point.values[0].floats[1] = 0;                              // one zero in the first row
   point.values[0].floats[5] = point.values[0].floats[7] = 0;  // two in the second
-  check_gradients(
-      "prod", point, [](const Nodes& x) { return reduced(ReduceOp::Prod, x[0], {1}); }, false);
-  check_gradients(
-      "cumprod", point, [](const Nodes& x) { return make_scan(ReduceOp::Prod, x[0], 1); }, false);
+  check_gradients("prod", point, [](const Nodes& x) { return reduced(ReduceOp::Prod, x[0], {1}); }, false);
+  check_gradients("cumprod", point, [](const Nodes& x) { return make_scan(ReduceOp::Prod, x[0], 1); }, false);
 }
 
 TEST(Gradient, of_scans) {
@@ -121,9 +111,8 @@ TEST(Gradient, of_movement) {
   Point point = random_point({{2, 3, 4}}, -2, 2, 7);
   check_gradients("reshape", point, [&](const Nodes& x) { return squared(make_reshape(x[0], {4, 6})); });
   check_gradients("permute", point, [&](const Nodes& x) { return squared(permuted(x[0], {2, 0, 1})); });
-  check_gradients("expand", random_point({{2, 1, 3}}, -2, 2, 7), [&](const Nodes& x) {
-    return squared(make_expand(x[0], {2, 4, 3}));
-  });
+  check_gradients("expand", random_point({{2, 1, 3}}, -2, 2, 7),
+                  [&](const Nodes& x) { return squared(make_expand(x[0], {2, 4, 3})); });
   check_gradients("pad", point, [&](const Nodes& x) { return squared(padded(x[0], {1, 0, 2}, {0, 1, 1}, 3)); });
   check_gradients("shrink", point, [&](const Nodes& x) { return squared(shrunk(x[0], {0, 1, 1}, {2, 2, 2})); });
   check_gradients("flip", point, [&](const Nodes& x) { return squared(flipped(x[0], {0, 2})); });
@@ -135,26 +124,22 @@ TEST(Gradient, of_movement) {
       check_gradients("unwindow", random_point({{2, positions, 3}}, -2, 2, 7),
                       [&](const Nodes& x) { return squared(make_unwindow(x[0], 1, 3, stride, dilation, 7)); });
     }
-  check_gradients("cat", random_point({{2, 3}, {2, 1}, {2, 2}}, -2, 2, 7), [&](const Nodes& x) {
-    return squared(joined({x[0], x[1], x[2], x[0]}, 1));
-  });
+  check_gradients("cat", random_point({{2, 3}, {2, 1}, {2, 2}}, -2, 2, 7),
+                  [&](const Nodes& x) { return squared(joined({x[0], x[1], x[2], x[0]}, 1)); });
 }
 
 TEST(Gradient, of_gather_and_scatter) {
   auto squared = [](const NodeRef& y) { return scalar_node(ScalarOp::mul, {y, y}); };
   Point point = random_point({{3, 4}}, 0.4, 2, 8);
-  check_gradients("gather rows", point, [&](const Nodes& x) {
-    return squared(make_gather(x[0], along({2, 2}, {2, 0, 2, 1}), 0));
-  });
-  check_gradients("gather columns", point, [&](const Nodes& x) {
-    return squared(make_gather(x[0], along({3}, {3, 0, 3}), 1));
-  });
+  check_gradients("gather rows", point,
+                  [&](const Nodes& x) { return squared(make_gather(x[0], along({2, 2}, {2, 0, 2, 1}), 0)); });
+  check_gradients("gather columns", point,
+                  [&](const Nodes& x) { return squared(make_gather(x[0], along({3}, {3, 0, 3}), 1)); });
   check_gradients("gather along", point, [&](const Nodes& x) {
     return squared(make_gather_along(x[0], along({2, 4}, {2, 0, 2, 1, 0, 0, 2, 2}), 0));
   });
-  check_gradients("pick one", point, [&](const Nodes& x) {
-    return squared(make_gather_along(x[0], along({3, 1}, {3, 0, 2}), 1));
-  });
+  check_gradients("pick one", point,
+                  [&](const Nodes& x) { return squared(make_gather_along(x[0], along({3, 1}, {3, 0, 2}), 1)); });
   for (ScatterOp op : {ScatterOp::Set, ScatterOp::Add, ScatterOp::Mul, ScatterOp::Max, ScatterOp::Min})
     check_gradients(text("scatter ", name(op)), random_point({{3, 2}, {4, 2}}, 0.4, 2, 9), [&](const Nodes& x) {
       return squared(make_scatter(op, x[0], along({4, 2}, {0, 1, 2, 1, 0, 0, 0, 2}), x[1], 0));
@@ -163,10 +148,7 @@ TEST(Gradient, of_gather_and_scatter) {
   zeros.values[1].floats[1] = zeros.values[1].floats[3] = zeros.values[1].floats[4] = 0;
   check_gradients(
       "scatter mul with zeros", zeros,
-      [&](const Nodes& x) {
-        return make_scatter(ScatterOp::Mul, x[0], along({5}, {0, 0, 1, 1, 1}), x[1], 0);
-      },
-      false);
+      [&](const Nodes& x) { return make_scatter(ScatterOp::Mul, x[0], along({5}, {0, 0, 1, 1, 1}), x[1], 0); }, false);
 }
 
 TEST(Gradient, of_sort_and_arg_reduce) {

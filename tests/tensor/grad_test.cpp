@@ -189,10 +189,9 @@ TEST(Jacobian, and_hessian) {
 }
 
 TEST(CustomVjp, is_used_instead) {
-  auto clipped = custom_vjp([](const TensorList& x) { return x[0] * x[1]; },
-                            [](const TensorList& x, const Tensor& y, const Tensor& g) {
-                              return TensorList{clamp(g, -1, 1) * x[1], y};
-                            });
+  auto clipped = custom_vjp(
+      [](const TensorList& x) { return x[0] * x[1]; },
+      [](const TensorList& x, const Tensor& y, const Tensor& g) { return TensorList{clamp(g, -1, 1) * x[1], y}; });
   Tensor a = tensor({2.}).requires_grad_(), b = tensor({3.}).requires_grad_();
   Tensor y = clipped({a, b});
   EXPECT_EQ(list(y), (List{6}));
@@ -255,21 +254,13 @@ TEST(Vmap, adds_an_axis_to_every_op) {
       [](const Tensor& a) { return sort(a, 1).values; },
       [](const Tensor& a) { return take_along_axis(a, argsort(a, 0), 0); },
       [](const Tensor& a) { return gather(a, argmax(a, 0), 0); },
-      [](const Tensor& a) {
-        return a(Slice(), tensor({0, 2}).cast(kI64));
-      },
-      [](const Tensor& a) {
-        return pad(a, {{1, 0}, {0, 2}});
-      },
+      [](const Tensor& a) { return a(Slice(), tensor({0, 2}).cast(kI64)); },
+      [](const Tensor& a) { return pad(a, {{1, 0}, {0, 2}}); },
       [](const Tensor& a) { return flip(a, 1)(Slice(1, 3)); },
-      [](const Tensor& a) {
-        return cat({a, zeros({3, 2})}, 1);
-      },
+      [](const Tensor& a) { return cat({a, zeros({3, 2})}, 1); },
       [](const Tensor& a) { return matmul(a, a.transpose()); },
       [](const Tensor& a) { return unfold(a, 1, 2, 1); },
-      [](const Tensor& a) {
-        return scatter_add(zeros({3, 5}), 0, argsort(a, 0), a);
-      },
+      [](const Tensor& a) { return scatter_add(zeros({3, 5}), 0, argsort(a, 0), a); },
       [](const Tensor&) { return ones({2}); },
   };
   for (auto& f : functions) same(vmap(f)(x), by_hand(f, x));
@@ -297,7 +288,7 @@ TEST(Vmap, composes_with_grad_and_itself) {
   EXPECT_EQ(list(outer_product), (List{3, 4, 6, 8}));
   auto clipped = custom_vjp([](const TensorList& v) { return v[0] * v[0]; },
                             [](const TensorList& v, const Tensor&, const Tensor& g) { return TensorList{g * v[0]}; });
-  List custom = list(vmap(grad([&](const Tensor&v) { return sum(clipped({v})); }))(x)), values = list(x);
+  List custom = list(vmap(grad([&](const Tensor& v) { return sum(clipped({v})); }))(x)), values = list(x);
   for (size_t i = 0; i < custom.size(); ++i) EXPECT_NEAR(custom[i], values[i], 1e-6);
   List mapped =
       list(grad([&](const Tensor& v) { return sum(vmap([&](const Tensor& r) { return clipped({r}); })(v)); })(x));
