@@ -25,15 +25,17 @@ void check_width(const std::string& layer, const Tensor& x, int64_t width) {
     throw ShapeError(text(layer, ": an input of shape ", shape_text(x), "; its last axis must have ", width));
 }
 
-Tensor filled(const Dims& shape, double value, DType dtype) { return full(shape, value, dtype).realize(); }
+// A parameter asks for gradients from the beginning.
+Tensor parameter(const Tensor& value) { return value.realize().requires_grad_(); }
+Tensor filled(const Dims& shape, double value, DType dtype) { return parameter(full(shape, value, dtype)); }
 
 }  // namespace
 
 Linear::Linear(int64_t inputs, int64_t outputs, bool with_bias, DType dtype, Generator& generator) {
   check_sizes("Linear", {inputs, outputs});
-  weight = init::kaiming_uniform({outputs, inputs}, std::sqrt(5.0), dtype, generator);
+  weight = parameter(init::kaiming_uniform({outputs, inputs}, std::sqrt(5.0), dtype, generator));
   double bound = 1 / std::sqrt(static_cast<double>(inputs));
-  if (with_bias) bias = uniform(outputs, -bound, bound, dtype, generator).realize();
+  if (with_bias) bias = parameter(uniform(outputs, -bound, bound, dtype, generator));
 }
 
 Tensor Linear::operator()(const Tensor& x) const {
@@ -45,7 +47,7 @@ Tensor Linear::operator()(const Tensor& x) const {
 
 Embedding::Embedding(int64_t rows, int64_t width, DType dtype, Generator& generator) {
   check_sizes("Embedding", {rows, width});
-  weight = randn({rows, width}, dtype, generator).realize();
+  weight = parameter(randn({rows, width}, dtype, generator));
 }
 
 Tensor Embedding::operator()(const Tensor& ids) const {
@@ -79,7 +81,7 @@ MultiHeadAttention::MultiHeadAttention(int64_t width, int64_t head_count, bool i
   check_sizes("MultiHeadAttention", {width, heads});
   if (width % heads != 0)
     throw ValueError(text("MultiHeadAttention: a width of ", width, " cannot be divided among ", heads, " heads"));
-  in_proj_weight = init::xavier_uniform({3 * width, width}, 1, dtype, generator);
+  in_proj_weight = parameter(init::xavier_uniform({3 * width, width}, 1, dtype, generator));
   in_proj_bias = filled(3 * width, 0, dtype);
   out_proj.bias = filled(width, 0, dtype);
 }

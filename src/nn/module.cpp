@@ -51,7 +51,10 @@ void replace(const Walk& walk, const std::function<Tensor(const Tensor& old)>& f
   for_each(walk, [&](const Visitor::Leaf& leaf) {
     keep.push_back(leaf.tensor);
     auto [place, fresh] = made.try_emplace(&leaf.tensor.slot());
-    if (fresh) place->second = f(leaf.tensor);
+    if (fresh) {
+      place->second = f(leaf.tensor.detach());
+      if (leaf.tensor.requires_grad()) place->second.requires_grad_();
+    }
     leaf.tensor = place->second;
   });
 }
@@ -62,7 +65,9 @@ NamedTensors named_parameters(const Walk& walk) {
   NamedTensors result;
   Once once;
   for_each(walk, [&](const Visitor::Leaf& leaf) {
-    if (!is_frozen(leaf) && once.first(leaf.tensor)) result.emplace_back(leaf.path, leaf.tensor);
+    if (is_frozen(leaf) || !once.first(leaf.tensor)) return;
+    if (is_float(leaf.tensor.dtype())) leaf.tensor.requires_grad_();
+    result.emplace_back(leaf.path, leaf.tensor);
   });
   return result;
 }
@@ -115,6 +120,7 @@ void set_frozen(const Walk& walk, const std::string& path, bool frozen) {
       leaf.owner->frozen.insert(leaf.name);
     else
       leaf.owner->frozen.erase(leaf.name);
+    if (is_float(leaf.tensor.dtype())) leaf.tensor.requires_grad_(!frozen);
   });
   if (!found)
     throw ValueError(text(frozen ? "freeze" : "unfreeze", ": the module has no tensor or part \"", path, "\""));
@@ -135,10 +141,7 @@ void make_own(const Walk& walk) {
 void convert(const Walk& walk, DType dtype) {
   if (!is_float(dtype)) throw DTypeError(text("to: parameters are floats, not ", dtype));
   std::vector<Tensor> all;
-  replace(walk, [&](const Tensor& old) {
-    if (!is_float(old.dtype()) || old.dtype() == dtype) return old;
-    return all.emplace_back(cast(old, dtype));
-  });
+  replace(walk, [&](const Tensor& old) { return is_float(old.dtype()) ? all.emplace_back(cast(old, dtype)) : old; });
   realize(all);
 }
 

@@ -61,7 +61,7 @@ Optimizer::Optimizer(const Parameters& parameters, const Schedule& lr, double we
       Entry entry{name, tensor, {}, {}, group.weight_decay.value_or(weight_decay), group.lr_factor};
       for (size_t i = 0; i < rule_.state.size(); ++i)
         entry.state.push_back(own_zeros(tensor.shape(), state_dtype(tensor.dtype())));
-      if (size_of(tensor.dtype()) < 4) now.push_back(*(entry.master = cast(tensor, kF32)));
+      if (size_of(tensor.dtype()) < 4) now.push_back(*(entry.master = cast(tensor.detach(), kF32)));
       now.push_back(tensor);
       entries_.push_back(std::move(entry));
     }
@@ -72,12 +72,12 @@ Optimizer::Optimizer(const Parameters& parameters, const Schedule& lr, double we
 void Optimizer::update(Entry& entry, const Tensor& gradient, const Tensor& lr, const Tensor& number) const {
   Tensor parameter = entry.parameter;
   DType narrow = parameter.dtype(), wide = state_dtype(narrow);
-  Tensor value = parameter;
+  Tensor value = parameter.detach();  // the state keeps no history of how it came about
   // Where somebody else has changed the parameter, the master copy is out of date.
   if (entry.master) value = where(eq(cast(*entry.master, narrow), value), *entry.master, cast(value, wide));
   std::vector<Tensor> state = entry.state;
   Tensor rate = cast(entry.lr_factor == 1 ? lr : lr * entry.lr_factor, wide);
-  Tensor next = rule_.update(value, cast(gradient, wide), state, {rate, number, entry.weight_decay});
+  Tensor next = rule_.update(value, cast(gradient.detach(), wide), state, {rate, number, entry.weight_decay});
   for (size_t i = 0; i < state.size(); ++i) entry.state[i].assign(state[i]);
   if (entry.master) entry.master->assign(next);
   parameter.assign(cast(next, narrow));
@@ -108,6 +108,21 @@ void Optimizer::step(const std::vector<Tensor>& gradients, const std::vector<Ten
     all.push_back(e.parameter);
   }
   realize(all);
+}
+
+void Optimizer::step() {
+  std::vector<Tensor> gradients;
+  for (const Entry& e : entries_) {
+    std::optional<Tensor> gradient = e.parameter.grad();
+    if (!gradient)
+      throw ValueError(text(rule_.name, ": parameter ", e.name, " has no gradient; call backward() first"));
+    gradients.push_back(*gradient);
+  }
+  step(gradients);
+}
+
+void Optimizer::zero_grad() {
+  for (const Entry& e : entries_) e.parameter.zero_grad();
 }
 
 double Optimizer::lr() const {

@@ -36,7 +36,8 @@ std::string summary(const Walk& walk);
 
 template <class Self>
 struct Module : ModuleState {
-  // The tensors to train, each once, in the order of visit(); without the frozen ones.
+  // The tensors to train, each once, in the order of visit(); without the frozen ones. They ask for gradients from now
+  // on: a module's own tensors that no layer has made need this call before the first loss is computed.
   std::vector<Tensor> parameters() const { return detail::parameters(walk()); }
   NamedTensors named_parameters() const { return detail::named_parameters(walk()); }
   // Elements of all parameters, frozen ones too.
@@ -53,7 +54,7 @@ struct Module : ModuleState {
   void save(const std::string& path) const { save_safetensors(path, state()); }
   void load(const std::string& path) { load_state(load_safetensors(path).tensors, path); }
 
-  // Leaves tensors out of parameters(): all of them, or those of a part: `net.freeze("0")`.
+  // Leaves tensors out of parameters(), and out of gradients: all of them, or those of a part: `net.freeze("0")`.
   void freeze(const std::string& path = "") { detail::set_frozen(walk(), path, true); }
   void unfreeze(const std::string& path = "") { detail::set_frozen(walk(), path, false); }
   // Whether Dropout drops. A captured function keeps the mode it was captured in.

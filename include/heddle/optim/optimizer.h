@@ -58,6 +58,10 @@ class Optimizer {
   // function the new values are computed at once, together with `also`: put the loss there.
   void step(const std::vector<Tensor>& gradients, const std::vector<Tensor>& also = {});
 
+  // The same with what backward() has added up in the parameters' grad().
+  void step();
+  void zero_grad();
+
   // The rate of the next step; group factors come on top.
   double lr() const;
   // Another base rate; the schedule's factors stay.
