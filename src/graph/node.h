@@ -211,7 +211,7 @@ NodeRef make_unwindow(const NodeRef& x, int axis, int64_t size, int64_t stride, 
 NodeRef make_cat(std::span<const NodeRef> inputs, int axis);
 // `label` names the operator that an index out of range is reported for; see index_label(). With kUncheckedIndex
 // nothing is reported: somebody else checks the same index.
-constexpr int64_t kUncheckedIndex = INT64_MIN;
+constexpr int64_t kUncheckedIndex = INT64_MIN + 2;  // the two before it are marks in plan keys
 NodeRef make_gather(const NodeRef& x, const NodeRef& index, int axis, int64_t label = 0);
 NodeRef make_gather_along(const NodeRef& x, const NodeRef& index, int axis, int64_t label = 0);
 // What combines an element with an update; nothing for Set. Of bool a sum is an or and a product an and.
