@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "compile/join_steps.h"
+#include "compile/order_steps.h"
 #include "compile/partition.h"
 #include "compile/sort.h"
 #include "kernel/builder.h"
@@ -45,6 +46,8 @@ class LoopsWriter {
     for (int id : group.units) {
       const Unit& u = unit(id);
       u.reduces ? write_reduction(u) : u.scatters() ? write_scatter(u) : write_store(u);
+      for (const Node* token : u.after)
+        if (unit(parts.storing.at(token)).group != u.group) step_.after.push_back(tensor_of.at(token));
     }
   }
 
@@ -485,6 +488,7 @@ Program fuse(std::span<const NodeRef> roots) {
     program.outputs.push_back(it->second);
   }
   join_steps(program);
+  order_steps(program);
   return program;
 }
 

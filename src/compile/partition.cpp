@@ -176,8 +176,18 @@ int Partitioner::open_unit(const Node* node, bool reduces) {
   result_.units.push_back(make_unit(node, reduces));
   (reduces ? result_.reducing : result_.storing)[node] = id;
   explore(unit(id), true, id);
-  for (const Unit::Read& read : unit(id).reads) readers_[key(read)].push_back(id);
+  enter_reads(id);
   return id;
+}
+
+void Partitioner::enter_reads(int id) {
+  for (const Unit::Read& read : unit(id).reads) readers_[key(read)].push_back(id);
+  for (const Node* token : unit(id).after) waiting_[token].push_back(id);
+}
+
+void Partitioner::forget_reads(int id) {
+  for (const Unit::Read& read : unit(id).reads) std::erase(readers_[key(read)], id);
+  for (const Node* token : unit(id).after) std::erase(waiting_[token], id);
 }
 
 Partition partition(std::span<const NodeRef> roots) {

@@ -31,6 +31,7 @@ struct Unit {
   };
   std::vector<Read> reads;
   std::vector<const Node*> leaves;  // buffers that it reads
+  std::vector<const Node*> after;   // tokens of barriers on the way: nodes in memory that it waits for
   size_t evaluations = 0;           // (node, index) pairs that the nest computes
 
   // What a kernel that is built directly writes (the results of a Sort); its node is never read itself.

@@ -33,6 +33,7 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
   };
   u.reads.clear();
   u.leaves.clear();
+  u.after.clear();
   u.evaluations = 0;
   u.scanned = Expr();
   int scans = 0;
@@ -96,6 +97,7 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
     }
     ++u.evaluations;
     if (id >= 0) computed_in_[&node].push_back(id);
+    if (node.op == NodeOp::Barrier) wait_for(u, node.inputs[1].get(), decide);
     if (is_movement(node)) {
       push(node.inputs[0].get(), source_index(node, visit.index, guard));
     } else if (node.op == NodeOp::Gather) {
@@ -114,6 +116,13 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
     }
   }
   return true;
+}
+
+void Partitioner::wait_for(Unit& u, const Node* token, bool decide) {
+  while (is_movement(*token)) token = token->inputs[0].get();
+  if (in_memory(*token) || token->op == NodeOp::Const || token->op == NodeOp::Iota) return;
+  if (decide) store(token);
+  if (std::find(u.after.begin(), u.after.end(), token) == u.after.end()) u.after.push_back(token);
 }
 
 Expr Partitioner::scannable(const Unit& u, const Node& node, const Index& index, bool& forward) {

@@ -80,6 +80,8 @@ std::vector<int> Partitioner::readers_of(int g) {
   auto add = [&](const Source& source) {
     if (auto it = readers_.find(source); it != readers_.end())
       readers.insert(readers.end(), it->second.begin(), it->second.end());
+    if (auto it = waiting_.find(source.node); source.memory && it != waiting_.end())
+      readers.insert(readers.end(), it->second.begin(), it->second.end());
   };
   for (int id : group(g).units) {
     add({unit(id).node, !unit(id).reduces});
@@ -108,7 +110,7 @@ bool Partitioner::reaches(int a, int b) {
 void Partitioner::drop_dead_stores() {
   for (size_t id = 0; id < result_.units.size(); ++id) {
     Unit& u = result_.units[id];
-    if (u.reduces || !u.writes.empty() || roots_.count(u.node)) continue;
+    if (u.reduces || !u.writes.empty() || roots_.count(u.node) || !waiting_[u.node].empty()) continue;
     const std::vector<int>& readers = readers_[{u.node, true}];
     if (!std::all_of(readers.begin(), readers.end(), [&](int r) { return unit(r).group == u.group; })) continue;
     std::erase(group(u.group).units, static_cast<int>(id));
@@ -118,6 +120,7 @@ void Partitioner::drop_dead_stores() {
       std::erase_if(reads, [&](const Unit::Read& read) { return read.memory && read.node == u.node; });
       reads.insert(reads.end(), u.reads.begin(), u.reads.end());
       for (const Unit::Read& read : u.reads) readers_[key(read)].push_back(r);
+      unit(r).after.insert(unit(r).after.end(), u.after.begin(), u.after.end());
     }
     u.reads.clear();
   }
@@ -134,6 +137,13 @@ void Partitioner::order_groups() {
       if (from == u.group) continue;
       users[static_cast<size_t>(from)].push_back(u.group);
       ++missing[static_cast<size_t>(u.group)];
+    }
+  for (const auto& [token, units] : waiting_)
+    for (int waits : units) {
+      int from = unit(result_.storing.at(token)).group, to = unit(waits).group;
+      if (from == to) continue;
+      users[static_cast<size_t>(from)].push_back(to);
+      ++missing[static_cast<size_t>(to)];
     }
   std::vector<int> ready;
   for (size_t g = result_.groups.size(); g-- > 0;)

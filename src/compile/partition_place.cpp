@@ -25,6 +25,8 @@ std::vector<int> Partitioner::reading_groups(const Source& source) {
 void Partitioner::place_storing(int id) {
   std::vector<int> groups = reading_groups({unit(id).node, true});
   bool alone = unit(id).scatters() || (groups.size() == 1 && unit(group(groups[0]).units[0]).scatters());
+  // What others wait for is a kernel of its own: they may be what the readers need.
+  alone = alone || !waiting_[unit(id).node].empty();
   if (!alone && groups.size() == 1 && join_storing(id, groups[0])) return;
   new_group(id);
 }
@@ -130,7 +132,7 @@ void Partitioner::place_reduction(const Node* node) {
   }
   // Nobody can take it in: it goes to memory, after as much of what follows as still belongs to it (at the second
   // attempt, as it is). Its readers then read that instead, and its own turn comes again.
-  for (const Unit::Read& read : unit(id).reads) std::erase(readers_[key(read)], id);
+  forget_reads(id);
   result_.reducing.erase(node);
   std::vector<int> readers = readers_[{node, false}];
   std::vector<const Node*> ends;
@@ -142,10 +144,9 @@ void Partitioner::place_reduction(const Node* node) {
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   for (const Node* end : ends) store(ends.size() == 1 && attempt == 1 ? find_tail(end) : end);
   for (int reader : readers) {
-    Unit& u = unit(reader);
-    for (const Unit::Read& read : u.reads) std::erase(readers_[key(read)], reader);
-    explore(u, false);
-    for (const Unit::Read& read : u.reads) readers_[key(read)].push_back(reader);
+    forget_reads(reader);
+    explore(unit(reader), false);
+    enter_reads(reader);
   }
   pending_.push(number_.at(node));
 }

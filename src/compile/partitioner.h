@@ -69,6 +69,10 @@ class Partitioner {
 
   int open_unit(const Node* node, bool reduces);
 
+  // What a unit reads and waits for, to and from readers_ and waiting_.
+  void enter_reads(int id);
+  void forget_reads(int id);
+
   // A reduction and the storing of the same node are different things to read.
   struct Source {
     const Node* node;
@@ -83,6 +87,9 @@ class Partitioner {
   // Finds what the nest of `u` reads. With `decide`, also chooses what goes to memory on the way. `id` is the unit's,
   // if it has one.
   void explore(Unit& u, bool decide, int id = -1);
+
+  // Makes the nest of `u` wait for the token of a barrier.
+  void wait_for(Unit& u, const Node* token, bool decide);
 
   // False if the nest should run the other way along u.scanned.
   bool explore_once(Unit& u, bool decide, int id);
@@ -179,6 +186,7 @@ class Partitioner {
   std::vector<int> group_of_;                                      // of each unit, in the end
   std::unordered_map<const Node*, int> attempts_;                  // at placing a reduction
   std::unordered_map<Source, std::vector<int>, SourceHash> readers_;
+  std::unordered_map<const Node*, std::vector<int>> waiting_;  // units that a barrier lets run after the node is stored
   Partition result_;
 };
 

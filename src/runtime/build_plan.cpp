@@ -190,7 +190,7 @@ class PlanBuilder {
         }
       }
     }
-    plan_.arena_bytes = base_bytes();
+    plan_.arena_bytes = plan_.arena_lower_bound = base_bytes();
     if (!plan_.symbols.empty()) return;
     // All sizes are known: lay them out now.
     std::vector<Lifetime> lifetimes;
@@ -204,6 +204,7 @@ class PlanBuilder {
             uint64_t offset = plan_.arena_bytes + memory.offsets[static_cast<size_t>(slot.index)];
             slot = {Slot::Kind::Arena, static_cast<int64_t>(offset)};
           }
+    plan_.arena_lower_bound = plan_.arena_bytes + memory.lower_bound;
     plan_.arena_bytes += memory.bytes;
     lives.clear();
   }

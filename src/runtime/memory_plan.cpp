@@ -10,7 +10,7 @@ namespace heddle {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
-constexpr size_t kFew = 256;  // up to here the quadratic method is cheap
+constexpr size_t kFew = 256;  // up to here quadratic methods are cheap
 
 uint64_t rounded(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -96,15 +96,15 @@ MemoryPlan by_time(std::span<const Lifetime> lifetimes) {
   return plan;
 }
 
-// The largest first, each at the lowest place that is free during its life.
-MemoryPlan by_size(std::span<const Lifetime> lifetimes) {
+// Those of the largest weight first, each at the lowest place that is free during its life.
+template <class Weight>
+MemoryPlan by_weight(std::span<const Lifetime> lifetimes, Weight&& weight) {
   MemoryPlan plan;
   plan.offsets.assign(lifetimes.size(), 0);
   std::vector<size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return lifetimes[a].bytes != lifetimes[b].bytes ? lifetimes[a].bytes > lifetimes[b].bytes : a < b;
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return weight(lifetimes[a]) > weight(lifetimes[b]); });
   std::vector<size_t> placed;  // by offset
   for (size_t i : order) {
     const Lifetime& life = lifetimes[i];
@@ -123,12 +123,34 @@ MemoryPlan by_size(std::span<const Lifetime> lifetimes) {
   return plan;
 }
 
+uint64_t most_alive(std::span<const Lifetime> lifetimes) {
+  std::vector<std::pair<int, int64_t>> changes;  // when, and how many bytes more
+  for (const Lifetime& life : lifetimes) {
+    auto bytes = static_cast<int64_t>(rounded(life.bytes));
+    changes.emplace_back(life.first, bytes);
+    changes.emplace_back(life.last + 1, -bytes);
+  }
+  std::sort(changes.begin(), changes.end());
+  int64_t now = 0, most = 0;
+  for (const auto& [when, more] : changes) most = std::max(most, now += more);
+  return static_cast<uint64_t>(most);
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(std::span<const Lifetime> lifetimes) {
   MemoryPlan plan = by_time(lifetimes);
-  if (lifetimes.size() <= kFew)
-    if (MemoryPlan other = by_size(lifetimes); other.bytes < plan.bytes) plan = std::move(other);
+  plan.lower_bound = most_alive(lifetimes);
+  auto try_weight = [&](auto&& weight) {
+    if (lifetimes.size() > kFew || plan.bytes <= plan.lower_bound) return;
+    MemoryPlan other = by_weight(lifetimes, weight);
+    if (other.bytes >= plan.bytes) return;
+    other.lower_bound = plan.lower_bound;
+    plan = std::move(other);
+  };
+  try_weight([](const Lifetime& l) { return l.bytes; });
+  try_weight([](const Lifetime& l) { return l.bytes * static_cast<uint64_t>(l.last - l.first + 1); });
+  try_weight([](const Lifetime& l) { return l.last - l.first; });
   return plan;
 }
 

@@ -16,6 +16,7 @@ struct Lifetime {
 struct MemoryPlan {
   std::vector<uint64_t> offsets;  // in bytes, multiples of 64
   uint64_t bytes = 0;
+  uint64_t lower_bound = 0;  // the most that lives at one time: no plan needs less
 };
 
 // Gives things whose lifetimes overlap disjoint places, and tries to need little room. O(n log n) for many things.

@@ -62,6 +62,7 @@ struct Plan {
   std::vector<Launch> launches;
   std::vector<PlanOutput> outputs;
   uint64_t arena_bytes;
+  uint64_t arena_lower_bound;  // the most bytes of it that are in use at one time, in this order of launches
   // With symbols: what each run lays out behind the arena's arena_bytes, because sizes differ from run to run.
   std::vector<Temporary> temporaries;
   // Scalars that change from run to run. Argument k is an element at byte 64 * k of the arena, written before the first
@@ -74,6 +75,7 @@ struct Plan {
 
 struct RunStats {
   uint64_t launches, bytes_read, bytes_written, plan_hits, plan_misses, arena_bytes;
+  uint64_t arena_lower_bound;  // of arena_bytes: the most that was in use at one time
 };
 // Counters of the calling thread since the last reset.
 RunStats& run_stats();

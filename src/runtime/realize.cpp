@@ -72,8 +72,11 @@ uint64_t size_now(const Expr& e, const Plan& plan, const Workspace& work) {
   }));
 }
 
-// Places for this run's temporaries; returns the size of the arena.
+// Places for this run's temporaries; returns the size of the arena, and counts it.
 uint64_t place_temporaries(const Plan& plan, Workspace& work) {
+  RunStats& stats = run_stats();
+  stats.arena_bytes += plan.arena_bytes;
+  stats.arena_lower_bound += plan.arena_lower_bound;
   if (plan.temporaries.empty()) return plan.arena_bytes;
   std::vector<Lifetime> lifetimes;
   for (const Temporary& life : plan.temporaries)
@@ -81,6 +84,8 @@ uint64_t place_temporaries(const Plan& plan, Workspace& work) {
   MemoryPlan memory = plan_memory(lifetimes);
   work.offsets = std::move(memory.offsets);
   for (uint64_t& offset : work.offsets) offset += plan.arena_bytes;
+  stats.arena_bytes += memory.bytes;
+  stats.arena_lower_bound += memory.lower_bound;
   return plan.arena_bytes + memory.bytes;
 }
 
@@ -187,7 +192,6 @@ void run(const CachedPlan& cached, Workspace& work) {
     stats.bytes_read += step.bytes_read;
     stats.bytes_written += step.bytes_written;
   }
-  stats.arena_bytes += arena_bytes;
   if (!plan.checks.empty()) report_checks(plan, *arena, work);
 }
 

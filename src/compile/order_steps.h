@@ -1,0 +1,13 @@
+// The order in which the steps of a program run.
+#pragma once
+
+#include "compile/fuse.h"
+
+namespace heddle {
+
+// Puts the steps in an order that keeps few bytes alive between them: of the steps that may run, next comes the one
+// that frees most, or else needs least. Tensors in Step::after are computed before. The steps stand in an order in
+// which they may run before, too. In place, n log n.
+void order_steps(Program& program);
+
+}  // namespace heddle
