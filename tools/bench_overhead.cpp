@@ -68,6 +68,31 @@ void measure_small_add(double seconds, const Report& report) {
   report(time_figure("a + b on 16 floats, cached", "us", samples[0].best() * micro, samples[0].median() * micro, 5));
 }
 
+// The same small function, recorded at each call and captured; the bar is that of the recorded one.
+void measure_replay(double seconds, const Report& report) {
+  constexpr int kCount = 1000;
+  Tensor x = numbers({1024}), w = numbers({1024});
+  auto captured = jit([&](const Tensor& given) { return given * w + 1; });
+  captured(x);
+  auto samples = take_turns(seconds, 3,
+                            {[&] {
+                               for (int i = 0; i < kCount; ++i) captured(x);
+                             },
+                             [&] {
+                               for (int i = 0; i < kCount; ++i) (x * w + 1).realize();
+                             }});
+  double micro = 1e6 / kCount;
+  Figure figure{.name = "x * w + 1 on 1024 floats, jit", .unit = "us"};
+  figure.ours = samples[0].best() * micro;
+  figure.median = samples[0].median() * micro;
+  figure.reference = samples[1].best() * micro;
+  figure.reference_name = "without jit";
+  figure.ratio = figure.reference / figure.ours;
+  figure.bar = 1;
+  figure.note = "one launch, replayed";
+  report(figure);
+}
+
 // Small graphs that differ in operators, shape and form, so that no plan and no kernel fits two of them.
 constexpr int kGraphs = 40;
 
@@ -147,6 +172,7 @@ void first_result() {
 void measure_overhead(double seconds, const Report& report) {
   measure_recording(seconds, report);
   measure_small_add(seconds, report);
+  measure_replay(seconds, report);
   measure_compiling(seconds, report);
   measure_start(seconds, report);
 }

@@ -24,6 +24,9 @@ class IndexError : public Error {
 class ValueError : public Error {
   using Error::Error;
 };  // any other bad argument
+class CaptureError : public Error {
+  using Error::Error;
+};  // a function that jit() cannot record, or that changed after it was recorded
 class ParseError : public Error {
   using Error::Error;
 };  // malformed text or file

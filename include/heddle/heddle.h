@@ -7,6 +7,7 @@
 #include <heddle/error.h>
 #include <heddle/grad.h>
 #include <heddle/io.h>
+#include <heddle/jit.h>
 #include <heddle/nn.h>
 #include <heddle/ops.h>
 #include <heddle/optim.h>

@@ -10,6 +10,7 @@
 #include <iosfwd>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
@@ -71,21 +72,23 @@ class Tensor {
   // Computes the tensor, except where it is a constant.
   Tensor with_dim(int64_t axis, const Dim& size) const;
 
+  // While jit() records (jit.h) there are no values: then what follows throws CaptureError naming the line `where`.
   // Computes the value now and keeps it. Returns *this.
-  const Tensor& realize() const;
+  const Tensor& realize(const std::source_location& where = std::source_location::current()) const;
   bool is_realized() const;
 
   // The only element, converted to T. ShapeError if there is not exactly one.
   template <class T>
-  T item() const;
+  T item(const std::source_location& where = std::source_location::current()) const;
   // All elements in row-major order, converted to T.
   template <class T>
-  std::vector<T> to_vector() const;
+  std::vector<T> to_vector(const std::source_location& where = std::source_location::current()) const;
   // The elements themselves, in memory; the dtype must be T's. Valid while the slot keeps this value.
   template <class T>
-  std::span<const T> data() const&;
+  std::span<const T> data(const std::source_location& where = std::source_location::current()) const&;
   template <class T>
-  std::span<const T> data() const&& = delete;  // it would not outlive the tensor
+  std::span<const T> data(const std::source_location& where = std::source_location::current()) const&& =
+      delete;  // it would not outlive the tensor
 
   // Gives the slot another value of the same shape and dtype. The old memory is reused when nobody else needs it.
   void assign(const Tensor& value);
@@ -192,6 +195,7 @@ class Tensor {
   TensorSlot& slot() const { return *slot_; }
   const std::shared_ptr<TensorSlot>& shared_slot() const { return slot_; }
   static Tensor of_slot(const std::shared_ptr<TensorSlot>& slot);
+  long handles() const { return slot_.use_count(); }  // that name the slot
 
  private:
   std::shared_ptr<TensorSlot> slot_;
@@ -202,8 +206,9 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 std::string to_string(const Tensor& tensor);
 
 // Computes several tensors together: what they share is computed once, and kernels are fused across them.
-void realize(std::span<const Tensor> tensors);
-void realize(std::initializer_list<Tensor> tensors);
+void realize(std::span<const Tensor> tensors, const std::source_location& where = std::source_location::current());
+void realize(std::initializer_list<Tensor> tensors,
+             const std::source_location& where = std::source_location::current());
 
 // The graph behind tensors, as text or in Graphviz's dot language.
 std::string print_graph(std::initializer_list<Tensor> tensors);

@@ -76,7 +76,7 @@ class PlanBuilder {
       PlanOutput output{wanted.dtype, wanted.shape};
       const Node* node = simple[i].get();
       auto [first, fresh] = seen.try_emplace(node, static_cast<int>(i));
-      if (auto source = sources_.find(node); node->op == NodeOp::Buffer && source != sources_.end()) {
+      if (auto source = sources_.find(node); is_provided(*node) && source != sources_.end()) {
         output.leaf = source->second.leaf;
         output.argument = source->second.argument;
       } else if (!fresh) {
@@ -140,6 +140,7 @@ class PlanBuilder {
   void place_checks() {
     for (const Program::Step& step : program_.steps) {
       check_offsets_.push_back(base_bytes());
+      if (!step.checks.empty()) plan_.last_check = static_cast<int>(check_offsets_.size()) - 1;
       for (size_t c = 0; c < step.checks.size(); ++c) {
         const Program::Step::Check& check = step.checks[c];
         plan_.checks.push_back({base_bytes() + c * sizeof(int64_t), check.node, check.label, check.axis, check.size});
@@ -211,8 +212,6 @@ class PlanBuilder {
 
   // Lets outputs take over the memory of leaves where that cannot be noticed.
   void donate() {
-    // A run that finds an index out of range must leave everything as it was.
-    if (!plan_.checks.empty()) return;
     if (std::find(key_.donatable_leaf.begin(), key_.donatable_leaf.end(), true) == key_.donatable_leaf.end()) return;
     std::vector<Use> last_read(key_.leaves.size()), first_write(plan_.outputs.size());
     std::vector<bool> taken(key_.leaves.size(), false);
@@ -237,16 +236,42 @@ class PlanBuilder {
       if (output.leaf >= 0) taken[static_cast<size_t>(output.leaf)] = true;
     // Leaves by size, so that the search is not every output with every leaf.
     std::unordered_map<Expr, std::vector<int>> by_size;
-    for (size_t l = 0; l < key_.leaves.size(); ++l)
-      if (key_.donatable_leaf[l] && !taken[l]) by_size[bytes_of(*key_.leaves[l])].push_back(static_cast<int>(l));
+    std::vector<int> own(plan_.outputs.size(), -1);  // the leaf that is meant for the output alone
+    for (size_t l = 0; l < key_.leaves.size(); ++l) {
+      if (!key_.donatable_leaf[l]) continue;
+      int only = key_.donated_to[l];
+      if (only >= 0 && own[static_cast<size_t>(only)] < 0)
+        own[static_cast<size_t>(only)] = static_cast<int>(l);
+      else if (only < 0 && !taken[l])
+        by_size[bytes_of(*key_.leaves[l])].push_back(static_cast<int>(l));
+    }
+    auto refusal = [&](int leaf, size_t o) -> const char* {
+      auto l = static_cast<size_t>(leaf);
+      int write = first_write[o].launch, read = last_read[l].launch;
+      if (taken[l]) return "the old value is a result, too";
+      if (write < 0) return "no kernel of its own writes the new value";
+      // A run that finds an index out of range must leave everything as it was.
+      if (write <= plan_.last_check) return "indices are still to be checked when it is written";
+      if (read > write) return "the old value is read after the new one is written";
+      if (read == write && !aligned(last_read[l], first_write[o]))
+        return "the kernel that writes it reads the old value in another order";
+      return nullptr;
+    };
     for (size_t o = 0; o < plan_.outputs.size(); ++o) {
+      PlanOutput& output = plan_.outputs[o];
+      if (own[o] >= 0) {
+        const char* reason = refusal(own[o], o);
+        if (reason)
+          output.not_donated = reason;
+        else
+          output.donated_leaf = own[o];
+        continue;
+      }
       if (first_write[o].launch < 0) continue;
       std::vector<int>& candidates = by_size[bytes_of(*key_.nodes[o])];
       for (size_t c = 0; c < candidates.size(); ++c) {
-        auto leaf = static_cast<size_t>(candidates[c]);
-        if (last_read[leaf].launch > first_write[o].launch) continue;
-        if (last_read[leaf].launch == first_write[o].launch && !aligned(last_read[leaf], first_write[o])) continue;
-        plan_.outputs[o].donated_leaf = candidates[c];
+        if (refusal(candidates[c], o)) continue;
+        output.donated_leaf = candidates[c];
         candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(c));
         break;
       }

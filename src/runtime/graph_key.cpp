@@ -139,11 +139,20 @@ void GraphKey::read_node(const Node& node) {
       words.push_back(may_take);
       leaves.push_back(&node);
       donatable_leaf.push_back(may_take);
+      donated_to.push_back(-1);
       return;
     }
-    case NodeOp::Input:
-      throw ValueError(text("cannot realize input ", node.attrs[0], " of a captured function, ", node.dtype, node.shape,
-                            ": it has no data"));
+    case NodeOp::Input: {
+      if (!captured_)
+        throw ValueError(text("cannot realize input ", node.attrs[0], " of a captured function, ", node.dtype,
+                              node.shape, ": outside of the function it has no value"));
+      auto update = updates_.find(&node);
+      leaves.push_back(&node);
+      donatable_leaf.push_back(update != updates_.end());
+      donated_to.push_back(update != updates_.end() ? update->second : -1);
+      words.push_back(static_cast<uint64_t>(donated_to.back() + 1));
+      return;
+    }
     case NodeOp::Const:
       if (is_float(node.dtype)) {
         floats.push_back(node.literal.bits());
@@ -159,13 +168,14 @@ void GraphKey::read_node(const Node& node) {
   for (const Expr& attribute : node.attrs) read_integer(node, attribute);
 }
 
-void GraphKey::read(std::span<const NodeRef> roots, std::span<const Storage* const> donatable) {
+void GraphKey::start() {
   words.clear();
   floats.clear();
   nodes.clear();
   references.clear();
   leaves.clear();
   donatable_leaf.clear();
+  donated_to.clear();
   constants.clear();
   symbols.clear();
   symbol_values.clear();
@@ -175,11 +185,9 @@ void GraphKey::read(std::span<const NodeRef> roots, std::span<const Storage* con
     std::fill(table_.begin(), table_.end(), Entry{nullptr, 0, 0});
     walk_ = 1;
   }
-  donatable_.assign(donatable.begin(), donatable.end());
-  std::sort(donatable_.begin(), donatable_.end());
+}
 
-  for (const NodeRef& root : roots)
-    if (root->op != NodeOp::Buffer) visit(root.get());
+void GraphKey::walk() {
   outputs = nodes.size();
   words.push_back(outputs);
   for (size_t i = 0; i < nodes.size(); ++i) {  // grows while we go
@@ -187,6 +195,28 @@ void GraphKey::read(std::span<const NodeRef> roots, std::span<const Storage* con
     read_node(*nodes[i]);
   }
   hash = hash_words(words);
+}
+
+void GraphKey::read(std::span<const NodeRef> roots, std::span<const Storage* const> donatable) {
+  start();
+  captured_ = false;
+  donatable_.assign(donatable.begin(), donatable.end());
+  std::sort(donatable_.begin(), donatable_.end());
+  for (const NodeRef& root : roots)
+    if (root->op != NodeOp::Buffer) visit(root.get());
+  walk();
+}
+
+void GraphKey::read_captured(std::span<const NodeRef> roots, std::span<const StateUpdate> updates) {
+  start();
+  captured_ = true;
+  donatable_.clear();
+  for (const NodeRef& root : roots)
+    if (!is_provided(*root)) visit(root.get());
+  updates_.clear();
+  for (const StateUpdate& update : updates)
+    if (!is_provided(*update.value)) updates_[update.input] = static_cast<int>(number(update.value));
+  walk();
 }
 
 void GraphKey::shrink() {

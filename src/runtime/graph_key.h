@@ -17,11 +17,22 @@
 
 namespace heddle {
 
+// Whether the data of a node is there before a graph runs: a Buffer, or an Input of a captured function.
+inline bool is_provided(const Node& node) { return node.op == NodeOp::Buffer || node.op == NodeOp::Input; }
+
+// Of a captured function: an Input, and the value that takes its place at the end of a call. That value, and no other
+// one, may take over its memory.
+struct StateUpdate {
+  const Node *input, *value;
+};
+
 class GraphKey {
  public:
   // Walks the graph once, without recursion. Roots that are Buffers are left out; the others are numbered first, each
   // once, so that a root's number is that of its output. An object is reused from walk to walk to keep its memory.
   void read(std::span<const NodeRef> roots, std::span<const Storage* const> donatable);
+  // The same for a captured function. Its Inputs are leaves; roots that are Inputs are left out as well.
+  void read_captured(std::span<const NodeRef> roots, std::span<const StateUpdate> updates);
   // Gives the memory of an unusually large graph back.
   void shrink();
 
@@ -33,8 +44,9 @@ class GraphKey {
   size_t outputs = 0;                // distinct roots that are not Buffers
   std::vector<const Node*> nodes;    // by number
   std::vector<uint32_t> references;  // for each node, those from inside the graph and from `roots`
-  std::vector<const Node*> leaves;   // Buffers, in order of their numbers
+  std::vector<const Node*> leaves;   // Buffers and Inputs, in order of their numbers
   std::vector<bool> donatable_leaf;
+  std::vector<int> donated_to;         // for each leaf the only output that may have its memory; -1: any
   std::vector<const Node*> constants;  // the nodes of `floats`
   std::vector<Expr> symbols;           // in the order of their appearance
   std::vector<int64_t> symbol_values;
@@ -43,6 +55,8 @@ class GraphKey {
   uint32_t number(const Node* node) const;
 
  private:
+  void start();
+  void walk();
   uint32_t visit(const Node* node);
   void read_node(const Node& node);
   void read_integer(const Node& node, const Expr& e);
@@ -56,7 +70,9 @@ class GraphKey {
   std::vector<Entry> table_;
   size_t mask_ = 0;
   uint32_t walk_ = 0;
-  std::vector<const Storage*> donatable_;           // sorted
+  std::vector<const Storage*> donatable_;         // sorted
+  std::unordered_map<const Node*, int> updates_;  // outputs by their Inputs
+  bool captured_ = false;
   std::unordered_map<Expr, uint64_t> expressions_;  // with symbols, and their numbers
 };
 

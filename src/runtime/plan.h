@@ -42,7 +42,8 @@ struct PlanCheck {
 struct PlanOutput {
   DType dtype;
   Shape shape;
-  int donated_leaf = -1;  // takes over this leaf's memory when nobody else holds it
+  int donated_leaf = -1;         // takes over this leaf's memory when nobody else holds it
+  const char* not_donated = "";  // why it may not take over the one that was meant for it
   // Outputs that no launch writes; at most one of these is set.
   int leaf = -1;      // the value of this leaf
   int same_as = -1;   // the memory of this earlier output
@@ -71,6 +72,8 @@ struct Plan {
   // What kernels found wrong with their data; 64 bytes or more for each launch that checks, behind the arguments.
   std::vector<PlanCheck> checks;
   uint64_t check_bytes = 0;
+  // The last launch that checks; -1: none does. What it and those before it found is looked at before the next one.
+  int last_check = -1;
 };
 
 struct RunStats {
@@ -85,8 +88,8 @@ RunStats& run_stats();
 // become that of a result. "Nobody else" means that the entries of `roots` are the only references to the root nodes
 // (move them there), and that every other node which depends on the storage, and the storage itself, is referred to
 // from inside the graph alone. When a launch fails the contents of donated storages are lost.
-// Throws IndexError for an index out of range that a kernel met; the results are then not kept, and nothing is donated
-// to plans that could fail so. Sizes may be bound symbols (Expr::bound): then one plan serves all their values. Throws
+// Throws IndexError for an index out of range that a kernel met; the results are then not kept, and no donated storage
+// has been written to. Sizes may be bound symbols (Expr::bound): then one plan serves all their values. Throws
 // ValueError for symbols without a value, for Inputs, and when leaves live on different devices; OutOfMemory;
 // CompileError.
 std::vector<NodeRef> realize(std::span<const NodeRef> roots, std::span<const Storage* const> donatable = {});

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "runtime/device.h"
 #include "tensor/build.h"
+#include "tensor/capture.h"
 
 namespace heddle {
 namespace {
@@ -13,7 +14,8 @@ struct HostView {
   NodeRef keep;
   const void* data;
 };
-HostView host_view(const Tensor& t) {
+HostView host_view(const char* what, const Tensor& t, const std::source_location& where) {
+  refuse_in_capture(what, where);
   t.realize();
   NodeRef n = t.node();
   HD_ASSERT(n->op == NodeOp::Buffer, "realize leaves a buffer");
@@ -42,16 +44,16 @@ T convert(const Scalar& s) {
 }  // namespace
 
 template <class T>
-T Tensor::item() const {
+T Tensor::item(const std::source_location& where) const {
   if (numel() != 1)
     throw ShapeError(text("item: a tensor of shape ", node()->shape, " has ", numel(), " elements, not one"));
-  HostView view = host_view(*this);
+  HostView view = host_view("item()", *this, where);
   return convert<T>(load_scalar(view.data, 0, view.keep->dtype));
 }
 
 template <class T>
-std::vector<T> Tensor::to_vector() const {
-  HostView view = host_view(*this);
+std::vector<T> Tensor::to_vector(const std::source_location& where) const {
+  HostView view = host_view("to_vector()", *this, where);
   int64_t count = numel();
   std::vector<T> result(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i)
@@ -60,9 +62,9 @@ std::vector<T> Tensor::to_vector() const {
 }
 
 template <class T>
-std::span<const T> Tensor::data() const& {
+std::span<const T> Tensor::data(const std::source_location& where) const& {
   if (dtype() != dtype_of<T>()) throw DTypeError(text("data: the tensor holds ", dtype(), ", not ", dtype_of<T>()));
-  HostView view = host_view(*this);
+  HostView view = host_view("data()", *this, where);
   return {static_cast<const T*>(view.data), static_cast<size_t>(numel())};
 }
 
@@ -93,11 +95,11 @@ Tensor from_vector(const std::vector<T>& values, const Dims& dims) {
   }
 }
 
-#define HD_INSTANTIATE(T)                                     \
-  template T Tensor::item<T>() const;                         \
-  template std::vector<T> Tensor::to_vector<T>() const;       \
-  template std::span<const T> Tensor::data<T>() const&;       \
-  template Tensor from_data<T>(const T* values, const Dims&); \
+#define HD_INSTANTIATE(T)                                                          \
+  template T Tensor::item<T>(const std::source_location&) const;                   \
+  template std::vector<T> Tensor::to_vector<T>(const std::source_location&) const; \
+  template std::span<const T> Tensor::data<T>(const std::source_location&) const&; \
+  template Tensor from_data<T>(const T* values, const Dims&);                      \
   template Tensor from_vector<T>(const std::vector<T>&, const Dims&);
 HD_INSTANTIATE(bool)
 HD_INSTANTIATE(int8_t)

@@ -8,6 +8,7 @@
 
 #include "graph/node.h"
 #include "tensor/build.h"
+#include "tensor/capture.h"
 
 namespace heddle {
 namespace {
@@ -154,6 +155,7 @@ struct Printer {
 }  // namespace
 
 std::string to_string(const Tensor& tensor) {
+  refuse_in_capture("printing a tensor");
   tensor.realize();
   NodeRef node = tensor.node();
   Printer p{node, tensor.shape(), node->storage->host_data(), tensor.numel() > kThreshold};

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "tensor/capture.h"
 #include "tensor/philox.h"
 #include "tensor/symbolic.h"
 
@@ -11,14 +12,29 @@ namespace heddle {
 
 void Generator::manual_seed(uint64_t seed) { set_state({seed, 0}); }
 void Generator::set_state(const State& state) {
+  refuse_in_capture("setting a Generator's state");
   seed_ = state.seed;
   draws_ = state.draws;
 }
+Generator::State Generator::state() const {
+  refuse_in_capture("looking at a Generator's state");
+  return {seed_.load(), draws_.load()};
+}
+Generator::State Generator::advance(uint64_t draws) {
+  uint64_t seed = seed_.load();
+  return {seed, draws_.fetch_add(draws)};
+}
+void Generator::take_back(const State& before, uint64_t draws) {
+  uint64_t expected = before.draws + draws;
+  draws_.compare_exchange_strong(expected, before.draws);
+}
+std::array<uint32_t, 4> Generator::key_words(const State& s) {
+  return {static_cast<uint32_t>(s.seed), static_cast<uint32_t>(s.draws), static_cast<uint32_t>(s.seed >> 32),
+          static_cast<uint32_t>(s.draws >> 32)};
+}
 Tensor Generator::next_key() {
-  uint64_t seed = seed_.load(), draws = draws_.fetch_add(1);
-  std::vector<uint32_t> key{static_cast<uint32_t>(seed), static_cast<uint32_t>(draws),
-                            static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(draws >> 32)};
-  return from_vector(key, {4});
+  if (current_capture) return current_capture->draw(*this);
+  return from_data(key_words(advance(1)).data(), {4});
 }
 Generator& default_generator() {
   static Generator generator;

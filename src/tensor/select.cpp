@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tensor/build.h"
+#include "tensor/capture.h"
 #include "tensor/symbolic.h"
 
 namespace heddle {
@@ -21,6 +22,7 @@ Tensor positions(const NodeRef& named) {
 }  // namespace
 
 Tensor nonzero(const Tensor& x) {
+  refuse_in_capture("nonzero() or an index by a mask");
   Tensor at = positions(flatten(cast(x, kBool)).node());
   // The position of each element along every axis.
   std::vector<Tensor> columns(static_cast<size_t>(x.rank()), at);
@@ -32,6 +34,7 @@ Tensor nonzero(const Tensor& x) {
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  refuse_in_capture("masked_select()");
   if (mask.dtype() != kBool)
     throw DTypeError(text("masked_select: the mask must be bool, not ", mask.dtype(), mask.node()->shape));
   NodeRef from = with_numbers(x.node()), chosen = with_numbers(mask.node());
@@ -43,6 +46,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
 }
 
 UniqueResult unique(const Tensor& x, bool return_inverse, bool return_counts) {
+  refuse_in_capture("unique()");
   Tensor sorted = sort(flatten(x)).values.realize();
   int64_t n = sorted.numel();
   UniqueResult result;
@@ -65,6 +69,7 @@ UniqueResult unique(const Tensor& x, bool return_inverse, bool return_counts) {
 }
 
 Tensor bincount(const Tensor& x, int64_t minlength) {
+  refuse_in_capture("bincount()");
   if (x.rank() != 1 || !is_integer(x.dtype()))
     throw ValueError(text("bincount: takes integers along one axis, not ", x.dtype(), x.node()->shape));
   if (minlength < 0) throw ValueError(text("bincount: minlength ", minlength, " is negative"));
@@ -79,6 +84,7 @@ Tensor bincount(const Tensor& x, int64_t minlength) {
 }
 
 Histogram histogram(const Tensor& x, int64_t bins, std::optional<std::pair<double, double>> limits) {
+  refuse_in_capture("histogram()");
   if (bins < 1) throw ValueError(text("histogram: needs at least one bin, not ", bins));
   DType dtype = x.dtype() == kF64 ? kF64 : kF32;
   Tensor sorted = sort(flatten(cast(x, dtype))).values.realize();

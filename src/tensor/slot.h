@@ -3,6 +3,7 @@
 
 #include <heddle/tensor.h>
 
+#include <atomic>
 #include <mutex>
 #include <thread>
 
@@ -18,6 +19,12 @@ struct TensorSlot {
   NodeRef node;
   // Memory of the value that assign() replaced: the new value may take it over. Compared, never followed.
   const Storage* previous = nullptr;
+  // The recording of a captured function (capture.h) in which the slot was made; 0: in none.
+  uint64_t born = 0;
+  // Handles that captured functions keep. When there are no others, the variable they came from has another slot now.
+  std::atomic<long> bindings{0};
+  // Who has taken the node to update it in place. Only compared, by the one who has set it.
+  std::atomic<const void*> holder{nullptr};
 
   // Gradients (tensor/track.h): this tensor is a leaf; what backward() has added up.
   bool tracked = false;

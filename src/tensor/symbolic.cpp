@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tensor/build.h"
+#include "tensor/capture.h"
 
 namespace heddle {
 
@@ -39,6 +40,7 @@ Tensor Tensor::with_dim(int64_t axis, const Dim& size) const {
   shape[at] = symbol.is_const() ? symbol : Expr::bound(symbol, value);
   check_shape("with_dim", shape, x->dtype);
   if (x->op == NodeOp::Const || x->op == NodeOp::Iota) return Tensor(make_reshape(x, shape));
+  refuse_in_capture("with_dim()");
   // The number may be all over the graph of a value that is still to be computed.
   realize();
   x = node();

@@ -8,6 +8,7 @@
 #include "graph/graph.h"
 #include "runtime/plan.h"
 #include "tensor/build.h"
+#include "tensor/capture.h"
 #include "tensor/slot.h"
 #include "tensor/track.h"
 
@@ -15,7 +16,13 @@ namespace heddle {
 
 Tensor::Tensor() : Tensor(make_const(Scalar::of(kF32, 0))) {}
 
-Tensor::Tensor(const NodeRef& node) : slot_(std::make_shared<TensorSlot>()) { slot_->node = node; }
+Tensor::Tensor(const NodeRef& node) : slot_(std::make_shared<TensorSlot>()) {
+  slot_->node = node;
+  if (current_capture) [[unlikely]] {
+    slot_->born = current_capture->id;
+    current_capture->born.push_back(slot_);
+  }
+}
 
 Tensor Tensor::of_slot(const std::shared_ptr<TensorSlot>& slot) {
   Tensor tensor(NodeRef{});
@@ -23,7 +30,11 @@ Tensor Tensor::of_slot(const std::shared_ptr<TensorSlot>& slot) {
   return tensor;
 }
 
-NodeRef Tensor::node() const { return slot_->get(); }
+NodeRef Tensor::node() const {
+  if (current_capture) [[unlikely]]
+    return current_capture->value(*this);
+  return slot_->get();
+}
 
 Dims Tensor::shape() const {
   NodeRef n = node();
@@ -41,7 +52,8 @@ int64_t Tensor::numel() const { return node()->shape.known_numel(); }
 DType Tensor::dtype() const { return node()->dtype; }
 bool Tensor::is_realized() const { return node()->op == NodeOp::Buffer; }
 
-const Tensor& Tensor::realize() const {
+const Tensor& Tensor::realize(const std::source_location& where) const {
+  refuse_in_capture("realize()", where);
   if (!is_realized()) heddle::realize(std::span<const Tensor>(this, 1));
   return *this;
 }
@@ -108,7 +120,8 @@ class Taken {
 
 }  // namespace
 
-void realize(std::span<const Tensor> tensors) {
+void realize(std::span<const Tensor> tensors, const std::source_location& where) {
+  refuse_in_capture("realize()", where);
   Taken taken(tensors);
   // A graph that is kept for gradients needs the data that it starts from.
   std::vector<bool> history;
@@ -120,16 +133,15 @@ void realize(std::span<const Tensor> tensors) {
   for (size_t i = 0; i < done.size(); ++i) done[i] = with_lineage(taken.roots[i], done[i], history[i]);
   taken.finish(done);
 }
-void realize(std::initializer_list<Tensor> tensors) {
-  realize(std::span<const Tensor>(tensors.begin(), tensors.size()));
+void realize(std::initializer_list<Tensor> tensors, const std::source_location& where) {
+  realize(std::span<const Tensor>(tensors.begin(), tensors.size()), where);
 }
 
 namespace {
 
-void rebind(const char* op, const std::shared_ptr<TensorSlot>& owner, const NodeRef& given) {
-  TensorSlot& slot = *owner;
-  NodeRef now = value_for(owner, given);
-  NodeRef before = slot.get();
+void rebind(const char* op, const Tensor& tensor, const NodeRef& given) {
+  NodeRef now = value_for(tensor.shared_slot(), given);
+  NodeRef before = tensor.node();
   bool fits = now->shape.size() == before->shape.size();
   for (size_t i = 0; fits && i < now->shape.size(); ++i) fits = same_size(now->shape[i], before->shape[i]);
   if (!fits)
@@ -137,6 +149,8 @@ void rebind(const char* op, const std::shared_ptr<TensorSlot>& owner, const Node
   if (now->dtype != before->dtype)
     throw DTypeError(text(op, ": a value of dtype ", now->dtype, " does not fit a tensor of dtype ", before->dtype,
                           "; cast it first"));
+  if (current_capture) return current_capture->assign(tensor, now);
+  TensorSlot& slot = tensor.slot();
   std::lock_guard guard(slot.lock);
   if (slot.node && slot.node->op == NodeOp::Buffer) slot.previous = slot.node->storage.get();
   slot.node = now;
@@ -144,11 +158,11 @@ void rebind(const char* op, const std::shared_ptr<TensorSlot>& owner, const Node
 
 }  // namespace
 
-void Tensor::assign(const Tensor& value) { rebind("assign", slot_, value.node()); }
+void Tensor::assign(const Tensor& value) { rebind("assign", *this, value.node()); }
 
 #define HD_COMPOUND(symbol, function)                                 \
   Tensor& Tensor::operator symbol(const Operand & other)& {           \
-    rebind("operator" #symbol, slot_, function(*this, other).node()); \
+    rebind("operator" #symbol, *this, function(*this, other).node()); \
     return *this;                                                     \
   }
 HD_COMPOUND(+=, add)

@@ -4,6 +4,7 @@
 
 #include <heddle/ops/operand.h>
 
+#include <array>
 #include <atomic>
 
 namespace heddle {
@@ -18,10 +19,15 @@ class Generator {
   };
   explicit Generator(uint64_t seed = 0) : seed_(seed) {}
   void manual_seed(uint64_t seed);
-  State state() const { return {seed_.load(), draws_.load()}; }
+  State state() const;
   void set_state(const State& state);
   // Four words: the halves of the seed and of the number of draws.
   Tensor next_key();
+
+  // For the rest of Heddle: many keys at once. Gives the state before; later ones count up from its draws.
+  State advance(uint64_t draws);
+  void take_back(const State& before, uint64_t draws);  // unless others have drawn since
+  static std::array<uint32_t, 4> key_words(const State& state);
 
  private:
   std::atomic<uint64_t> seed_, draws_{0};

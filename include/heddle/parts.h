@@ -1,0 +1,145 @@
+// What a value is made of: its tensors, in order, and words that tell everything else apart. jit() takes its arguments
+// apart with this, and puts results together.
+#pragma once
+
+#include <heddle/tensor.h>
+
+#include <array>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace heddle {
+
+class Parts {
+ public:
+  std::vector<Tensor*> tensors;
+  std::vector<uint64_t> words;  // structure, sizes, keys, numbers and strings
+
+  void clear() {
+    tensors.clear();
+    words.clear();
+  }
+  void add(Tensor& tensor) {
+    tensors.push_back(&tensor);
+    words.push_back(~uint64_t{0});
+  }
+  void add_word(uint64_t word) { words.push_back(word); }
+  void add_text(std::string_view text) {
+    words.push_back(text.size());
+    for (size_t at = 0; at < text.size(); at += sizeof(uint64_t)) {
+      uint64_t word = 0;
+      std::memcpy(&word, text.data() + at, std::min(sizeof word, text.size() - at));
+      words.push_back(word);
+    }
+  }
+  // For modules, whose visit() calls `v("weight", weight)` for every part.
+  template <class T>
+  void operator()(std::string_view name, T& part);
+};
+
+// The customization point for other types: specialise it with `static void collect(Parts&, T&)`.
+template <class T>
+struct PartsOf;
+
+namespace parts_detail {
+
+template <class T>
+concept Customized = requires(Parts& parts, T& value) { PartsOf<T>::collect(parts, value); };
+template <class T>
+concept Module = requires(Parts& parts, T& value) { value.visit(parts); };
+template <class T>
+concept Container = requires(T& value) {
+  typename T::value_type;
+  value.begin();
+  value.end();
+  value.size();
+};
+template <class T>
+concept Unordered = requires(T& value) { value.bucket_count(); };
+template <class T>
+concept TupleLike = requires { std::tuple_size<T>::value; };
+template <class T>
+inline constexpr bool kOptional = false;
+template <class T>
+inline constexpr bool kOptional<std::optional<T>> = true;
+template <class T>
+inline constexpr bool kVariant = false;
+template <class... T>
+inline constexpr bool kVariant<std::variant<T...>> = true;
+template <class T>
+inline constexpr bool kUnknown = false;
+
+template <class T>
+void add_number(Parts& parts, T number) {
+  static_assert(sizeof(T) <= 2 * sizeof(uint64_t));
+  uint64_t words[2] = {0, 0};
+  if constexpr (std::is_same_v<T, long double>) {
+    double rounded = static_cast<double>(number);  // its own bytes hold padding
+    std::memcpy(words, &rounded, sizeof rounded);
+  } else {
+    std::memcpy(words, &number, sizeof number);
+  }
+  parts.add_word(words[0]);
+}
+
+}  // namespace parts_detail
+
+// Takes a value apart: tensors, numbers, strings, enums, and pairs, tuples, arrays, vectors, maps, optionals and
+// variants of these; modules; what PartsOf is specialised for.
+template <class Given>
+void collect(Parts& parts, Given& given) {
+  using T = std::remove_cv_t<Given>;
+  T& value = const_cast<T&>(given);
+  namespace detail = parts_detail;
+  if constexpr (detail::Customized<T>) {
+    PartsOf<T>::collect(parts, value);
+  } else if constexpr (detail::Module<T>) {
+    value.visit(parts);
+  } else if constexpr (std::is_base_of_v<Tensor, T>) {
+    parts.add(value);
+  } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+    detail::add_number(parts, value);
+  } else if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+    parts.add_text(value);
+  } else if constexpr (detail::kOptional<T>) {
+    parts.add_word(value.has_value());
+    if (value) collect(parts, *value);
+  } else if constexpr (detail::kVariant<T>) {
+    parts.add_word(value.index());
+    std::visit([&](auto& held) { collect(parts, held); }, value);
+  } else if constexpr (std::is_same_v<T, std::monostate> || std::is_same_v<T, std::nullptr_t> ||
+                       std::is_same_v<T, std::nullopt_t>) {
+    parts.add_word(0);
+  } else if constexpr (detail::Container<T>) {
+    static_assert(!detail::Unordered<T>, "jit: the order of an unordered container is not reliable; use std::map");
+    parts.add_word(value.size());
+    for (auto&& element : value) {
+      if constexpr (std::is_same_v<typename T::value_type, bool>)
+        parts.add_word(element);
+      else
+        collect(parts, element);
+    }
+  } else if constexpr (detail::TupleLike<T>) {
+    std::apply([&](auto&... element) { (collect(parts, element), ...); }, value);
+  } else if constexpr (std::is_empty_v<T>) {
+    parts.add_word(0);
+  } else {
+    static_assert(detail::kUnknown<T>,
+                  "jit: an argument or result has a type that is neither a tensor, a number, a string, a container of "
+                  "these, nor a module with visit(); specialise heddle::PartsOf for it");
+  }
+}
+
+template <class T>
+void Parts::operator()(std::string_view name, T& part) {
+  add_text(name);
+  collect(*this, part);
+}
+
+}  // namespace heddle

@@ -1,0 +1,141 @@
+#include "runtime/execute.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "runtime/build_plan.h"
+#include "runtime/memory_plan.h"
+
+namespace heddle {
+namespace {
+
+// Places for this run's temporaries; returns the size of the arena, and counts it.
+uint64_t place_temporaries(const Plan& plan, RunMemory& memory) {
+  RunStats& stats = run_stats();
+  stats.arena_bytes += plan.arena_bytes;
+  stats.arena_lower_bound += plan.arena_lower_bound;
+  if (plan.temporaries.empty()) return plan.arena_bytes;
+  std::vector<Lifetime> lifetimes;
+  for (const Temporary& life : plan.temporaries)
+    lifetimes.push_back({size_now(life.bytes, plan, memory.symbols), life.first, life.last});
+  MemoryPlan placed = plan_memory(lifetimes);
+  memory.offsets = std::move(placed.offsets);
+  for (uint64_t& offset : memory.offsets) offset += plan.arena_bytes;
+  stats.arena_bytes += placed.bytes;
+  stats.arena_lower_bound += placed.lower_bound;
+  return plan.arena_bytes + placed.bytes;
+}
+
+void* address_of(const Slot& slot, std::byte* arena, const RunMemory& memory) {
+  switch (slot.kind) {
+    case Slot::Kind::Leaf: return memory.leaves[static_cast<size_t>(slot.index)];
+    case Slot::Kind::Output: return memory.outputs[static_cast<size_t>(slot.index)];
+    case Slot::Kind::Arena: return slot.index < 0 ? nullptr : arena + slot.index;
+    case Slot::Kind::Temporary: return arena + memory.offsets[static_cast<size_t>(slot.index)];
+  }
+  __builtin_unreachable();
+}
+
+void launch(const Plan& plan, const Launch& step, std::byte* arena, RunMemory& memory) {
+  memory.buffers.clear();
+  memory.launch_symbols.clear();
+  for (const Segment& segment : step.segments) {
+    for (const Slot& slot : segment.slots) memory.buffers.push_back(address_of(slot, arena, memory));
+    for (const LaunchSize& size : segment.symbols)
+      memory.launch_symbols.push_back(size.symbol < 0 ? size.value : memory.symbols[static_cast<size_t>(size.symbol)]);
+  }
+  memory.segments.clear();
+  const size_t buffers = step.segments[0].slots.size(), symbols = step.segments[0].symbols.size();
+  for (size_t i = 0; i < step.segments.size(); ++i)
+    memory.segments.push_back({std::span(memory.buffers).subspan(i * buffers, buffers),
+                               std::span(memory.launch_symbols).subspan(i * symbols, symbols)});
+  if (!log_enabled(Log::Run)) {
+    plan.device->launch(*step.executable, memory.segments);
+    return;
+  }
+  auto start = std::chrono::steady_clock::now();
+  plan.device->launch(*step.executable, memory.segments);
+  plan.device->synchronize();
+  double microseconds = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  log_write(Log::Run, text(step.name, ": ", microseconds, " us, ", step.bytes_read, " bytes read, ", step.bytes_written,
+                           " written, ", static_cast<double>(step.bytes_read + step.bytes_written) / microseconds / 1e3,
+                           " GB/s"));
+}
+
+// Throws for the first check that failed.
+void report_checks(const Plan& plan, const DeviceBuffer& arena, RunMemory& memory) {
+  plan.device->synchronize();
+  plan.device->copy_to_host(memory.arguments.data(), arena, memory.arguments.size() * sizeof(uint64_t));
+  for (const PlanCheck& check : plan.checks) {
+    auto index = static_cast<int64_t>(memory.arguments[check.byte / sizeof(uint64_t)]);
+    if (index == 0) continue;
+    auto size = static_cast<int64_t>(size_now(check.size, plan, memory.symbols));
+    throw IndexError(describe_bad_index(check.node, check.label, index, check.axis, size));
+  }
+}
+
+std::shared_ptr<const CachedPlan> make_plan(std::span<const NodeRef> roots, const GraphKey& key) {
+  std::vector<NodeRef> distinct;
+  for (const NodeRef& root : roots)
+    if (!is_provided(*root) && key.number(root.get()) == distinct.size()) distinct.push_back(root);
+  CachedPlan made;
+  made.arguments = changing_constants(key);
+  made.floats = key.floats;
+  made.plan = build_plan(distinct, key, made.arguments, *key.device);
+  return keep_plan(key, std::move(made));
+}
+
+}  // namespace
+
+RunStats& run_stats() {
+  thread_local RunStats stats{};
+  return stats;
+}
+
+uint64_t size_now(const Expr& e, const Plan& plan, std::span<const int64_t> symbols) {
+  if (e.is_const()) return static_cast<uint64_t>(e.value());
+  return static_cast<uint64_t>(evaluate(e, [&](const Expr& symbol) {
+    auto known = std::find(plan.symbols.begin(), plan.symbols.end(), symbol);
+    HD_ASSERT(known != plan.symbols.end(), "the plan has no size ", symbol);
+    return symbols[static_cast<size_t>(known - plan.symbols.begin())];
+  }));
+}
+
+void set_arguments(const CachedPlan& cached, std::span<const uint64_t> floats, RunMemory& memory) {
+  memory.arguments.assign(8 * cached.arguments.size() + cached.plan.check_bytes / sizeof(uint64_t), 0);
+  for (size_t k = 0; k < cached.arguments.size(); ++k) memory.arguments[8 * k] = floats[cached.arguments[k]];
+}
+
+void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>& arena) {
+  uint64_t arena_bytes = place_temporaries(plan, memory);
+  if (arena_bytes > 0 && (!arena || arena->bytes() < arena_bytes)) {
+    arena.reset();
+    arena = plan.device->allocate(arena_bytes);
+  }
+  if (!memory.arguments.empty())
+    plan.device->copy_from_host(*arena, memory.arguments.data(), memory.arguments.size() * sizeof(uint64_t));
+  auto* base = arena ? static_cast<std::byte*>(arena->address()) : nullptr;
+  RunStats& stats = run_stats();
+  for (size_t i = 0; i < plan.launches.size(); ++i) {
+    const Launch& step = plan.launches[i];
+    launch(plan, step, base, memory);
+    ++stats.launches;
+    stats.bytes_read += step.bytes_read;
+    stats.bytes_written += step.bytes_written;
+    if (static_cast<int>(i) == plan.last_check) report_checks(plan, *arena, memory);
+  }
+}
+
+std::shared_ptr<const CachedPlan> plan_for(std::span<const NodeRef> roots, const GraphKey& key) {
+  std::shared_ptr<const CachedPlan> plan = find_plan(key);
+  if (plan) {
+    ++run_stats().plan_hits;
+    return plan;
+  }
+  ++run_stats().plan_misses;
+  return make_plan(roots, key);
+}
+
+}  // namespace heddle

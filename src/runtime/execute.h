@@ -1,0 +1,33 @@
+// Runs the launches of a plan on memory that is provided.
+#pragma once
+
+#include "runtime/plan_cache.h"
+
+namespace heddle {
+
+// What one run works on. An object is reused from run to run to keep its memory.
+struct RunMemory {
+  std::vector<void*> leaves, outputs;  // addresses, by the plan's numbers
+  std::vector<int64_t> symbols;        // values of Plan::symbols
+
+  // For execute().
+  std::vector<uint64_t> arguments;  // what the arena begins with: arguments, then checks
+  std::vector<uint64_t> offsets;    // of the plan's temporaries
+  std::vector<void*> buffers;       // of one launch, all segments
+  std::vector<int64_t> launch_symbols;
+  std::vector<LaunchSegment> segments;
+};
+
+// The value of an expression over the plan's symbols.
+uint64_t size_now(const Expr& e, const Plan& plan, std::span<const int64_t> symbols);
+// Writes what the arena begins with: the arguments' values out of the graph's float constants, and checks that found
+// nothing.
+void set_arguments(const CachedPlan& cached, std::span<const uint64_t> floats, RunMemory& memory);
+// All launches, counted in run_stats(). `arena` is used if it is large enough, else replaced. Throws IndexError when a
+// check failed, before anything is written to memory that an output shares with a leaf.
+void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>& arena);
+
+// The plan for the graph that `key` has read: one that is known, or a new one.
+std::shared_ptr<const CachedPlan> plan_for(std::span<const NodeRef> roots, const GraphKey& key);
+
+}  // namespace heddle

@@ -1,0 +1,87 @@
+// Recording a captured function (jit.h). While a thread records, Tensor::node() and assignments ask the capture first.
+//
+// A slot that was made outside is *bound*: reading it gives an Input node, or what the function has assigned to it so
+// far. The slot itself stays as it is, so neither other threads nor a failed recording can notice.
+#pragma once
+
+#include <heddle/ops/random.h>
+#include <heddle/tensor.h>
+
+#include <optional>
+#include <source_location>
+#include <unordered_map>
+
+#include "graph/node.h"
+
+namespace heddle {
+
+// A handle that counts in TensorSlot::bindings.
+class BoundTensor {
+ public:
+  explicit BoundTensor(const Tensor& tensor);
+  BoundTensor(const BoundTensor& other) : BoundTensor(other.tensor_) {}
+  BoundTensor& operator=(const BoundTensor&) = delete;
+  ~BoundTensor();
+  const Tensor& operator*() const { return tensor_; }
+  const Tensor* operator->() const { return &tensor_; }
+  // Whether only captured functions still have the slot.
+  bool abandoned() const;
+
+ private:
+  Tensor tensor_;
+};
+
+// What an Input of a captured function is filled from at each call.
+struct Bound {
+  enum class Kind { Argument, Slot, Draw } kind;
+  size_t index = 0;                   // Argument: which; Draw: the how manieth of the generator in one call
+  std::optional<BoundTensor> tensor;  // Slot
+  Generator* generator = nullptr;     // Draw
+};
+bool same_bound(const Bound& a, const Bound& b);
+
+class Capture {
+ public:
+  explicit Capture(const std::source_location& jit) : where(jit), id(next_id()) {}
+
+  // A tensor that stands for the next argument. All of them are made before recording.
+  const Tensor& stand_in(const Tensor& argument);
+  NodeRef value(const Tensor& tensor);
+  void assign(const Tensor& tensor, const NodeRef& value);
+  // Four words that differ from call to call.
+  Tensor draw(Generator& generator);
+  // Whether the node depends on an Input of this function.
+  bool depends_on_inputs(const NodeRef& node) const;
+
+  const std::source_location where;  // of the call of jit()
+  const uint64_t id;
+  std::vector<Bound> inputs;    // by number
+  std::vector<NodeRef> values;  // of each Argument and Slot: its Input, or what was assigned last
+  std::vector<NodeRef> input_nodes;
+  std::vector<NodeRef> initial;                 // the same, as leaves for gradients where these were asked for
+  std::vector<std::weak_ptr<TensorSlot>> born;  // slots made by the function
+  std::vector<Tensor> stand_ins;
+
+ private:
+  static uint64_t next_id();
+  size_t number_of(const Tensor& tensor);
+  NodeRef add(Bound bound, DType dtype, const Shape& shape);
+  std::unordered_map<const TensorSlot*, size_t> slots_;
+  std::unordered_map<const Generator*, size_t> draws_;
+};
+
+// The recording that the calling thread is in.
+extern constinit thread_local Capture* current_capture;
+
+// Throws CaptureError while recording: `what` needs a value.
+[[noreturn]] void refuse_reading(const char* what, const std::source_location* where);
+inline void refuse_in_capture(const char* what, const std::source_location& where) {
+  if (current_capture) [[unlikely]]
+    refuse_reading(what, &where);
+}
+inline void refuse_in_capture(const char* what) {
+  if (current_capture) [[unlikely]]
+    refuse_reading(what, nullptr);
+}
+
+}  // namespace heddle

@@ -1,0 +1,338 @@
+// Captured functions: signatures, recording, and when to record again.
+#include <algorithm>
+#include <chrono>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "tensor/jit_core.h"
+#include "tensor/slot.h"
+
+namespace heddle {
+namespace {
+
+constexpr size_t kMostPlans = 64;
+// Stands for a symbolic size: no number of elements comes near.
+constexpr uint64_t kSymbolicSize = ~uint64_t{0};
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string place(const std::source_location& where) { return text(where.file_name(), ":", where.line()); }
+
+// The arguments' nodes, all of them realised.
+void fetch_arguments(JitCore& core) {
+  std::vector<NodeRef>& nodes = core.argument_nodes;
+  nodes.resize(core.arguments.tensors.size());
+  for (size_t i = 0; i < nodes.size(); ++i)
+    for (;;) {
+      nodes[i] = core.arguments.tensors[i]->slot().get();
+      if (nodes[i]->op == NodeOp::Buffer) break;
+      nodes[i] = NodeRef();
+      core.arguments.tensors[i]->realize();
+    }
+}
+
+void make_signature(JitCore& core) {
+  std::vector<uint64_t>& words = core.signature;
+  words.assign(core.arguments.words.begin(), core.arguments.words.end());
+  core.symbolic = false;
+  for (const NodeRef& node : core.argument_nodes) {
+    words.push_back(static_cast<uint64_t>(node->dtype) | static_cast<uint64_t>(node->shape.size()) << 8);
+    for (const Expr& size : node->shape) {
+      core.symbolic = core.symbolic || !size.is_const();
+      words.push_back(size.is_const() ? static_cast<uint64_t>(size.value()) : kSymbolicSize);
+    }
+    words.push_back(reinterpret_cast<uint64_t>(&device_buffer(*node).device()));
+  }
+}
+
+JitEntry* find_entry(JitCore& core) {
+  if (core.last && core.last->signature == core.signature) return core.last;
+  for (const auto& entry : core.entries)
+    if (entry->signature == core.signature) return entry.get();
+  return nullptr;
+}
+
+// Makes room for another plan. Shapes may come and go; for numbers there is a better way.
+void limit_plans(JitCore& core) {
+  if (core.entries.size() < kMostPlans) return;
+  size_t numbers = core.arguments.words.size();
+  bool same_tensors = true;
+  for (const auto& entry : core.entries)
+    same_tensors = same_tensors && entry->signature.size() == core.signature.size() &&
+                   std::equal(core.signature.begin() + static_cast<std::ptrdiff_t>(numbers), core.signature.end(),
+                              entry->signature.begin() + static_cast<std::ptrdiff_t>(numbers));
+  if (same_tensors)
+    throw CaptureError(text("the function that jit() captures at ", place(core.where), " has been recorded for ",
+                            kMostPlans, " different values of the numbers among its arguments: pass a number that ",
+                            "keeps changing as a Tensor"));
+  auto oldest = std::min_element(core.entries.begin(), core.entries.end(),
+                                 [](const auto& a, const auto& b) { return a->last_use < b->last_use; });
+  if (core.last == oldest->get()) core.last = nullptr;
+  core.entries.erase(oldest);
+}
+
+std::string signature_text(const JitCore& core) {
+  std::string result;
+  for (const NodeRef& node : core.argument_nodes) result += text(result.empty() ? "" : ", ", node->dtype, node->shape);
+  return result;
+}
+
+// A tensor made by the function that somebody outside still has would never be computed.
+void refuse_escaped(const Capture& capture) {
+  for (const std::weak_ptr<TensorSlot>& watched : capture.born) {
+    std::shared_ptr<TensorSlot> slot = watched.lock();
+    if (!slot || !capture.depends_on_inputs(slot->node)) continue;
+    throw CaptureError(text("a tensor ", slot->node->dtype, slot->node->shape, " made by the function that jit() ",
+                            "captures at ", place(capture.where), " is kept outside, where it has no value. Return ",
+                            "it, or assign() it to a tensor made before"));
+  }
+}
+
+std::unique_ptr<JitEntry> entry_of(JitCore& core, Capture& capture, std::vector<NodeRef> results) {
+  auto entry = std::make_unique<JitEntry>();
+  entry->signature = core.signature;
+  entry->capture = capture.id;
+  entry->results = results.size();
+  entry->result_words = core.result.words;
+  core.roots = std::move(results);
+  for (size_t i = 0; i < capture.inputs.size(); ++i) {
+    if (capture.values[i] == capture.initial[i]) continue;
+    JitUpdate update;
+    update.input = i;
+    update.root = core.roots.size();
+    entry->updates.push_back(std::move(update));
+    core.roots.push_back(capture.values[i]);
+  }
+  // Memory may be taken over by a value that has no other taker, if nobody gets the old value.
+  std::vector<StateUpdate> updates;
+  for (const JitUpdate& update : entry->updates) {
+    const NodeRef &input = capture.input_nodes[update.input], &value = core.roots[update.root];
+    if (std::count(core.roots.begin(), core.roots.end(), value) == 1 &&
+        std::count(core.roots.begin(), core.roots.end(), input) == 0)
+      updates.push_back({input.get(), value.get()});
+  }
+  for (const Bound& bound : capture.inputs) {
+    if (bound.kind != Bound::Kind::Draw) continue;
+    auto known = std::find_if(entry->generators.begin(), entry->generators.end(),
+                              [&](const JitGenerator& use) { return use.generator == bound.generator; });
+    if (known == entry->generators.end()) known = entry->generators.insert(known, {bound.generator, 0, {}});
+    ++known->draws;
+  }
+  entry->graph = read_captured(core.roots, updates, core.key);
+  entry->symbolic = core.symbolic || !entry->graph.symbols.empty();
+  entry->inputs = std::move(capture.inputs);
+  return entry;
+}
+
+bool same_inputs(const JitEntry& before, size_t a, const JitEntry& now, size_t b) {
+  return same_bound(before.inputs[a], now.inputs[b]);
+}
+
+std::string difference(const JitEntry& before, const JitEntry& now) {
+  static const char* const kOther =
+      "it reads or changes another tensor: tensors are known by their slots, so give one a new value with assign()";
+  std::string graphs = difference(before.graph, now.graph);
+  if (!graphs.empty()) return graphs;
+  if (before.updates.size() != now.updates.size()) return "it changes another number of tensors";
+  for (size_t i = 0; i < before.graph.leaves.size(); ++i) {
+    int64_t a = before.graph.leaves[i].input, b = now.graph.leaves[i].input;
+    if (a >= 0 && !same_inputs(before, static_cast<size_t>(a), now, static_cast<size_t>(b))) return kOther;
+  }
+  for (size_t i = 0; i < before.updates.size(); ++i)
+    if (!same_inputs(before, before.updates[i].input, now, now.updates[i].input)) return kOther;
+  for (size_t i = 0; i < before.graph.roots.size(); ++i) {
+    const CapturedGraph::Root &a = before.graph.roots[i], &b = now.graph.roots[i];
+    if (b.recorded_kind == CapturedGraph::Root::Kind::Input &&
+        !same_inputs(before, static_cast<size_t>(a.recorded_index), now, static_cast<size_t>(b.recorded_index)))
+      return kOther;
+  }
+  bool same_draws = before.generators.size() == now.generators.size();
+  for (size_t i = 0; same_draws && i < before.generators.size(); ++i)
+    same_draws = before.generators[i].generator == now.generators[i].generator &&
+                 before.generators[i].draws == now.generators[i].draws;
+  if (!same_draws) return "it draws other random numbers";
+  if (before.result_words != now.result_words) return "numbers or the structure of its result changed";
+  return "";
+}
+
+// Whether the new recording reads a tensor that the earlier one made and kept (a table that is made at first use).
+bool reads_what_it_made(const JitEntry& before, const JitEntry& now) {
+  return std::any_of(now.inputs.begin(), now.inputs.end(), [&](const Bound& bound) {
+    return bound.kind == Bound::Kind::Slot && (*bound.tensor)->slot().born == before.capture;
+  });
+}
+
+Device& home(const JitCore& core, const JitEntry& entry) {
+  for (const NodeRef& node : core.argument_nodes) return device_buffer(*node).device();
+  for (const Bound& bound : entry.inputs) {
+    if (bound.kind != Bound::Kind::Slot) continue;
+    (*bound.tensor)->realize();
+    return device_buffer(*(*bound.tensor)->slot().get()).device();
+  }
+  return device();
+}
+
+// Plans what was recorded and makes it the entry for its signature.
+void install(JitCore& core) {
+  double begin = seconds_now();
+  std::unique_ptr<JitEntry> fresh = std::move(core.recorded);
+  plan_captured(fresh->graph, core.roots, core.key, home(core, *fresh));
+  prepare_replay(*fresh);
+  fresh->report.signature = signature_text(core);
+  fresh->report.capture_seconds = core.capture_seconds;
+  fresh->report.compile_seconds = seconds_now() - begin;
+  fresh->report.recordings = 1;
+  if (JitEntry* old = core.entry) {
+    fresh->report.calls = old->report.calls;
+    fresh->report.recordings += old->report.recordings;
+    fresh->report.capture_seconds += old->report.capture_seconds;
+    fresh->report.compile_seconds += old->report.compile_seconds;
+    auto where = std::find_if(core.entries.begin(), core.entries.end(), [&](const auto& e) { return e.get() == old; });
+    *where = std::move(fresh);
+    core.entry = where->get();
+  } else {
+    limit_plans(core);
+    core.entries.push_back(std::move(fresh));
+    core.entry = core.entries.back().get();
+  }
+  core.last = nullptr;
+}
+
+void compare(JitCore& core) {
+  std::unique_ptr<JitEntry> now = std::move(core.recorded);
+  std::string what = difference(*core.entry, *now);
+  if (!what.empty())
+    throw CaptureError(text(
+        "the function that jit() captures at ", place(core.where), " is not the same at each call: ", what,
+        ". jit() freezes what the function records; pass what changes as an argument, or ", "keep it in a Tensor"));
+  ++core.entry->report.recordings;
+  core.entry->report.capture_seconds += core.capture_seconds;
+}
+
+}  // namespace
+
+bool is_capturing() { return current_capture != nullptr; }
+
+JitCall::JitCall(JitCore& core) : core_(core) { core.lock.lock(); }
+JitCall::~JitCall() {
+  for (NodeRef& node : core_.argument_nodes) node = NodeRef();
+  core_.roots.clear();
+  core_.recorded.reset();
+  core_.arguments.clear();
+  core_.result.clear();
+  core_.entry = nullptr;
+  core_.lock.unlock();
+}
+Parts& JitCall::arguments() { return core_.arguments; }
+Parts& JitCall::result() { return core_.result; }
+
+bool JitCall::must_record() {
+  fetch_arguments(core_);
+  make_signature(core_);
+  core_.entry = find_entry(core_);
+  if (!core_.entry) return true;
+  if (is_abandoned(*core_.entry)) {
+    core_.entries.erase(std::find_if(core_.entries.begin(), core_.entries.end(),
+                                     [&](const auto& entry) { return entry.get() == core_.entry; }));
+    core_.entry = core_.last = nullptr;
+    return true;
+  }
+  return core_.entry->report.recordings < 2 || core_.entry->symbolic || config().check_jit;
+}
+
+JitCall::Recording::Recording(JitCall& call, std::function<void(Parts&)> inside)
+    : call_(call), inside_(std::move(inside)) {
+  JitCore& core = call.core_;
+  core.started = seconds_now();
+  core.capture = std::make_unique<Capture>(core.where);
+  core.capture->stand_ins.reserve(core.arguments.tensors.size());
+  core.inside.clear();
+  inside_(core.inside);
+  for (Tensor* tensor : core.inside.tensors) *tensor = core.capture->stand_in(*tensor);
+  current_capture = core.capture.get();
+}
+
+// Copies of modules may share parts with the originals: no stand-in may stay. Returns where the tensors are now.
+std::vector<Tensor*> JitCall::Recording::put_back() {
+  JitCore& core = call_.core_;
+  current_capture = nullptr;
+  core.inside.clear();
+  inside_(core.inside);
+  std::vector<Tensor*> now = core.inside.tensors;
+  for (Tensor* tensor : now)
+    for (size_t i = 0; i < core.capture->stand_ins.size(); ++i)
+      if (&tensor->slot() == &core.capture->stand_ins[i].slot()) *tensor = *core.arguments.tensors[i];
+  return now;
+}
+
+JitCall::Recording::~Recording() {
+  if (!call_.core_.capture) return;
+  put_back();
+  call_.core_.capture.reset();
+}
+
+void JitCall::Recording::finish() {
+  JitCore& core = call_.core_;
+  std::vector<NodeRef> results;
+  for (Tensor* tensor : core.result.tensors) results.push_back(core.capture->value(*tensor));
+  current_capture = nullptr;
+  Tensor nothing;
+  for (Tensor* tensor : core.result.tensors) *tensor = nothing;
+  core.inside.clear();
+  inside_(core.inside);
+  bool kept = core.inside.tensors.size() == core.capture->stand_ins.size();
+  for (size_t i = 0; kept && i < core.inside.tensors.size(); ++i)
+    kept = &core.inside.tensors[i]->slot() == &core.capture->stand_ins[i].slot();
+  put_back();
+  std::unique_ptr<Capture> capture = std::move(core.capture);
+  if (!kept)
+    throw CaptureError(text("the function that jit() captures at ", place(core.where), " puts another tensor in the ",
+                            "place of one of its arguments: use assign(), which changes the tensor itself"));
+  refuse_escaped(*capture);
+  core.recorded = entry_of(core, *capture, std::move(results));
+  core.result.clear();
+  core.capture_seconds = seconds_now() - core.started;
+}
+
+void JitCall::set_prototype(std::shared_ptr<const void> prototype) { core_.recorded->prototype = std::move(prototype); }
+const void* JitCall::prototype() const { return core_.entry->prototype.get(); }
+
+void JitCall::run() {
+  JitCore& core = core_;
+  if (core.recorded) {
+    if (!core.entry || core.entry->symbolic || reads_what_it_made(*core.entry, *core.recorded))
+      install(core);
+    else
+      compare(core);
+    core.roots.clear();
+  }
+  core.last = core.entry;
+  core.entry->last_use = ++core.clock;
+  replay(*core.entry, core.arguments.tensors, core.argument_nodes, core.arena);
+  ++core.entry->report.calls;
+}
+
+void JitCall::deliver() {
+  for (size_t i = 0; i < core_.result.tensors.size(); ++i) *core_.result.tensors[i] = *core_.entry->deliver[i];
+  core_.entry->passed.clear();
+}
+
+JitBase::JitBase(const std::source_location& where) : core_(std::make_shared<JitCore>(where)) {}
+
+std::vector<JitPlan> JitBase::plans() const {
+  std::lock_guard guard(core_->lock);
+  std::vector<JitPlan> result;
+  for (const auto& entry : core_->entries) result.push_back(entry->report);
+  return result;
+}
+
+void JitBase::clear() {
+  std::lock_guard guard(core_->lock);
+  core_->entries.clear();
+  core_->last = nullptr;
+  core_->arena.reset();
+}
+
+}  // namespace heddle

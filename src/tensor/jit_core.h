@@ -1,0 +1,108 @@
+// What is behind Jit (jit.h): the recordings of one function and how they are replayed. Private to src/tensor.
+#pragma once
+
+#include <heddle/jit.h>
+
+#include <array>
+#include <mutex>
+
+#include "runtime/captured.h"
+#include "tensor/capture.h"
+
+namespace heddle {
+
+// A tensor that each call gives a new value.
+struct JitUpdate {
+  size_t input;           // the Input that stands for it
+  size_t root;            // its new value among the graph's roots
+  bool in_place = false;  // the plan allows to write over the old value if nobody else holds that
+  NodeRef spare;          // memory of the value before the last one, to be written next
+
+  // During a call.
+  TensorSlot* slot = nullptr;
+  NodeRef old, fresh;  // fresh: null when working in place
+};
+
+// What becomes of an output that the plan computes.
+struct JitOutput {
+  // Nothing: not computed; Result, Update: has one taker, number `index`; Shared: has several.
+  enum class Use { Nothing, Result, Update, Shared } use = Use::Nothing;
+  size_t index = 0, root = 0;
+  uint64_t bytes = 0;
+  NodeRef fresh;  // during a call; of Shared ones
+};
+
+// Tensors given to callers, to be used again when they are forgotten.
+struct JitRing {
+  static constexpr size_t kMost = 4;
+  std::vector<Tensor> tensors;
+  size_t next = 0;
+};
+
+struct JitGenerator {
+  Generator* generator;
+  uint64_t draws = 0;  // of one call
+  Generator::State before{};
+};
+
+// A recording, and what is needed to run it again. Calls work on the vectors in here and allocate nothing.
+struct JitEntry {
+  std::vector<uint64_t> signature;
+  uint64_t last_use = 0, capture = 0;  // capture: the recording's id
+  bool symbolic = false;               // recorded anew at each call
+  CapturedGraph graph;
+  size_t results = 0;  // so many of the graph's roots are results, the others new values of `updates`
+  std::vector<Bound> inputs;
+  std::vector<JitUpdate> updates;
+  std::vector<uint64_t> result_words;
+  std::vector<JitGenerator> generators;
+  std::shared_ptr<const void> prototype;
+  JitPlan report;
+
+  std::vector<size_t> reads;  // Inputs needed that are not updated, draws aside
+  bool updates_arguments = false;
+  std::vector<JitOutput> outputs;  // of the plan
+  std::vector<JitRing> rings;      // for each result
+  std::vector<size_t> draws;       // Inputs needed that are random keys, in the order of `keys`
+  std::shared_ptr<DeviceBuffer> keys;
+  std::vector<std::array<uint32_t, 16>> key_words;
+  RunMemory memory;
+  std::vector<NodeRef> held;           // what the Inputs that are read are in this call
+  std::vector<const Node*> now;        // the same for all Inputs
+  std::vector<Tensor> passed;          // results that are not computed: the values of Inputs, data
+  std::vector<const Tensor*> deliver;  // for each result
+};
+
+class JitCore {
+ public:
+  explicit JitCore(const std::source_location& jit) : where(jit) {}
+
+  const std::source_location where;
+  std::mutex lock;  // one call at a time
+  std::vector<std::unique_ptr<JitEntry>> entries;
+  JitEntry* last = nullptr;
+  uint64_t clock = 0;
+  std::shared_ptr<DeviceBuffer> arena;  // of all plans: they run one after the other
+
+  // Of the call that holds the lock.
+  Parts arguments, inside, result;
+  std::vector<NodeRef> argument_nodes;
+  std::vector<uint64_t> signature;
+  bool symbolic = false;
+  JitEntry* entry = nullptr;
+  std::unique_ptr<Capture> capture;
+  std::unique_ptr<JitEntry> recorded;  // not planned yet
+  std::vector<NodeRef> roots;
+  GraphKey key;
+  double started = 0, capture_seconds = 0;
+};
+
+// Fills in all that replaying needs; the graph has its plan.
+void prepare_replay(JitEntry& entry);
+// One call. Leaves everything as it was if it throws.
+void replay(JitEntry& entry, std::span<Tensor* const> arguments, std::vector<NodeRef>& argument_nodes,
+            std::shared_ptr<DeviceBuffer>& arena);
+// Whether a variable that the function closed over has another slot now.
+bool is_abandoned(const JitEntry& entry);
+
+}  // namespace heddle

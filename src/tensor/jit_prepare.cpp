@@ -1,0 +1,139 @@
+// The tables by which a recorded function is replayed, and the report of what it does.
+#include <algorithm>
+#include <ostream>
+#include <sstream>
+
+#include "base/error.h"
+#include "tensor/jit_core.h"
+
+namespace heddle {
+namespace {
+
+using Kind = CapturedGraph::Root::Kind;
+using Use = JitOutput::Use;
+
+void find_takers(JitEntry& entry) {
+  const Plan& plan = entry.graph.cached->plan;
+  entry.outputs.resize(plan.outputs.size());
+  for (size_t r = 0; r < entry.graph.roots.size(); ++r) {
+    const CapturedGraph::Root& root = entry.graph.roots[r];
+    if (root.kind != Kind::Output) continue;
+    JitOutput& output = entry.outputs[static_cast<size_t>(root.index)];
+    output.root = r;
+    output.bytes = root.shape.is_static()
+                       ? static_cast<uint64_t>(root.shape.static_numel()) * static_cast<uint64_t>(size_of(root.dtype))
+                       : 0;
+    if (output.use != Use::Nothing) {
+      output.use = Use::Shared;
+    } else {
+      output.use = r < entry.results ? Use::Result : Use::Update;
+      output.index = r < entry.results ? r : r - entry.results;
+    }
+  }
+}
+
+// Which Inputs a call has to look at.
+std::vector<bool> find_needed(const JitEntry& entry) {
+  std::vector<bool> needed(entry.inputs.size(), false);
+  for (const CapturedGraph::Leaf& leaf : entry.graph.leaves)
+    if (leaf.input >= 0) needed[static_cast<size_t>(leaf.input)] = true;
+  for (const CapturedGraph::Root& root : entry.graph.roots)
+    if (root.kind == Kind::Input) needed[static_cast<size_t>(root.index)] = true;
+  return needed;
+}
+
+// Empty if the update may work in place; else why not.
+std::string why_copied(const JitEntry& entry, const JitUpdate& update, const std::vector<bool>& needed) {
+  const CapturedGraph::Root& root = entry.graph.roots[update.root];
+  const Plan& plan = entry.graph.cached->plan;
+  if (root.kind != Kind::Output) return "";  // nothing is written
+  if (entry.outputs[static_cast<size_t>(root.index)].use != Use::Update) return "the new value is a result, too";
+  const PlanOutput& output = plan.outputs[static_cast<size_t>(root.index)];
+  if (output.donated_leaf >= 0 &&
+      entry.graph.leaves[static_cast<size_t>(output.donated_leaf)].input == static_cast<int64_t>(update.input))
+    return "";
+  if (!needed[update.input])  // the old value does not matter
+    return plan.last_check < 0 ? "" : "indices are still to be checked when it is written";
+  for (const CapturedGraph::Root& other : entry.graph.roots)
+    if (other.kind == Kind::Input && other.index == static_cast<int64_t>(update.input))
+      return "the old value is a result, too";
+  return *output.not_donated ? output.not_donated : "the old value is still needed";
+}
+
+void decide_updates(JitEntry& entry, const std::vector<bool>& needed) {
+  JitPlan& report = entry.report;
+  for (size_t i = 0; i < entry.updates.size(); ++i) {
+    JitUpdate& update = entry.updates[i];
+    const Bound& bound = entry.inputs[update.input];
+    entry.updates_arguments = entry.updates_arguments || bound.kind == Bound::Kind::Argument;
+    const CapturedGraph::Root& root = entry.graph.roots[update.root];
+    std::string reason = why_copied(entry, update, needed);
+    update.in_place = reason.empty() && root.kind == Kind::Output;
+    if (reason.empty()) {
+      ++report.donated;
+      continue;
+    }
+    ++report.copied;
+    std::string name = bound.kind == Bound::Kind::Argument ? text("argument tensor ", bound.index) : text("state ", i);
+    report.copies.push_back(text(name, " ", root.dtype, root.shape, ": ", reason));
+  }
+}
+
+}  // namespace
+
+void prepare_replay(JitEntry& entry) {
+  const Plan& plan = entry.graph.cached->plan;
+  find_takers(entry);
+  std::vector<bool> needed = find_needed(entry);
+  decide_updates(entry, needed);
+  for (const JitUpdate& update : entry.updates) needed[update.input] = false;
+  for (size_t i = 0; i < entry.inputs.size(); ++i) {
+    if (!needed[i]) continue;
+    (entry.inputs[i].kind == Bound::Kind::Draw ? entry.draws : entry.reads).push_back(i);
+  }
+  entry.held.resize(entry.inputs.size());
+  entry.now.assign(entry.inputs.size(), nullptr);
+  entry.rings.resize(entry.results);
+  for (JitRing& ring : entry.rings) ring.tensors.reserve(JitRing::kMost);
+  entry.deliver.assign(entry.results, nullptr);
+
+  RunMemory& memory = entry.memory;
+  memory.symbols = entry.graph.symbols;
+  memory.outputs.assign(plan.outputs.size(), nullptr);
+  memory.leaves.assign(entry.graph.leaves.size(), nullptr);
+  entry.key_words.resize(entry.draws.size());
+  if (!entry.draws.empty()) entry.keys = plan.device->allocate(entry.draws.size() * sizeof(entry.key_words[0]));
+  for (size_t l = 0; l < entry.graph.leaves.size(); ++l) {
+    const CapturedGraph::Leaf& leaf = entry.graph.leaves[l];
+    if (leaf.input < 0) memory.leaves[l] = device_buffer(*leaf.data).address();
+    auto draw = std::find(entry.draws.begin(), entry.draws.end(), static_cast<size_t>(leaf.input));
+    if (leaf.input < 0 || draw == entry.draws.end()) continue;
+    auto k = static_cast<size_t>(draw - entry.draws.begin());
+    memory.leaves[l] = static_cast<std::byte*>(entry.keys->address()) + k * sizeof(entry.key_words[0]);
+  }
+
+  JitPlan& report = entry.report;
+  report.launches = plan.launches.size();
+  report.arena_bytes = plan.arena_bytes;
+  for (const Launch& launch : plan.launches) {
+    report.bytes_read += launch.bytes_read;
+    report.bytes_written += launch.bytes_written;
+  }
+}
+
+std::string to_string(const JitPlan& plan) {
+  std::ostringstream out;
+  out << "(" << plan.signature << "): " << plan.launches << " launches, " << plan.bytes_read << " bytes read, "
+      << plan.bytes_written << " written, arena " << plan.arena_bytes << " bytes; " << plan.donated
+      << " tensors updated in place, " << plan.copied << " copied; " << plan.calls << " calls, " << plan.recordings
+      << " recordings; capture " << plan.capture_seconds * 1e3 << " ms, compile " << plan.compile_seconds * 1e3
+      << " ms";
+  for (const std::string& copy : plan.copies) out << "\n  copied: " << copy;
+  if (plan.copied_because_held > 0)
+    out << "\n  " << plan.copied_because_held << " updates made a copy because somebody else held the old value";
+  return out.str();
+}
+
+std::ostream& operator<<(std::ostream& out, const JitPlan& plan) { return out << to_string(plan); }
+
+}  // namespace heddle

@@ -1,0 +1,331 @@
+// Running a recorded function again: memory is found and checked, then the plan's launches follow.
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "base/error.h"
+#include "tensor/jit_core.h"
+#include "tensor/slot.h"
+#include "tensor/track.h"
+
+namespace heddle {
+namespace {
+
+using Kind = CapturedGraph::Root::Kind;
+using Use = JitOutput::Use;
+
+// Whether `node`, of which the caller has one reference, is all there is to its memory.
+bool is_only_holder(const Node& node) {
+  return node.refs.load(std::memory_order_acquire) == 1 && node.storage.use_count() == 1;
+}
+
+NodeRef new_buffer(const JitEntry& entry, size_t root, uint64_t bytes,
+                   const std::shared_ptr<const GradientRule>& rule = nullptr) {
+  const CapturedGraph::Root& wanted = entry.graph.roots[root];
+  return make_buffer(entry.graph.cached->plan.device->allocate(bytes), wanted.dtype, wanted.shape, rule);
+}
+
+// The node of a slot, computed if need be.
+NodeRef ready(const Tensor& tensor) {
+  for (;;) {
+    NodeRef node = tensor.slot().get();
+    if (node->op == NodeOp::Buffer) return node;
+    node = NodeRef();
+    tensor.realize();
+  }
+}
+
+// One call, from the first look at a slot to the last result.
+class Call {
+ public:
+  Call(JitEntry& entry, std::span<Tensor* const> arguments, std::vector<NodeRef>& argument_nodes)
+      : entry_(entry), plan_(entry.graph.cached->plan), arguments_(arguments), argument_nodes_(argument_nodes) {}
+  ~Call() {
+    give_back();
+    for (JitUpdate& update : entry_.updates) update.old = update.fresh = NodeRef();
+    for (NodeRef& node : entry_.held) node = NodeRef();
+    for (JitOutput& output : entry_.outputs) output.fresh = NodeRef();
+    if (!drawn_) return;
+    for (size_t i = 0; i < drawn_; ++i)
+      entry_.generators[i].generator->take_back(entry_.generators[i].before, entry_.generators[i].draws);
+  }
+
+  void run(std::shared_ptr<DeviceBuffer>& arena) {
+    entry_.passed.clear();
+    fetch_inputs();
+    take_updated();
+    refuse_aliases();
+    provide_outputs();
+    draw_keys();
+    choose_results();
+    bind_leaves();
+    set_arguments(*entry_.graph.cached, entry_.graph.floats, entry_.memory);
+    execute(plan_, entry_.memory, arena);
+    finish();
+  }
+
+ private:
+  const Tensor& tensor_of(const Bound& bound) const {
+    return bound.kind == Bound::Kind::Argument ? *arguments_[bound.index] : **bound.tensor;
+  }
+
+  void fetch_inputs() {
+    for (size_t i : entry_.reads) {
+      const Bound& bound = entry_.inputs[i];
+      entry_.held[i] =
+          bound.kind == Bound::Kind::Argument ? std::move(argument_nodes_[bound.index]) : ready(**bound.tensor);
+      entry_.now[i] = entry_.held[i].get();
+    }
+    for (JitUpdate& update : entry_.updates) {
+      const Bound& bound = entry_.inputs[update.input];
+      if (bound.kind == Bound::Kind::Argument) argument_nodes_[bound.index] = NodeRef();
+      update.slot = &tensor_of(bound).slot();
+      ready(tensor_of(bound));
+    }
+  }
+
+  // Takes the nodes of all slots that will change, or of none: another call may want some of them in another order.
+  void take_updated() {
+    for (size_t i = 0; i < entry_.updates.size();) {
+      JitUpdate& update = entry_.updates[i];
+      {
+        std::lock_guard guard(update.slot->lock);
+        if (update.slot->node && update.slot->node->op == NodeOp::Buffer) {
+          update.old = std::move(update.slot->node);
+          update.slot->holder = this;
+          entry_.now[update.input] = update.old.get();
+          ++i;
+          continue;
+        }
+      }
+      if (update.slot->holder == this) refuse(entry_.inputs[update.input]);
+      give_back();
+      std::this_thread::yield();
+      ready(tensor_of(entry_.inputs[update.input]));
+      i = 0;
+    }
+  }
+
+  void give_back() {
+    for (JitUpdate& update : entry_.updates) {
+      if (!update.old) continue;
+      std::lock_guard guard(update.slot->lock);
+      if (!update.slot->node) update.slot->node = std::move(update.old);
+      update.old = NodeRef();
+      update.slot->holder = nullptr;
+    }
+  }
+
+  [[noreturn]] void refuse(const Bound& bound) const {
+    throw CaptureError(
+        text("a tensor is given to a captured function twice (as two arguments, or as an argument while the function ",
+             "uses it anyway), and the function changes it",
+             bound.kind == Bound::Kind::Argument ? text(": argument tensor ", bound.index) : "",
+             ". Give it a clone() instead"));
+  }
+
+  // An assignment through one name would have to be seen through the other.
+  void refuse_aliases() {
+    if (entry_.updates.empty()) return;
+    for (size_t k = 0; k < arguments_.size(); ++k) {
+      if (arguments_[k]->slot().holder != this) continue;
+      bool itself = std::any_of(entry_.updates.begin(), entry_.updates.end(), [&](const JitUpdate& update) {
+        const Bound& bound = entry_.inputs[update.input];
+        return bound.kind == Bound::Kind::Argument && bound.index == k;
+      });
+      if (!itself) refuse({Bound::Kind::Argument, k, {}, nullptr});
+    }
+    if (!entry_.updates_arguments) return;
+    for (size_t i : entry_.reads)
+      if (entry_.inputs[i].kind == Bound::Kind::Slot && tensor_of(entry_.inputs[i]).slot().holder == this)
+        refuse(entry_.inputs[i]);
+  }
+
+  void provide_outputs() {
+    for (size_t o = 0; o < entry_.outputs.size(); ++o) {
+      JitOutput& output = entry_.outputs[o];
+      const Node* node = nullptr;
+      switch (output.use) {
+        case Use::Nothing: break;
+        case Use::Result: node = provide_result(output); break;
+        case Use::Update: node = provide_update(output); break;
+        case Use::Shared:
+          output.fresh = new_buffer(entry_, output.root, bytes_of(o));
+          node = output.fresh.get();
+          break;
+      }
+      entry_.memory.outputs[o] = node ? device_buffer(*node).address() : nullptr;
+    }
+  }
+
+  uint64_t bytes_of(size_t output) const {
+    const JitOutput& of = entry_.outputs[output];
+    if (!entry_.symbolic) return of.bytes;
+    const PlanOutput& planned = plan_.outputs[output];
+    return size_now(planned.shape.numel(), plan_, entry_.graph.symbols) * static_cast<uint64_t>(size_of(planned.dtype));
+  }
+
+  const Node* provide_update(JitOutput& output) {
+    JitUpdate& update = entry_.updates[output.index];
+    // A leaf for gradients stays one; how another value came about is history.
+    std::shared_ptr<const GradientRule> rule;
+    if (update.slot->tracked) rule = update.old->rule;
+    if (update.in_place) {
+      if (is_only_holder(*update.old) && update.old->rule == rule) return update.old.get();
+      ++entry_.report.copied_because_held;
+    }
+    if (update.spare && is_only_holder(*update.spare) && update.spare->rule == rule)
+      update.fresh = std::move(update.spare);
+    else
+      update.fresh =
+          new_buffer(entry_, output.root, bytes_of(static_cast<size_t>(&output - entry_.outputs.data())), rule);
+    update.spare = NodeRef();
+    return update.fresh.get();
+  }
+
+  // A tensor that earlier callers have forgotten, or a new one.
+  const Node* provide_result(JitOutput& output) {
+    JitRing& ring = entry_.rings[output.index];
+    const CapturedGraph::Root& wanted = entry_.graph.roots[output.root];
+    Tensor* chosen = nullptr;
+    for (Tensor& tensor : ring.tensors) {
+      if (tensor.handles() != 1) continue;
+      std::atomic_thread_fence(std::memory_order_acquire);  // what its last user did with it is over
+      chosen = &tensor;
+      const NodeRef& node = tensor.slot().node;
+      if (tensor.slot().tracked || tensor.slot().gradient) continue;
+      if (node->op == NodeOp::Buffer && !node->rule && node->dtype == wanted.dtype && node->shape == wanted.shape &&
+          is_only_holder(*node)) {
+        entry_.deliver[output.index] = chosen;
+        return node.get();
+      }
+    }
+    Tensor fresh(new_buffer(entry_, output.root, bytes_of(static_cast<size_t>(&output - entry_.outputs.data()))));
+    if (!chosen && ring.tensors.size() < JitRing::kMost) {
+      ring.tensors.push_back(fresh);
+      chosen = &ring.tensors.back();
+    } else {
+      if (!chosen) chosen = &ring.tensors[ring.next++ % JitRing::kMost];
+      *chosen = fresh;
+    }
+    entry_.deliver[output.index] = chosen;
+    return chosen->slot().node.get();
+  }
+
+  void draw_keys() {
+    for (JitGenerator& use : entry_.generators) {
+      use.before = use.generator->advance(use.draws);
+      ++drawn_;
+    }
+    if (entry_.draws.empty()) return;
+    for (size_t k = 0; k < entry_.draws.size(); ++k) {
+      const Bound& bound = entry_.inputs[entry_.draws[k]];
+      auto use = std::find_if(entry_.generators.begin(), entry_.generators.end(),
+                              [&](const JitGenerator& each) { return each.generator == bound.generator; });
+      auto words = Generator::key_words({use->before.seed, use->before.draws + bound.index});
+      std::copy(words.begin(), words.end(), entry_.key_words[k].begin());
+    }
+    plan_.device->copy_from_host(*entry_.keys, entry_.key_words.data(), key_bytes());
+  }
+  uint64_t key_bytes() const { return entry_.key_words.size() * sizeof(entry_.key_words[0]); }
+
+  // Results that no launch writes, or that several want, are tensors of their own.
+  void choose_results() {
+    size_t needed = 0;
+    for (size_t r = 0; r < entry_.results; ++r) needed += !is_own_result(entry_.graph.roots[r]);
+    if (needed == 0) return;
+    entry_.passed.reserve(needed);
+    for (size_t r = 0; r < entry_.results; ++r) {
+      if (is_own_result(entry_.graph.roots[r])) continue;
+      entry_.passed.push_back(Tensor(value_of(r)));
+      entry_.deliver[r] = &entry_.passed.back();
+    }
+  }
+  bool is_own_result(const CapturedGraph::Root& root) const {
+    return root.kind == Kind::Output && entry_.outputs[static_cast<size_t>(root.index)].use == Use::Result;
+  }
+
+  // The value that a root has after this call. Not for outputs that are a result of their own.
+  NodeRef value_of(size_t root) {
+    const CapturedGraph::Root& source = entry_.graph.roots[root];
+    if (source.kind == Kind::Data) return source.data;
+    auto index = static_cast<size_t>(source.index);
+    if (source.kind == Kind::Output) {
+      JitOutput& output = entry_.outputs[index];
+      if (output.use == Use::Shared) return output.fresh;
+      JitUpdate& update = entry_.updates[output.index];
+      return update.fresh ? update.fresh : update.old;
+    }
+    if (entry_.inputs[index].kind != Bound::Kind::Draw) return NodeRef::share(entry_.now[index]);
+    auto k = static_cast<size_t>(std::find(entry_.draws.begin(), entry_.draws.end(), index) - entry_.draws.begin());
+    std::shared_ptr<DeviceBuffer> copy = plan_.device->allocate(4 * sizeof(uint32_t));
+    plan_.device->copy_from_host(*copy, entry_.key_words[k].data(), 4 * sizeof(uint32_t));
+    return make_buffer(std::move(copy), source.dtype, source.shape);
+  }
+
+  void bind_leaves() {
+    for (size_t l = 0; l < entry_.graph.leaves.size(); ++l) {
+      const CapturedGraph::Leaf& leaf = entry_.graph.leaves[l];
+      if (leaf.input < 0) continue;  // always the same
+      auto input = static_cast<size_t>(leaf.input);
+      if (entry_.inputs[input].kind == Bound::Kind::Draw) continue;
+      DeviceBuffer& buffer = device_buffer(*entry_.now[input]);
+      if (&buffer.device() != plan_.device)
+        throw ValueError(
+            text("jit: data on ", buffer.device().name(), " and ", plan_.device->name(), " meet in one function"));
+      entry_.memory.leaves[l] = buffer.address();
+    }
+  }
+
+  void finish() {
+    for (JitUpdate& update : entry_.updates) {
+      const CapturedGraph::Root& root = entry_.graph.roots[update.root];
+      if (root.kind == Kind::Output && entry_.outputs[static_cast<size_t>(root.index)].use == Use::Update) continue;
+      update.fresh = value_for(tensor_of(entry_.inputs[update.input]).shared_slot(), value_of(update.root));
+    }
+    for (JitUpdate& update : entry_.updates) {
+      bool moved = static_cast<bool>(update.fresh);
+      {
+        std::lock_guard guard(update.slot->lock);
+        if (!update.slot->node) {  // else somebody assigned meanwhile
+          update.slot->node = moved ? std::move(update.fresh) : std::move(update.old);
+          update.slot->previous = nullptr;
+        }
+        update.slot->holder = nullptr;
+      }
+      if (moved && update.old && is_only_holder(*update.old) && keeps_spare(update))
+        update.spare = std::move(update.old);
+      update.old = NodeRef();
+    }
+    drawn_ = 0;
+  }
+  bool keeps_spare(const JitUpdate& update) const {
+    const CapturedGraph::Root& root = entry_.graph.roots[update.root];
+    return !update.in_place && !entry_.symbolic && root.kind == Kind::Output && update.old->dtype == root.dtype &&
+           update.old->shape == root.shape && entry_.outputs[static_cast<size_t>(root.index)].use == Use::Update;
+  }
+
+  JitEntry& entry_;
+  const Plan& plan_;
+  std::span<Tensor* const> arguments_;
+  std::vector<NodeRef>& argument_nodes_;
+  size_t drawn_ = 0;  // generators that are ahead of what is done
+};
+
+}  // namespace
+
+bool is_abandoned(const JitEntry& entry) {
+  for (size_t i : entry.reads)
+    if (entry.inputs[i].kind == Bound::Kind::Slot && entry.inputs[i].tensor->abandoned()) return true;
+  for (const JitUpdate& update : entry.updates)
+    if (entry.inputs[update.input].kind == Bound::Kind::Slot && entry.inputs[update.input].tensor->abandoned())
+      return true;
+  return false;
+}
+
+void replay(JitEntry& entry, std::span<Tensor* const> arguments, std::vector<NodeRef>& argument_nodes,
+            std::shared_ptr<DeviceBuffer>& arena) {
+  Call(entry, arguments, argument_nodes).run(arena);
+}
+
+}  // namespace heddle
