@@ -342,7 +342,7 @@ void schedule_matmul_simt(Schedule& schedule, const Contraction& c, const Shape2
 // A scatter: tiles run along the axis whose elements are neighbours in memory, updates go one after the other. With too
 // few other axes to fill the machine, the places are divided.
 void schedule_scatter(Schedule& schedule, const Loops& loops, const Shape2& shape, const Target& target) {
-  constexpr int64_t kWideTile = 1024, kPointsPerCell = 1 << 14, kSmallScatter = 1 << 15, kLine = 64;
+  constexpr int64_t kWideTile = 1024, kPointsPerCell = 1 << 14, kSmallScatter = 1 << 15, kLongRow = 2048;
   bool simd = target.machine == Machine::Simd;
   size_t rank = shape.outer.size(), last = loops.stages.size() - 1;
   std::vector<double> score = unit_strides(loops, loops.stages[last]);
@@ -375,10 +375,11 @@ void schedule_scatter(Schedule& schedule, const Loops& loops, const Shape2& shap
   double cells = 1;
   for (size_t i = 0; i < rank; ++i)
     cells *= static_cast<double>((shape.outer[i] + schedule.cell[i] - 1) / schedule.cell[i]);
-  // A short row costs little more than looking at its index, which every part does.
+  // Every part looks at all indices. That costs as much as 40 bytes of a row; more parts than cores, which even out
+  // the work, pay for long rows only.
   int64_t row_bytes =
       width * size_of(loops.buffers[static_cast<size_t>(loops.stages[0].body.insts.back().buffer)].dtype);
-  double wanted = !simd ? 1.0 * target.multiprocessors : row_bytes < kLine ? target.cores : 2.0 * target.cores;
+  double wanted = !simd ? 1.0 * target.multiprocessors : row_bytes < kLongRow ? target.cores : 2.0 * target.cores;
   if (shape.points < kSmallScatter || cells * 2 > wanted || shape.inner[last - 1].size() != 1) return;
   plan.split = std::clamp<int64_t>(static_cast<int64_t>(wanted / cells), 1, shape.inner[last - 1][0]);
 }
