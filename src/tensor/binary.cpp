@@ -41,14 +41,10 @@ namespace {
 
 // Floats whose sign bits are those of `sign`.
 NodeRef with_sign(const NodeRef& x, const NodeRef& sign) {
-  int bits = 8 * size_of(x->dtype);
   DType whole = signed_of_size(size_of(x->dtype));
-  uint64_t minus = uint64_t{1} << (bits - 1);
-  NodeRef mask = make_const(Scalar::from_bits(whole, minus), x->shape);
-  NodeRef rest = make_const(Scalar::from_bits(whole, minus - 1), x->shape);
-  NodeRef size = scalar_node(ScalarOp::bit_and, {make_bitcast(x, whole), rest});
-  NodeRef from = scalar_node(ScalarOp::bit_and, {make_bitcast(sign, whole), mask});
-  return make_bitcast(scalar_node(ScalarOp::bit_or, {size, from}), x->dtype);
+  NodeRef zero = make_const(Scalar::of(whole, 0), x->shape), size = scalar_node(ScalarOp::abs, {x});
+  NodeRef minus = scalar_node(ScalarOp::lt, {make_bitcast(sign, whole), zero});
+  return scalar_node(ScalarOp::where, {minus, scalar_node(ScalarOp::neg, {size}), size});
 }
 
 // The remainder with the sign of the dividend. Of two positive numbers it is exact, whatever their ratio.
