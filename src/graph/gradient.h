@@ -1,7 +1,7 @@
 // Reverse differentiation, from graph to graph: what comes out can be differentiated again.
 //
 // Conventions where a derivative does not exist, or infinity meets zero:
-//   max, min over axes     elements that tie share the gradient evenly
+//   max, min over axes     the first of the elements that tie gets all of it
 //   maximum, minimum       a tie gives each half; beside a constant (relu, clamp) it gives zero
 //   abs at 0               zero
 //   sqrt at 0              infinity, but zero where the gradient that arrives is zero: what `where` left out stays out,

@@ -34,41 +34,58 @@ NodeRef sums_from_here(const NodeRef& x, int axis) {
   return reversed(make_scan(ReduceOp::Sum, reversed(x, axis), axis), axis);
 }
 
+// The reduced axes as one, which is the last; and back.
+struct Rows {
+  explicit Rows(const Node& node) : shape_(node.inputs[0]->shape) {
+    SmallVector<int, 4> reduced = axes_of(node);
+    Expr count = 1;
+    for (int i = 0; i < shape_.rank(); ++i)
+      if (std::find(reduced.begin(), reduced.end(), i) == reduced.end()) {
+        order_.push_back(i);
+        flat_.push_back(shape_[i]);
+      }
+    for (int axis : reduced) {
+      order_.push_back(axis);
+      count = count * shape_[axis];
+    }
+    flat_.push_back(count);
+    for (int axis : order_) turned_.push_back(shape_[axis]);
+  }
+  int axis() const { return flat_.rank() - 1; }
+  const Shape& shape() const { return flat_; }
+  NodeRef of(const NodeRef& x) const { return make_reshape(make_permute(x, order_), flat_); }
+  NodeRef back(const NodeRef& rows) const {
+    SmallVector<int, 4> axes(order_.size(), 0);
+    for (size_t i = 0; i < order_.size(); ++i) axes[static_cast<size_t>(order_[i])] = static_cast<int>(i);
+    return make_permute(make_reshape(rows, turned_), axes);
+  }
+
+ private:
+  Shape shape_, flat_, turned_;
+  SmallVector<int, 4> order_;
+};
+
 // The product of all others: of those before and those after. Right with any number of zeros.
 NodeRef of_product(const Node& node, const NodeRef& g) {
-  const NodeRef& x = node.inputs[0];
-  // The reduced axes as one, which is the last.
-  SmallVector<int, 4> order, reduced = axes_of(node);
-  Shape flat;
-  Expr count = 1;
-  for (int i = 0; i < x->shape.rank(); ++i)
-    if (std::find(reduced.begin(), reduced.end(), i) == reduced.end()) {
-      order.push_back(i);
-      flat.push_back(x->shape[i]);
-    }
-  for (int axis : reduced) {
-    order.push_back(axis);
-    count = count * x->shape[axis];
-  }
-  flat.push_back(count);
-  if (count.is_const(1)) return spread(node, g);
-  NodeRef turned = make_permute(x, order);
-  NodeRef rows = make_reshape(turned, flat);
-  int last = flat.rank() - 1;
-  NodeRef before = scan_before(ReduceOp::Prod, rows, last);
-  NodeRef after = reversed(scan_before(ReduceOp::Prod, reversed(rows, last), last), last);
-  SmallVector<int, 4> back(order.size(), 0);
-  for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int>(i);
-  return spread(node, g) * make_permute(make_reshape(before * after, turned->shape), back);
+  Rows rows(node);
+  int last = rows.axis();
+  if (rows.shape()[last].is_const(1)) return spread(node, g);
+  NodeRef x = rows.of(node.inputs[0]);
+  NodeRef before = scan_before(ReduceOp::Prod, x, last);
+  NodeRef after = reversed(scan_before(ReduceOp::Prod, reversed(x, last), last), last);
+  return spread(node, g) * rows.back(before * after);
 }
 
+// By position. Comparing elements with the result would go wrong where kernels round differently: an element that is
+// computed again need not be equal to the extreme that it gave.
 NodeRef of_extreme(const Node& node, const NodeRef& g) {
-  const NodeRef& x = node.inputs[0];
-  NodeRef chosen = equal(x, spread(node, NodeRef::share(&node)));
-  NodeRef ties = make_reduce(ReduceOp::Sum, make_cast(chosen, g->dtype), axes_of(node));
-  // Where NaN won nothing is equal to it, and the gradient goes nowhere.
-  NodeRef share = g / apply(ScalarOp::maximum, {ties, like(ties, 1)});
-  return choose(chosen, spread(node, share), 0);
+  Rows rows(node);
+  Shape kept = rows.shape();
+  kept[rows.axis()] = 1;
+  NodeRef which = make_get(make_arg_reduce(node.reduce_op, rows.of(node.inputs[0]), rows.axis()), 1);
+  which = make_expand(make_reshape(which, kept), rows.shape());
+  NodeRef chosen = rows.back(equal(make_iota(DType::i64, rows.shape(), rows.axis()), which));
+  return choose(chosen, spread(node, g), 0);
 }
 
 // Each result is a product of elements up to it. Divided by an element it is the product of the others; for the first

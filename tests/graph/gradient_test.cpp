@@ -175,9 +175,9 @@ std::vector<double> gradient_values(const NodeRef& y, const NodeRef& x) {
   return values_of(g[0]);
 }
 
-TEST(Gradient, ties_share_evenly) {
+TEST(Gradient, of_ties_goes_to_the_first_element_or_half_to_each_operand) {
   NodeRef x = buffer_of(DType::f64, {4}, {1, 3, 3, 2});
-  EXPECT_EQ(gradient_values(reduced(ReduceOp::Max, x, {0}), x), (std::vector<double>{0, 0.5, 0.5, 0}));
+  EXPECT_EQ(gradient_values(reduced(ReduceOp::Max, x, {0}), x), (std::vector<double>{0, 1, 0, 0}));
   NodeRef a = buffer_of(DType::f64, {3}, {1, 2, 3}), b = buffer_of(DType::f64, {3}, {1, 1, 4});
   EXPECT_EQ(gradient_values(scalar_node(ScalarOp::maximum, {a, b}), a), (std::vector<double>{0.5, 1, 0}));
 }

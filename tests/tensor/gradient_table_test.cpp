@@ -106,9 +106,9 @@ const Case kCases[] = {
     HD_CASE(layer_norm, HD_SHAPES({2, 4}, {4}, {4}), -2, 2, layer_norm(x[0], x[1], x[2])),
     HD_CASE(rms_norm, HD_SHAPES({2, 4}, {4}), -2, 2, rms_norm(x[0], x[1])),
     // movement
-    HD_CASE(pad_reflect, HD_SHAPES({2, 4}), -2, 2, square(pad(x[0], {{0, 0}, {2, 3}}, "reflect"))),
-    HD_CASE(pad_replicate, HD_SHAPES({2, 4}), -2, 2, square(pad(x[0], {{1, 0}, {2, 3}}, "replicate"))),
-    HD_CASE(pad_circular, HD_SHAPES({2, 4}), -2, 2, square(pad(x[0], {{0, 0}, {2, 3}}, "circular"))),
+    HD_CASE(pad_reflect, HD_SHAPES({2, 4}), -2, 2, square(pad(x[0], {{0, 0}, {2, 3}}, PadMode::Reflect))),
+    HD_CASE(pad_replicate, HD_SHAPES({2, 4}), -2, 2, square(pad(x[0], {{1, 0}, {2, 3}}, PadMode::Replicate))),
+    HD_CASE(pad_circular, HD_SHAPES({2, 4}), -2, 2, square(pad(x[0], {{0, 0}, {2, 3}}, PadMode::Circular))),
     HD_CASE(roll, HD_SHAPES({2, 4}), -2, 2, square(roll(x[0], 1, 1))),
     HD_CASE(tile, HD_SHAPES({2, 2}), -2, 2, square(tile(x[0], {2, 3}))),
     HD_CASE(repeat_interleave, HD_SHAPES({2, 2}), -2, 2, square(repeat_interleave(x[0], 2, 1))),
