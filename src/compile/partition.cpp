@@ -50,7 +50,7 @@ std::vector<const Node*> Partitioner::repeated() const {
       int& most = among_users[number(input.get())];
       most = std::max(most, kernels[i]);
     }
-    if (kernels[i] < 2 || kernels[i] <= among_users[i] || !is_compute(*node)) continue;
+    if (kernels[i] < 2 || kernels[i] <= among_users[i] || !is_compute(*node) || from_little_[i]) continue;
     double arithmetic = (kernels[i] - 1) * work_[i] * kOpCost;
     double traffic = (kernels[i] + 1) * size_of(node->dtype) * kByteCost;
     if (arithmetic > traffic && (arithmetic - traffic) * upper(node->shape.numel()) > kLaunchCost)
@@ -83,6 +83,7 @@ void Partitioner::measure() {
   size_t count = order_.size();
   work_.resize(count);
   reduces_below_.resize(count);
+  from_little_.resize(count);
   std::vector<std::vector<int>> users(count);
   for (size_t i = 0; i < count; ++i) {
     const Node& node = *order_[i];
@@ -91,15 +92,19 @@ void Partitioner::measure() {
     bool cut = reduction || node.op == NodeOp::Sort || node.op == NodeOp::Scatter;
     double work = op_weight(node);
     bool below = reduction;
+    bool little = !cut && node.op != NodeOp::Scan && node.op != NodeOp::Gather;
+    if (in_memory(node)) little = upper(node.shape.numel()) <= kFewElements;
     for (const NodeRef& input : node.inputs) {
       size_t j = number(input.get());
       users[j].push_back(static_cast<int>(i));
+      little = little && from_little_[j];
       if (cut) continue;
       work += work_[j];
       below = below || reduces_below_[j];
     }
     work_[i] = std::min(work, 1000.0);
     reduces_below_[i] = below;
+    from_little_[i] = little;
   }
   next_.assign(count, -1);
   std::vector<int> depth(count, 0);

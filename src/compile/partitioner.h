@@ -23,6 +23,8 @@ inline constexpr double kOpCost = 0.03, kByteCost = 0.08, kLaunchCost = 2000;
 inline constexpr double kMinRows = 64, kSmallWork = 1 << 15;
 // Arithmetic that makes a position of an index, at most.
 inline constexpr double kIndexWork = 6;
+// Memory of so few elements is at hand everywhere: what is made of it alone takes no room of its own.
+inline constexpr double kFewElements = 64;
 // Scans along one axis that a nest takes in.
 inline constexpr int kMaxScans = 8;
 // How far searches through the neighbourhood go before they give up (and the cheaper choice is taken).
@@ -56,7 +58,8 @@ class Partitioner {
   static bool in_memory(const Node& node) { return node.op == NodeOp::Buffer || node.op == NodeOp::Input; }
 
   // Per node: arithmetic per element if all below it were computed in place (as a tree, saturating); whether a
-  // reduction lies below; and the next node that every path from it to the roots passes.
+  // reduction lies below; whether it is made of constants, positions and a few numbers alone, such as masks and random
+  // numbers; and the next node that every path from it to the roots passes.
   void measure();
 
   void store(const Node* node);
@@ -179,7 +182,7 @@ class Partitioner {
   std::unordered_set<const Node*> roots_, stored_, wanted_, placed_direct_;
   std::unordered_map<const Node*, std::vector<const Node*>> stored_results_;  // of nodes with direct kernels
   std::vector<double> work_;
-  std::vector<bool> reduces_below_;
+  std::vector<bool> reduces_below_, from_little_;
   std::vector<int> next_;
   std::priority_queue<int> pending_;
   std::unordered_map<const Node*, std::vector<int>> computed_in_;  // units whose nests evaluate the node
