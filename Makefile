@@ -14,7 +14,7 @@ CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 SOURCES = $(shell find include src tests tools bench examples -name '*.h' -o -name '*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-dev test-asan test-tsan test-all bench fuzz docs lint format clean
+.PHONY: help setup demo tour test test-dev test-asan test-tsan test-all bench fuzz docs lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +26,11 @@ build/%/build.ninja: CMakePresets.json | setup
 	cmake --preset $*
 	@touch $@
 
-demo: build/dev/build.ninja ## a tour: one expression through every stage of the compiler
+demo: build/dev/build.ninja ## train a network on drawn digits, and see what was compiled
+	cmake --build build/dev -j $(JOBS) --target heddle_demo
+	build/dev/tools/heddle_demo
+
+tour: build/dev/build.ninja ## one expression through every stage of the compiler
 	cmake --build build/dev -j $(JOBS) --target heddle_tour
 	build/dev/tools/heddle_tour
 

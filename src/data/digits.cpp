@@ -58,11 +58,11 @@ void draw_digit(float* image, int digit, bool held_out, HostRandom& random) {
   const std::vector<Glyph>& shapes = glyphs(digit);
   size_t usual = shapes.size() - kHeldOut;
   const Glyph& glyph = held_out ? shapes[usual + random.below(kHeldOut)] : shapes[random.below(usual)];
-  double slant = random.between(-0.1, 0.4), turn = random.between(-0.16, 0.16);
-  double width = random.between(14, 20), height = random.between(16, 21);
-  double centre_x = 13.5 + random.between(-2.2, 2.2), centre_y = 13.5 + random.between(-2.2, 2.2);
-  double radius = random.between(0.55, 1.5), ink = random.between(0.75, 1), jitter = random.between(0, 0.03);
-  double noise = random.between(0, 0.08);
+  double slant = random.between(-0.2, 0.5), turn = random.between(-0.22, 0.22);
+  double width = random.between(12, 20), height = random.between(14, 21);
+  double centre_x = 13.5 + random.between(-2.5, 2.5), centre_y = 13.5 + random.between(-2.5, 2.5);
+  double radius = random.between(0.55, 1.5), ink = random.between(0.75, 1), jitter = random.between(0.01, 0.05);
+  double noise = random.between(0, 0.18);
   // sin and cos by their series: the same bits everywhere.
   double sine = turn - turn * turn * turn / 6, cosine = 1 - turn * turn / 2;
   for (const Stroke& stroke : glyph) {

@@ -1,3 +1,4 @@
+#include <heddle/jit.h>
 #include <heddle/ops.h>
 #include <heddle/optim/optimizer.h>
 
@@ -100,6 +101,7 @@ void Optimizer::step(const std::vector<Tensor>& gradients, const std::vector<Ten
   for (size_t i = 0; i < gradients.size(); ++i) update(entries_[i], gradients[i], rate, this_step);
   count_.assign(count_ + 1);
 
+  if (is_capturing()) return;  // the captured function computes everything together
   std::vector<Tensor> all = also;
   all.push_back(count_);
   for (const Entry& e : entries_) {
