@@ -268,6 +268,11 @@ kernel::Builder::Access Tiler::access_of(const Inst& inst, Instance& in, bool al
     const Dims& shape = builder_->type(v).shape;  // the access spans whatever its indices span
     for (size_t i = 0; i < used.size() && i < shape.size(); ++i) used[i] = used[i] || shape[i] > 1;
   }
+  // A check also spans what its value spans, even where the guard does not tell.
+  if (inst.op == Op::check) {
+    const Dims shape = builder_->type(value(inst.args[0], in)).shape;
+    for (size_t i = 0; i < used.size() && i < shape.size(); ++i) used[i] = used[i] || shape[i] > 1;
+  }
   // Beyond the end a load gives anything, but what is computed there must not be reported.
   if (inst.op == Op::check) access.guard = logical_and(access.guard, bounds(in.place, used));
   access.coords = coords(in.place, used);

@@ -71,6 +71,7 @@ TEST(MemoryPlan, random_lives_are_disjoint_and_near_the_lower_bound) {
     }
     MemoryPlan plan = plan_memory(lives);
     expect_disjoint(lives, plan);
+    EXPECT_EQ(plan.lower_bound, lower_bound(lives)) << seed;
     EXPECT_LE(plan.bytes, lower_bound(lives) * 3 / 2 + 64) << seed;
   }
 }
