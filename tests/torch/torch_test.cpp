@@ -100,6 +100,46 @@ void optimisers() {
   optimiser("cosine", [](const Tensor& p) { return SGD({p}, {.lr = optim::cosine(0.1, 10, 0.01)}); });
 }
 
+struct AttentionNet : nn::Module<AttentionNet> {
+  nn::Embedding table{11, 12};
+  nn::LayerNorm norm{12};
+  nn::MultiHeadAttention attention{12, 3, true};
+  nn::Linear out{12, 5};
+  Tensor operator()(const Tensor& ids) const {
+    Tensor x = table(ids);
+    return out((x + attention(norm(x))).mean(1));
+  }
+  template <class V>
+  void visit(V& v) {
+    v("table", table);
+    v("norm", norm);
+    v("attention", attention);
+    v("out", out);
+  }
+};
+
+// Fifty captured steps.
+template <class Net>
+void training(const std::string& name, Net net, const Tensor& x) {
+  Tensor t = tensor({0, 3, 1, 4, 2, 0}, kI64).realize();
+  for (const auto& [path, tensor] : net.copy().state()) put("train." + name + ".state." + path, tensor);
+  put("train." + name + ".x", x);
+  optim::AdamW opt(net, {.lr = 0.01, .weight_decay = 0.1});
+  auto step = jit([&](Tensor in, Tensor target) {
+    Tensor loss = cross_entropy(net(in), target);
+    opt.step(grad(loss, net.parameters()));
+    return loss;
+  });
+  std::vector<Tensor> losses;
+  for (int i = 0; i < 50; ++i) losses.push_back(step(x, t));
+  put("train." + name + ".losses", stack(losses));
+}
+
+void trainings() {
+  training("perceptron", nn::Sequential(nn::Linear(12, 32), nn::ReLU(), nn::Linear(32, 5)), randn({6, 12}).realize());
+  training("attention", AttentionNet(), (arange(42) * 5 % 11).reshape(6, 7).realize());
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -108,6 +148,7 @@ int main(int count, char** arguments) {
     losses();
     layers();
     optimisers();
+    trainings();
     save_safetensors(arguments[1], g_out);
     return 0;
   } catch (const std::exception& error) {
