@@ -141,8 +141,11 @@ Tensor logaddexp(const Operand& a, const Operand& b) {
   return log_add(floats("logaddexp", a, b), [](const Tensor& d) { return log1p(exp(d)); });
 }
 Tensor logaddexp2(const Operand& a, const Operand& b) {
-  return log_add(floats("logaddexp2", a, b),
-                 [](const Tensor& d) { return mul(log1p(exp2(d)), 1.44269504088896340736); });
+  Pair p = floats("logaddexp2", a, b);
+  DType dtype = p.a->dtype;
+  // The two terms of the sum may nearly cancel.
+  Pair wide{make_cast(p.a, kF64), make_cast(p.b, kF64)};
+  return cast(log_add(wide, [](const Tensor& d) { return mul(log1p(exp2(d)), 1.44269504088896340736); }), dtype);
 }
 Tensor xlogy(const Operand& a, const Operand& b) {
   Pair p = floats("xlogy", a, b);

@@ -132,6 +132,12 @@ inline MaybeValue binary(ScalarOp op, const Value& x, const Value& y) {
     case ScalarOp::mul:
       return float_result(make(), a * b, x.error * b + y.error * a + x.error * y.error,
                           grain < 0 ? -1 : x.grain + y.grain);
+    case ScalarOp::scale: {  // the exponent is rounded down, so its bits must be certain
+      if (!y.certain() || b > 4) return {};
+      double most = std::exp2(std::ceil(b));
+      return float_result(make(), a * most, x.error * most,
+                          x.grain < 0 ? -1 : x.grain + static_cast<int>(std::ceil(b)));
+    }
     default: return {};  // division and remainders: see divided()
   }
 }
