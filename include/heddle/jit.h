@@ -38,6 +38,8 @@ class JitCall {
   JitCall& operator=(const JitCall&) = delete;
 
   Parts& arguments();  // to be filled first
+  // Whether an argument stands for something else at the moment: grad(f), vmap(f) or the like call the function.
+  bool is_transformed() const;
   bool must_record();
 
   // While one exists operators record, and stand-ins are where the tensors of the function's arguments were.
@@ -86,19 +88,25 @@ class Jit : public JitBase {
   template <class... A>
   auto operator()(A&&... arguments) {
     using R = std::decay_t<std::invoke_result_t<F&, std::decay_t<A>&...>>;
-    if (is_capturing()) return static_cast<R>(std::invoke(f_, arguments...));
-    JitCall call(*core_);
-    static const uint64_t kTypes = typeid(std::tuple<std::decay_t<A>...>).hash_code();
-    call.arguments().add_word(kTypes);
-    (collect(call.arguments(), arguments), ...);
-    if (call.must_record()) record<R>(call, arguments...);
-    call.run();
-    if constexpr (!std::is_void_v<R>) {
-      R result = *static_cast<const R*>(call.prototype());
-      collect(call.result(), result);
-      call.deliver();
-      return result;
+    if (!is_capturing()) {
+      JitCall call(*core_);
+      static const uint64_t kTypes = typeid(std::tuple<std::decay_t<A>...>).hash_code();
+      call.arguments().add_word(kTypes);
+      (collect(call.arguments(), arguments), ...);
+      if (!call.is_transformed()) {
+        if (call.must_record()) record<R>(call, arguments...);
+        call.run();
+        if constexpr (std::is_void_v<R>) {
+          return;
+        } else {
+          R result = *static_cast<const R*>(call.prototype());
+          collect(call.result(), result);
+          call.deliver();
+          return result;
+        }
+      }
     }
+    return static_cast<R>(std::invoke(f_, arguments...));
   }
 
  private:
@@ -140,6 +148,9 @@ class Jit : public JitBase {
 // or keep them in tensors. Looking at a value inside throws CaptureError. The first two calls record, and throw
 // CaptureError if both recordings differ. A call that throws leaves all tensors as they were. Generators that are used
 // must live as long as the function. Calls from several threads take turns.
+//
+// Results are constants for gradients: take gradients inside. Where grad(f), vjp, jvp, vmap or checkpoint call it, and
+// inside of another captured function, it is the plain function.
 template <class F>
 Jit<std::decay_t<F>> jit(F&& f, const std::source_location& where = std::source_location::current()) {
   return Jit<std::decay_t<F>>(std::forward<F>(f), where);

@@ -162,6 +162,8 @@ NodeRef make_leaf(const NodeRef& x, std::weak_ptr<TensorSlot> tensor) {
 }
 
 const GradientRule* leaf_rule(const Node& node) { return node.rule && node.rule->is_leaf ? node.rule.get() : nullptr; }
+bool has_ended(const GradientRule& leaf) { return std::atomic_ref(leaf.ended).load(std::memory_order_relaxed); }
+void end_leaf(const Node& leaf) { std::atomic_ref(leaf.rule->ended).store(true, std::memory_order_relaxed); }
 
 NodeRef make_placeholder(DType dtype, const Shape& shape) {
   // Captured functions count up from zero.

@@ -122,11 +122,16 @@ struct GradientRule {
   // realised, and a Buffer from then on; the rule tells that the two are one.
   bool is_leaf = false;
   std::weak_ptr<TensorSlot> tensor = {};
+  // Of a leaf that stands for the argument of a function: the function has been differentiated. From then on the leaf
+  // is no more than what it stands for.
+  mutable bool ended = false;
   // Of a Buffer: the graph that it was computed by, if that leads to a leaf.
   mutable NodeRef computed_from = {};
 };
 // The rule of the leaf that a node is; null if it is none.
 const GradientRule* leaf_rule(const Node& node);
+bool has_ended(const GradientRule& leaf);
+void end_leaf(const Node& leaf);
 
 class Node {
  public:

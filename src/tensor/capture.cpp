@@ -57,6 +57,10 @@ size_t Capture::number_of(const Tensor& tensor) {
   auto [known, fresh] = slots_.try_emplace(&tensor.slot(), inputs.size());
   if (fresh) {
     NodeRef now = tensor.slot().get();
+    if (is_transformed(now))
+      throw CaptureError(text("the function that jit() captures at ", place(where), " closes over a tensor ",
+                              now->dtype, now->shape, " that depends on an argument of a function which grad(), ",
+                              "vmap() or the like is looking at: pass it as an argument"));
     NodeRef input = add({Bound::Kind::Slot, 0, BoundTensor(tensor), nullptr}, now->dtype, now->shape);
     values.back() = initial.back() = value_for(tensor.shared_slot(), input);
   }
@@ -77,6 +81,24 @@ void Capture::assign(const Tensor& tensor, const NodeRef& value) {
 
 Tensor Capture::draw(Generator& generator) {
   return Tensor(add({Bound::Kind::Draw, draws_[&generator]++, {}, &generator}, kU32, Shape{4}));
+}
+
+bool Capture::has_gradient(const Tensor& tensor) {
+  bool now = tensor.slot().has_gradient;
+  if (tensor.slot().born == id) return now;
+  auto [known, fresh] = flags_.try_emplace(&tensor.slot(), gradient_flags.size());
+  if (fresh) gradient_flags.push_back({BoundTensor(tensor), now, now});
+  return gradient_flags[known->second].after;
+}
+
+void Capture::set_has_gradient(const Tensor& tensor, bool has) {
+  if (tensor.slot().born == id) {
+    tensor.slot().has_gradient = has;
+    return;
+  }
+  auto [known, fresh] = flags_.try_emplace(&tensor.slot(), gradient_flags.size());
+  if (fresh) gradient_flags.push_back({BoundTensor(tensor), {}, has});
+  gradient_flags[known->second].after = has;
 }
 
 bool Capture::depends_on_inputs(const NodeRef& node) const {

@@ -40,6 +40,13 @@ struct Bound {
 };
 bool same_bound(const Bound& a, const Bound& b);
 
+// Whether a tensor has a gradient that backward() has added up: before the call, if that made a difference, and after.
+struct GradientFlag {
+  BoundTensor tensor;
+  std::optional<bool> before;
+  bool after;
+};
+
 class Capture {
  public:
   explicit Capture(const std::source_location& jit) : where(jit), id(next_id()) {}
@@ -50,6 +57,8 @@ class Capture {
   void assign(const Tensor& tensor, const NodeRef& value);
   // Four words that differ from call to call.
   Tensor draw(Generator& generator);
+  bool has_gradient(const Tensor& tensor);
+  void set_has_gradient(const Tensor& tensor, bool has);
   // Whether the node depends on an Input of this function.
   bool depends_on_inputs(const NodeRef& node) const;
 
@@ -61,12 +70,13 @@ class Capture {
   std::vector<NodeRef> initial;                 // the same, as leaves for gradients where these were asked for
   std::vector<std::weak_ptr<TensorSlot>> born;  // slots made by the function
   std::vector<Tensor> stand_ins;
+  std::vector<GradientFlag> gradient_flags;
 
  private:
   static uint64_t next_id();
   size_t number_of(const Tensor& tensor);
   NodeRef add(Bound bound, DType dtype, const Shape& shape);
-  std::unordered_map<const TensorSlot*, size_t> slots_;
+  std::unordered_map<const TensorSlot*, size_t> slots_, flags_;
   std::unordered_map<const Generator*, size_t> draws_;
 };
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "graph/gradient.h"
 #include "graph/graph.h"
+#include "tensor/track.h"
 
 namespace heddle {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 struct Recording {
   NodeRef output;
   std::vector<NodeRef> leaves;  // its arguments
-  std::vector<NodeRef> others;  // what else it used that gradients flow to: nodes that do not depend on the arguments
+  std::vector<NodeRef> others;  // what else it used: nodes that do not depend on the arguments
 };
 
 NodeRef replaced(const NodeRef& root, std::span<const NodeRef> from, std::span<const NodeRef> to) {
@@ -32,13 +33,17 @@ Recording recording_of(const NodeRef& output, const std::vector<NodeRef>& leaves
     for (const NodeRef& input : node->inputs) inside |= depends.at(input.get());
     depends[node] = inside;
   }
+  // Integers, too: vmap() may have to give every example its own.
   std::unordered_map<const Node*, bool> taken;
+  auto take = [&](const NodeRef& node) {
+    if (!depends.at(node.get()) && node->op != NodeOp::Const && node->result_count() == 1 &&
+        taken.try_emplace(node.get(), true).second)
+      recording.others.push_back(node);
+  };
+  take(output);
   for (const Node* node : topological(std::span(&output, 1))) {
     if (!depends.at(node)) continue;
-    for (const NodeRef& input : node->inputs)
-      if (!depends.at(input.get()) && is_float(input->dtype) && input->op != NodeOp::Const &&
-          input->result_count() == 1 && taken.try_emplace(input.get(), true).second)
-        recording.others.push_back(input);
+    for (const NodeRef& input : node->inputs) take(input);
   }
   return recording;
 }
@@ -46,15 +51,17 @@ Recording recording_of(const NodeRef& output, const std::vector<NodeRef>& leaves
 // Gradients by computing again. The barrier keeps what is computed here apart from what the forward pass computed, and
 // makes it wait for the gradient.
 std::vector<NodeRef> pull_again(const Recording& recording, const Node& node, const NodeRef& g) {
+  OpenLeaves open;
   std::vector<NodeRef> from, to;
   size_t next = 1;
   for (const NodeRef& leaf : recording.leaves) {
     from.push_back(leaf);
-    to.push_back(make_leaf(make_barrier(node.inputs[next++], g)));
+    to.push_back(open.add(make_barrier(node.inputs[next++], g)));
   }
   for (const NodeRef& other : recording.others) {
     from.push_back(other);
-    to.push_back(make_leaf(node.inputs[next++]));
+    const NodeRef& now = node.inputs[next++];
+    to.push_back(is_float(now->dtype) ? open.add(now) : now);
   }
   NodeRef again = replaced(recording.output, from, to);
   return gradient(std::span(&again, 1), std::span(&g, 1), to);
@@ -65,12 +72,13 @@ std::vector<NodeRef> pull_again(const Recording& recording, const Node& node, co
 namespace detail {
 
 TensorList checkpointed(const ListFunction& f, const TensorList& x) {
+  OpenLeaves open;
   std::vector<NodeRef> given, leaves;
   TensorList arguments;
   for (const Tensor& t : x) {
     given.push_back(t.node());
     if (is_float(given.back()->dtype)) {
-      leaves.push_back(make_leaf(given.back()));
+      leaves.push_back(open.add(given.back()));
       arguments.push_back(Tensor(leaves.back()));
     } else {
       given.pop_back();  // without gradient; recorded as it is

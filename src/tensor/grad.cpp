@@ -46,12 +46,12 @@ NodeRef cotangent_of(const char* op, const NodeRef& output, const std::optional<
 }
 
 // Leaves in place of x, so that nothing else can be taken for them.
-TensorList as_leaves(const char* op, const TensorList& x) {
+TensorList as_leaves(const char* op, const TensorList& x, OpenLeaves& open) {
   TensorList leaves;
   for (const Tensor& t : x) {
     NodeRef node = t.node();
     check_differentiable(op, "an argument", node);
-    leaves.push_back(Tensor(make_leaf(node)));
+    leaves.push_back(Tensor(open.add(node)));
   }
   return leaves;
 }
@@ -131,20 +131,21 @@ void Tensor::backward(const std::optional<Tensor>& cotangent) const {
              ", was computed from nothing that requires gradients: call requires_grad_() before computing"));
   std::vector<NodeRef> gradients = gradient(std::span(&from, 1), std::span(&g, 1), leaves);
   for (size_t i = 0; i < leaves.size(); ++i)
-    if (gradients[i]) add_gradient(tensors[i].slot(), gradients[i]);
+    if (gradients[i]) add_gradient(tensors[i], gradients[i]);
 }
 
 std::optional<Tensor> Tensor::grad() const {
-  if (!slot_->has_gradient) return {};
+  if (!has_gradient(*this)) return {};
   return of_slot(slot_->gradient);
 }
-void Tensor::zero_grad() const { clear_gradient(*slot_); }
+void Tensor::zero_grad() const { clear_gradient(*this); }
 
 namespace detail {
 
 Recorded record(const ListFunction& f, const TensorList& x) {
   Recorded recorded;
-  recorded.inputs = as_leaves("vjp", x);
+  OpenLeaves open;
+  recorded.inputs = as_leaves("vjp", x, open);
   // Handles of their own: what becomes of the caller's does not change what was recorded.
   recorded.values = f(recorded.inputs);
   for (const Tensor& y : recorded.values) recorded.outputs.push_back(y.clone());
@@ -160,7 +161,8 @@ TensorList pull_back(const Recorded& recorded, const TensorList& cotangents) {
 }
 
 ValueAndGradient differentiate(const char* op, const ListFunction& f, const TensorList& x) {
-  TensorList leaves = as_leaves(op, x), outputs = f(leaves);
+  OpenLeaves open;
+  TensorList leaves = as_leaves(op, x, open), outputs = f(leaves);
   NodeRef from = outputs.at(0).node(), one = cotangent_of(op, from, {});
   std::vector<NodeRef> to = to_nodes(leaves);
   return {outputs[0], to_tensors(or_zeros(gradient(std::span(&from, 1), std::span(&one, 1), to), to))};
@@ -171,7 +173,8 @@ ValueAndGradient differentiate(const char* op, const ListFunction& f, const Tens
 ValuesAndTangents push_forward(const ListFunction& f, const TensorList& x, const TensorList& tangents) {
   if (x.size() != tangents.size())
     throw ValueError(text("jvp: ", tangents.size(), " tangents for ", x.size(), " arguments"));
-  TensorList leaves = as_leaves("jvp", x), outputs = f(leaves);
+  OpenLeaves open;
+  TensorList leaves = as_leaves("jvp", x, open), outputs = f(leaves);
   std::vector<NodeRef> from = to_nodes(outputs), to = to_nodes(leaves), direction, arriving;
   for (size_t i = 0; i < to.size(); ++i) {
     direction.push_back(tangents[i].node());

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "tensor/jit_core.h"
 #include "tensor/slot.h"
+#include "tensor/track.h"
 
 namespace heddle {
 namespace {
@@ -47,10 +48,18 @@ void make_signature(JitCore& core) {
   }
 }
 
+// Whether backward() inside would do what it did when this was recorded: begin a gradient, or add to one.
+bool same_gradients(const JitEntry& entry) {
+  return std::all_of(entry.gradient_flags.begin(), entry.gradient_flags.end(), [](const GradientFlag& flag) {
+    return !flag.before || *flag.before == flag.tensor->slot().has_gradient;
+  });
+}
+
 JitEntry* find_entry(JitCore& core) {
-  if (core.last && core.last->signature == core.signature) return core.last;
+  auto fits = [&](const JitEntry& entry) { return entry.signature == core.signature && same_gradients(entry); };
+  if (core.last && fits(*core.last)) return core.last;
   for (const auto& entry : core.entries)
-    if (entry->signature == core.signature) return entry.get();
+    if (fits(*entry)) return entry.get();
   return nullptr;
 }
 
@@ -123,6 +132,7 @@ std::unique_ptr<JitEntry> entry_of(JitCore& core, Capture& capture, std::vector<
   entry->graph = read_captured(core.roots, updates, core.key);
   entry->symbolic = core.symbolic || !entry->graph.symbols.empty();
   entry->inputs = std::move(capture.inputs);
+  entry->gradient_flags = std::move(capture.gradient_flags);
   return entry;
 }
 
@@ -153,6 +163,12 @@ std::string difference(const JitEntry& before, const JitEntry& now) {
     same_draws = before.generators[i].generator == now.generators[i].generator &&
                  before.generators[i].draws == now.generators[i].draws;
   if (!same_draws) return "it draws other random numbers";
+  bool same_flags = before.gradient_flags.size() == now.gradient_flags.size();
+  for (size_t i = 0; same_flags && i < before.gradient_flags.size(); ++i) {
+    const GradientFlag &a = before.gradient_flags[i], &b = now.gradient_flags[i];
+    same_flags = &a.tensor->slot() == &b.tensor->slot() && a.before == b.before && a.after == b.after;
+  }
+  if (!same_flags) return "it adds up or clears other gradients";
   if (before.result_words != now.result_words) return "numbers or the structure of its result changed";
   return "";
 }
@@ -227,6 +243,11 @@ JitCall::~JitCall() {
 }
 Parts& JitCall::arguments() { return core_.arguments; }
 Parts& JitCall::result() { return core_.result; }
+
+bool JitCall::is_transformed() const {
+  return std::any_of(core_.arguments.tensors.begin(), core_.arguments.tensors.end(),
+                     [](const Tensor* tensor) { return heddle::is_transformed(tensor->slot().get()); });
+}
 
 bool JitCall::must_record() {
   fetch_arguments(core_);
@@ -311,6 +332,7 @@ void JitCall::run() {
   core.last = core.entry;
   core.entry->last_use = ++core.clock;
   replay(*core.entry, core.arguments.tensors, core.argument_nodes, core.arena);
+  for (const GradientFlag& flag : core.entry->gradient_flags) flag.tensor->slot().has_gradient = flag.after;
   ++core.entry->report.calls;
 }
 

@@ -56,6 +56,7 @@ struct JitEntry {
   std::vector<JitUpdate> updates;
   std::vector<uint64_t> result_words;
   std::vector<JitGenerator> generators;
+  std::vector<GradientFlag> gradient_flags;
   std::shared_ptr<const void> prototype;
   JitPlan report;
 

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "graph/gradient.h"
+#include "tensor/capture.h"
 
 namespace heddle {
 bool is_tracked(const NodeRef& value) {
@@ -14,12 +15,37 @@ bool is_tracked(const NodeRef& value) {
     const Node* node = pending.back();
     pending.pop_back();
     if (!is_float(node->dtype) || !seen.insert(node).second) continue;
-    if (node->op == NodeOp::Input || leaf_rule(*node)) return true;
-    if (node->op == NodeOp::Buffer && node->rule) return true;
+    const GradientRule* leaf = leaf_rule(*node);
+    if (node->op == NodeOp::Input || (leaf && !has_ended(*leaf))) return true;
     for (const NodeRef& input : differentiable_inputs(*node)) pending.push_back(input.get());
   }
   return false;
 }
+
+bool is_transformed(const NodeRef& value) {
+  if (value->op == NodeOp::Buffer && !value->rule) return false;
+  std::vector<const Node*> pending{value.get()};
+  std::unordered_set<const Node*> seen;
+  std::weak_ptr<TensorSlot> nobody;
+  while (!pending.empty()) {
+    const Node* node = pending.back();
+    pending.pop_back();
+    if (!seen.insert(node).second) continue;
+    if (node->op == NodeOp::Input) return true;
+    if (const GradientRule* leaf = leaf_rule(*node)) {
+      bool of_function = !leaf->tensor.owner_before(nobody) && !nobody.owner_before(leaf->tensor);
+      if (of_function && !has_ended(*leaf)) return true;
+    }
+    for (const NodeRef& input : node->inputs) pending.push_back(input.get());
+    if (node->rule && node->rule->computed_from) pending.push_back(node->rule->computed_from.get());
+  }
+  return false;
+}
+
+OpenLeaves::~OpenLeaves() {
+  for (const NodeRef& leaf : leaves_) end_leaf(*leaf);
+}
+NodeRef OpenLeaves::add(const NodeRef& x) { return leaves_.emplace_back(make_leaf(x)); }
 
 void set_tracked(const std::shared_ptr<TensorSlot>& slot, bool on) {
   if (slot->tracked == on) return;
@@ -52,17 +78,33 @@ NodeRef with_lineage(const NodeRef& value, const NodeRef& realised, bool history
   return make_buffer(realised->storage, realised->dtype, realised->shape, std::move(rule));
 }
 
-void add_gradient(TensorSlot& slot, const NodeRef& gradient) {
+namespace {
+
+void set_has_gradient(const Tensor& tensor, bool has) {
+  if (current_capture)
+    current_capture->set_has_gradient(tensor, has);
+  else
+    tensor.slot().has_gradient = has;
+}
+
+}  // namespace
+
+bool has_gradient(const Tensor& tensor) {
+  return current_capture ? current_capture->has_gradient(tensor) : tensor.slot().has_gradient;
+}
+
+void add_gradient(const Tensor& tensor, const NodeRef& gradient) {
+  TensorSlot& slot = tensor.slot();
   if (!slot.gradient) slot.gradient = std::make_shared<TensorSlot>();
   if (!slot.gradient->node) slot.gradient->node = make_const(Scalar::of(gradient->dtype, 0), gradient->shape);
   Tensor total = Tensor::of_slot(slot.gradient);
-  if (slot.has_gradient)
+  if (has_gradient(tensor))
     total += Tensor(gradient);
   else
     total.assign(Tensor(gradient));
-  slot.has_gradient = true;
+  set_has_gradient(tensor, true);
 }
 
-void clear_gradient(TensorSlot& slot) { slot.has_gradient = false; }
+void clear_gradient(const Tensor& tensor) { set_has_gradient(tensor, false); }
 
 }  // namespace heddle

@@ -10,6 +10,24 @@ namespace heddle {
 // the graph until it finds one.
 bool is_tracked(const NodeRef& value);
 
+// Whether a value stands for something else at the moment: it depends on the argument of a function that is being
+// differentiated, or on one example of vmap().
+bool is_transformed(const NodeRef& value);
+
+// Leaves in place of the arguments of a function that is differentiated. They end with this object: what remains of
+// them in results keeps no history.
+class OpenLeaves {
+ public:
+  OpenLeaves() = default;
+  OpenLeaves(const OpenLeaves&) = delete;
+  OpenLeaves& operator=(const OpenLeaves&) = delete;
+  ~OpenLeaves();
+  NodeRef add(const NodeRef& x);
+
+ private:
+  std::vector<NodeRef> leaves_;
+};
+
 // Makes the tensor's value a leaf, or an ordinary value again.
 void set_tracked(const std::shared_ptr<TensorSlot>& slot, bool on);
 
@@ -22,7 +40,8 @@ bool needs_history(const TensorSlot& slot, const NodeRef& value);
 NodeRef with_lineage(const NodeRef& value, const NodeRef& realised, bool history);
 
 // What backward() adds up.
-void add_gradient(TensorSlot& slot, const NodeRef& gradient);
-void clear_gradient(TensorSlot& slot);
+void add_gradient(const Tensor& tensor, const NodeRef& gradient);
+void clear_gradient(const Tensor& tensor);
+bool has_gradient(const Tensor& tensor);
 
 }  // namespace heddle

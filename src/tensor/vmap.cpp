@@ -6,6 +6,7 @@
 #include "graph/gradient.h"
 #include "tensor/build.h"
 #include "tensor/symbolic.h"
+#include "tensor/track.h"
 
 namespace heddle {
 namespace detail {
@@ -78,7 +79,8 @@ NodeRef all_derivatives(const NodeRef& output, const NodeRef& leaf) {
 }  // namespace
 
 Tensor jacobian(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
-  NodeRef leaf = make_leaf(x.node());
+  OpenLeaves open;
+  NodeRef leaf = open.add(x.node());
   NodeRef output = f(Tensor(leaf)).node();
   if (!is_float(leaf->dtype) || !is_float(output->dtype))
     throw DTypeError(text("jacobian: from ", leaf->dtype, " to ", output->dtype, "; only floats have gradients"));

@@ -1,6 +1,7 @@
 #include <heddle/grad.h>
 #include <heddle/vmap.h>
 
+#include "graph/node.h"
 #include "tensor/helpers.h"
 
 namespace heddle {
@@ -218,6 +219,51 @@ TEST(Checkpoint, gives_the_same_gradients) {
   auto direct = [&](const Tensor& y) { return sum(grad([&](const Tensor& h) { return sum(layer(h)); })(y)); };
   List p = list(grad(twice)(x)), q = list(grad(direct)(x));
   for (size_t i = 0; i < p.size(); ++i) EXPECT_NEAR(p[i], q[i], 1e-5);
+}
+
+TEST(Checkpoint, passes_gradients_to_what_results_use_besides_the_arguments) {
+  Tensor w = tensor({2.}).requires_grad_(), x = tensor({3.}).requires_grad_();
+  auto f = [&](const TensorList& a) { return TensorList{a[0] * w, w * w}; };
+  TensorList y = checkpoint(f, TensorList{x});
+  EXPECT_EQ(list(grad(sum(y[0]) + sum(y[1]), w)), (List{7}));
+  EXPECT_EQ(list(grad(sum(checkpoint([&](const Tensor&) { return w * w * w; }, x)), w)), (List{12}));
+  auto looking = [](const Tensor& h) { return Tensor(h * h).realize() * 2; };
+  EXPECT_EQ(list(grad(sum(checkpoint(looking, x)), x)), (List{12}));
+}
+
+TEST(Checkpoint, recomputes_with_each_examples_own_indices) {
+  Tensor x = tensor({{1., 2., 3.}, {4., 5., 6.}}), rows = tensor({{0, 2}, {1, 1}}, kI64);
+  auto closed = [](const Tensor& y, const Tensor& i) {
+    return checkpoint([&](const Tensor& h) { return square(gather(h, i)); }, y);
+  };
+  auto given = [](const Tensor& y, const Tensor& i) {
+    return checkpoint([](const TensorList& h) { return square(gather(h[0], h[1])); }, TensorList{y, i});
+  };
+  List want{2, 0, 6, 0, 20, 0};
+  EXPECT_EQ(list(grad([&](const Tensor& y) { return sum(vmap(closed)(y, rows)); })(x)), want);
+  EXPECT_EQ(list(grad([&](const Tensor& y) { return sum(vmap(given)(y, rows)); })(x)), want);
+}
+
+TEST(GradOfFunctions, results_keep_no_history) {
+  auto f = [](const Tensor& v) { return mean(square(Tensor(v * 2).realize())); };
+  auto checkpointed = [](const Tensor& v) { return sum(checkpoint([](const Tensor& h) { return exp(h); }, v)); };
+  Tensor w = tensor({0.5, 0.25}).realize();
+  size_t before = 0;
+  for (int i = 0; i < 20; ++i) {
+    w -= grad(f)(w) * 0.1;
+    w.realize();
+    w -= value_and_grad(checkpointed)(w).second * 0.1;
+    w.realize();
+    w -= vjp(f, w).second(tensor(1.)) * 0.1;
+    w.realize();
+    w -= jvp(f, w, w).second * 0.1;
+    w.realize();
+    w -= jacobian(f, w) * 0.1;
+    w.realize();
+    EXPECT_FALSE(w.requires_grad());
+    if (i == 1) before = live_nodes();
+  }
+  EXPECT_LE(live_nodes(), before);
 }
 
 TEST(QualityRules, norm_and_masked_rows) {

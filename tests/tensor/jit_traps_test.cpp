@@ -314,6 +314,64 @@ TEST(JitTraps, one_tensor_under_two_names_is_refused_when_it_changes) {
   for (int i = 0; i < 3; ++i) expect_equal(reads(w, w), {21, 24});
 }
 
+TEST(JitTraps, is_the_plain_function_where_gradients_are_taken_or_examples_mapped) {
+  auto f = jit([](Tensor x) { return sum(x * x * x); });
+  Tensor x = tensor({1., 2.});
+  EXPECT_EQ(f(x).item<double>(), 9);
+  auto call = [&](const Tensor& y) { return f(y); };
+  EXPECT_EQ(grad(call)(x).to_vector<double>(), (std::vector<double>{3, 12}));
+  EXPECT_EQ(vjp(call, x).second(tensor(1.)).to_vector<double>(), (std::vector<double>{3, 12}));
+  EXPECT_EQ(jvp(call, x, x).second.item<double>(), 27);
+  EXPECT_EQ(hessian(call, x).to_vector<double>(), (std::vector<double>{6, 0, 0, 12}));
+  EXPECT_EQ(vmap(call)(tensor({{1., 2.}, {0., 1.}})).to_vector<double>(), (std::vector<double>{9, 1}));
+  Tensor w = tensor({1., 2.}).requires_grad_();
+  EXPECT_EQ(grad(checkpoint(call, w), w).to_vector<double>(), (std::vector<double>{3, 12}));
+  EXPECT_THROW(grad([](const Tensor& y) { return jit([&] { return sum(y * y); })(); })(x), CaptureError);
+  // A gradient that is done is an argument like others.
+  Tensor g = grad(call)(x);
+  size_t recorded = f.plans()[0].calls;
+  f(g);
+  EXPECT_EQ(f.plans()[0].calls, recorded + 1);
+}
+
+// Whether backward() adds to a gradient or begins one is not frozen.
+TEST(JitTraps, backward_inside_adds_up_as_the_plain_function_does) {
+  Tensor w = tensor({1., 2.}).requires_grad_();
+  auto plain = [&](Tensor x) {
+    Tensor loss = sum(w * x);
+    loss.backward();
+    return loss;
+  };
+  auto step = jit(plain);
+  Tensor x = tensor({3., 4.});
+  auto gradient = [&] { return w.grad() ? w.grad()->to_vector<double>() : std::vector<double>{}; };
+  for (int round = 0; round < 4; ++round) {
+    w.zero_grad();
+    EXPECT_EQ(gradient(), (std::vector<double>{}));
+    for (int i = 1; i <= 4; ++i) {
+      step(x);
+      EXPECT_EQ(gradient(), (std::vector<double>{3. * i, 4. * i})) << round;
+    }
+  }
+  auto cleared = jit([&](Tensor y) {
+    w.zero_grad();
+    plain(y);
+    return *w.grad() * 2;
+  });
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(cleared(x).to_vector<double>(), (std::vector<double>{6, 8}));
+    EXPECT_EQ(gradient(), (std::vector<double>{3, 4}));
+    if (i % 2) w.zero_grad();
+  }
+  w.zero_grad();
+  auto failing = jit([&](Tensor y) {
+    plain(y);
+    throw std::runtime_error("no");
+  });
+  EXPECT_THROW(failing(x), std::runtime_error);
+  EXPECT_FALSE(w.grad());
+}
+
 TEST(JitTraps, a_tensor_kept_outside_is_an_error) {
   Tensor kept, w = tensor({1, 2});
   auto f = jit([&](const Tensor& x) {
