@@ -226,7 +226,11 @@ class LoopsWriter {
     auto& bucket = memo_[key];
     for (const Emitted& e : bucket)
       if (e.node == node && e.index == index && e.guard == guard) return e.value;
-    Value value = from_memory ? load(node, index, guard) : emit_node(node, index, guard);
+    // Nobody wants it: the part of a cat that a later shrink cut off.
+    bool unwanted = guard.is_const(0);
+    Value value = unwanted      ? builder_->constant(Scalar::from_bits(compute_dtype(node->dtype), 0))
+                  : from_memory ? load(node, index, guard)
+                                : emit_node(node, index, guard);
     memo_[key].push_back({node, index, guard, value});
     return value;
   }

@@ -39,13 +39,18 @@ class Dismantler {
   static std::optional<Structure> run(const Program::Step& step) {
     if (step.direct || !step.checks.empty()) return std::nullopt;
     for (const Stage& stage : step.loops.stages)
-      if (stage.ordered || has_scan(stage)) return std::nullopt;
+      if (stage.ordered || has_scan(stage) || goes_where_data_says(stage)) return std::nullopt;
     Dismantler d;
     d.visit(step.loops);
     return std::move(d.result_);
   }
 
  private:
+  static bool goes_where_data_says(const Stage& stage) {
+    return std::any_of(stage.body.insts.begin(), stage.body.insts.end(),
+                       [](const kernel::Inst& inst) { return !inst.binds.empty(); });
+  }
+
   void word(uint64_t w) { result_.words.push_back(w); }
   void words(std::span<const kernel::Value> values) {
     word(values.size());
@@ -98,7 +103,7 @@ class Dismantler {
   }
 
   void visit(const kernel::Inst& inst) {
-    HD_ASSERT(inst.binds.empty() && inst.blocks.empty(), "an instruction of loops without checks");
+    HD_ASSERT(inst.binds.empty() && inst.blocks.empty(), "an instruction of loops without gathers");
     word(static_cast<uint64_t>(inst.op));
     word(static_cast<uint64_t>(inst.hint));
     word(static_cast<uint64_t>(inst.buffer));

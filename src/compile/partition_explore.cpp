@@ -143,6 +143,9 @@ Expr Partitioner::scannable(const Unit& u, const Node& node, const Index& index,
     bool whole = index[i].is_var() && index[i].extent() == node.shape[i];
     bool inside = node.shape[i].is_const() && index[i].lo() >= 0 && index[i].hi() < node.shape[i].value();
     if (depends_on(index[i], axis) || !(whole || inside)) return {};
+    // What data chooses may be another row at every step.
+    for (const Expr& var : variables(index[i]))
+      if (!var.is_symbol() && !contains(u.kept, var)) return {};
   }
   return axis;
 }

@@ -260,19 +260,18 @@ kernel::Builder::Access Tiler::access_of(const Inst& inst, Instance& in, bool al
   if (inst.op == Op::load)
     for (size_t i = outer_; i < used.size(); ++i)
       if (!used[i]) access.guard = logical_and(access.guard, lt(0, axis(in.stage, i).extent));
+  // The access spans whatever its indices span, and a check whatever it checks.
+  auto span_with = [&](Value v) {
+    const Dims& shape = builder_->type(v).shape;
+    for (size_t i = 0; i < used.size() && i < shape.size(); ++i) used[i] = used[i] || shape[i] > 1;
+  };
   size_t first_bound = inst.args.size() - inst.binds.size();
   for (size_t b = 0; b < inst.binds.size(); ++b) {
-    Value v = value(inst.args[first_bound + b], in);
     access.binds.push_back(inst.binds[b]);
-    access.bound.push_back(v);
-    const Dims& shape = builder_->type(v).shape;  // the access spans whatever its indices span
-    for (size_t i = 0; i < used.size() && i < shape.size(); ++i) used[i] = used[i] || shape[i] > 1;
+    access.bound.push_back(value(inst.args[first_bound + b], in));
+    span_with(access.bound.back());
   }
-  // A check also spans what its value spans, even where the guard does not tell.
-  if (inst.op == Op::check) {
-    const Dims shape = builder_->type(value(inst.args[0], in)).shape;
-    for (size_t i = 0; i < used.size() && i < shape.size(); ++i) used[i] = used[i] || shape[i] > 1;
-  }
+  if (inst.op == Op::check) span_with(value(inst.args[0], in));
   // Beyond the end a load gives anything, but what is computed there must not be reported.
   if (inst.op == Op::check) access.guard = logical_and(access.guard, bounds(in.place, used));
   access.coords = coords(in.place, used);

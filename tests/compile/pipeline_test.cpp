@@ -79,6 +79,7 @@ std::vector<Case> cases() {
   list.push_back({"scan_across", {scan(ReduceOp::Sum, scan(ReduceOp::Sum, x, 1), 0)}, 2, 1e-4});
   std::vector<int> last_axis = {1};
   list.push_back({"cumsum_backwards", {make_flip(scan(ReduceOp::Sum, make_flip(x, last_axis), 1), last_axis)}, 1});
+  list.push_back({"gather_of_cumsum", {make_gather_along(scan(ReduceOp::Sum, x, 0), leaf({37, 50}, 18, kI32), 1)}, 2});
   list.push_back({"cumsum_softmax", {scan(ReduceOp::Sum, softmax(leaf({100, 50}, 6), 1), 1)}, 1});
   list.push_back({"pad", {make_pad(x, std::vector<Expr>{1, 2}, std::vector<Expr>{3, 4}, Scalar::of(kF32, 7.0))}, 1});
   list.push_back({"flip", {make_flip(x, std::vector<int>{1})}, 1});
@@ -86,6 +87,14 @@ std::vector<Case> cases() {
   list.push_back({"unwindow", {make_unwindow(make_window(x, 1, 5, 2, 1), 1, 5, 2, 1, 50)}, 1});
   list.push_back({"cat", {make_cat(std::vector<NodeRef>{x, y}, 1)}, 1});
   list.push_back({"gather", {make_gather(x, leaf({4, 6}, 10, kI32), 0)}, 1});
+  auto unchecked = [](const NodeRef& from, const NodeRef& index) {
+    return make_gather(from, index, 0, kUncheckedIndex);
+  };
+  NodeRef few = unchecked(x, leaf({7}, 19, kI32)), more = unchecked(y, leaf({9}, 20, kI32));
+  list.push_back({"gathers_without_checks", {few, more}, 2});
+  NodeRef rows = make_gather(x, leaf({6}, 17, kI32), 0);
+  NodeRef both = op(ScalarOp::tanh, {make_cat(std::vector<NodeRef>{rows, rows}, 0)});
+  list.push_back({"gather_cut_off", {make_shrink(both, std::vector<Expr>{0, 0}, std::vector<Expr>{6, 50})}, 1});
   list.push_back(
       {"bf16", {make_cast(op(ScalarOp::mul, {leaf({33, 20}, 11, kBF16), leaf({33, 20}, 12, kBF16)}), kF32)}, 1});
   NodeRef n = make_const(Scalar::of(kF32, 1.0 / 50), Shape{100});
