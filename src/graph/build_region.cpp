@@ -156,7 +156,9 @@ NodeRef make_shrink(const NodeRef& x, std::span<const Expr> begin, std::span<con
   for (size_t i = 0; i < rank; ++i) {
     bool whole = begin[i].is_const(0) && size[i] == x->shape[i];
     idle = idle && whole;
-    if (!whole && (begin[i].lo() < 0 || size[i].lo() < 0 || !provably_true(le(begin[i] + size[i], x->shape[i]))))
+    // n * m - m is a size although its bounds do not show it; its value does, in every graph anew.
+    bool negative = size[i].lo() < 0 && known_value(size[i]).value_or(-1) < 0;
+    if (!whole && (begin[i].lo() < 0 || negative || !provably_true(le(begin[i] + size[i], x->shape[i]))))
       throw IndexError(text("shrink: ", size[i], " elements from ", begin[i], " on do not lie within axis ", i, " of ",
                             x->dtype, x->shape));
   }

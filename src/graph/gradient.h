@@ -2,6 +2,7 @@
 //
 // Conventions where a derivative does not exist, or infinity meets zero:
 //   max, min over axes     the first of the elements that tie gets all of it
+//   scatter (max, min)     the same; the base comes before the updates
 //   maximum, minimum       a tie gives each half; beside a constant (relu, clamp) it gives zero
 //   abs at 0               zero
 //   sqrt at 0              infinity, but zero where the gradient that arrives is zero: what `where` left out stays out,

@@ -44,13 +44,46 @@ void of_mul(const ScatterParts& s, const NodeRef& g, Wanted wanted, std::span<No
   result[2] = choose(equal(zeros_of_others, like(zeros, 0)), others, 0);
 }
 
+// Who won each place, by position: comparing elements with the result would go wrong where kernels round differently.
+// Elements compete as integers of the same order, with the number of the competitor in the last bits: 0 is the base,
+// the updates follow. Doubles that agree in all other bits count as equal; of equal ones the first wins.
+struct Competition {
+  explicit Competition(const ScatterParts& s) : max(s.node.scatter_op == ScatterOp::Max) {
+    for (last = s.index->shape[s.axis].hi(); mask < last;) mask = 2 * mask + 1;
+    NodeRef first = const_like(Scalar::of(DType::i64, 0), s.base->shape);
+    base_number = number(first);
+    update_number = number(apply(ScalarOp::add, {positions(s.index, s.axis), integer(s.index, 1)}));
+    winner = s.scattered(s.node.scatter_op, entry(s.base, base_number), entry(s.updates, update_number));
+  }
+
+  // The base's elements that won, and the updates'.
+  NodeRef base_won() const { return equal(last_bits(winner), base_number); }
+  NodeRef update_won(const ScatterParts& s) const { return equal(last_bits(s.at_index(winner)), update_number); }
+
+ private:
+  static NodeRef integer(const NodeRef& like, int64_t value) {
+    return const_like(Scalar::of(DType::i64, value), like->shape);
+  }
+  NodeRef number(const NodeRef& position) const {
+    return max ? apply(ScalarOp::sub, {integer(position, last), position}) : position;
+  }
+  NodeRef last_bits(const NodeRef& x) const { return apply(ScalarOp::bit_and, {x, integer(x, mask)}); }
+  NodeRef entry(const NodeRef& x, const NodeRef& number) const {
+    NodeRef bits = make_bitcast(make_cast(x, DType::f64), DType::i64);
+    NodeRef turned = apply(ScalarOp::bit_xor, {bits, integer(x, INT64_MAX)});
+    NodeRef ordered = choose(less(bits, integer(x, 0)), turned, bits);
+    return apply(ScalarOp::bit_or, {apply(ScalarOp::bit_and, {ordered, integer(x, ~mask)}), number});
+  }
+
+  bool max;
+  int64_t last = 0, mask = 1;
+  NodeRef base_number, update_number, winner;
+};
+
 void of_extreme(const ScatterParts& s, const NodeRef& g, Wanted wanted, std::span<NodeRef> result) {
-  NodeRef out = NodeRef::share(&s.node);
-  NodeRef base_won = equal(s.base, out), update_won = equal(s.updates, s.at_index(out));
-  NodeRef ties = s.scattered(ScatterOp::Add, make_cast(base_won, g->dtype), make_cast(update_won, g->dtype));
-  NodeRef share = g / apply(ScalarOp::maximum, {ties, like(ties, 1)});
-  if (wanted[0]) result[0] = choose(base_won, share, 0);
-  if (wanted[2]) result[2] = choose(update_won, s.at_index(share), 0);
+  Competition competition(s);
+  if (wanted[0]) result[0] = choose(competition.base_won(), g, 0);
+  if (wanted[2]) result[2] = choose(competition.update_won(s), s.at_index(g), 0);
 }
 
 }  // namespace

@@ -23,11 +23,11 @@ NodeRef spread(const Node& node, const NodeRef& y) {
 
 // For each element the combination of those before it along the axis.
 NodeRef scan_before(ReduceOp op, const NodeRef& x, int axis) {
-  SmallVector<Expr, 4> begin(x->shape.size(), Expr(0)), one(x->shape.size(), Expr(0)), none(x->shape.size(), Expr(0));
-  Shape size = x->shape;
-  size[axis] = size[axis] - 1;
+  // First longer, then shorter: the axis may be empty.
+  SmallVector<Expr, 4> begin(x->shape.size(), Expr(0)), one = begin;
   one[static_cast<size_t>(axis)] = 1;
-  return make_pad(make_shrink(make_scan(op, x, axis), begin, size), one, none, reduce_identity(op, x->dtype));
+  NodeRef later = make_pad(make_scan(op, x, axis), one, begin, reduce_identity(op, x->dtype));
+  return make_shrink(later, begin, x->shape);
 }
 NodeRef reversed(const NodeRef& x, int axis) { return make_flip(x, std::span(&axis, 1)); }
 NodeRef sums_from_here(const NodeRef& x, int axis) {
@@ -100,13 +100,21 @@ NodeRef of_product_scan(const Node& node, const NodeRef& g, int axis) {
   return choose(first, sums_from_here(g * others, axis), choose(is_zero, like(x, 0), usual));
 }
 
-// The gradient goes to the last element that the running extreme was taken from: the latest of equal ones.
+// The gradient goes to the last element that the running extreme was taken from: the latest of equal ones. An element
+// competes with those before it; whether it is equal to the result depends on how kernels round.
 NodeRef of_extreme_scan(const Node& node, const NodeRef& g, int axis) {
   const NodeRef& x = node.inputs[0];
+  NodeRef before = scan_before(node.reduce_op, x, axis);
+  NodeRef stays = node.reduce_op == ReduceOp::Max ? less(x, before) : less(before, x);
   NodeRef position = make_iota(DType::i64, x->shape, axis);
   NodeRef none = const_like(Scalar::of(DType::i64, 0), x->shape);
-  NodeRef from = make_scan(ReduceOp::Max, choose(equal(x, NodeRef::share(&node)), position, none), axis);
-  return make_scatter(ScatterOp::Add, like(x, 0), from, g, axis, kUncheckedIndex);
+  NodeRef from = make_scan(ReduceOp::Max, choose(stays, none, position), axis);
+  // Nothing can be scattered into an axis that may be empty.
+  Shape room = x->shape;
+  if (int64_t least = room[axis].lo(); least <= 0) room[axis] = room[axis] + (1 - least);
+  NodeRef sums =
+      make_scatter(ScatterOp::Add, const_like(Scalar::of(x->dtype, 0), room), from, g, axis, kUncheckedIndex);
+  return make_shrink(sums, SmallVector<Expr, 4>(room.size(), Expr(0)), x->shape);
 }
 
 }  // namespace

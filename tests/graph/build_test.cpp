@@ -314,6 +314,13 @@ TEST(BuildEmpty, results_without_elements_are_constants) {
   EXPECT_EQ(joined({x, x}, 0), x);
 }
 
+TEST(BuildSymbolic, shrinks_to_sizes_whose_value_alone_shows_that_they_are_none_below_zero) {
+  Expr n = Expr::bound(Expr::symbol("n", 0, 8), 3), m = Expr::bound(Expr::symbol("m", 1, 4), 2);
+  Expr begin[] = {0}, size[] = {m * n - n}, less[] = {m - n};
+  EXPECT_EQ(make_shrink(number(DType::f32, 1, {m * n - n + 1}), begin, size)->shape, (Shape{m * n - n}));
+  EXPECT_THROW(make_shrink(number(DType::f32, 1, {m - n + 9}), begin, less), IndexError);
+}
+
 TEST(BuildSymbolic, sizes_are_expressions) {
   Expr n = Expr::symbol("n", 1, 64);
   NodeRef x = make_input(0, 0, DType::f32, {n, 4});

@@ -182,6 +182,38 @@ TEST(Gradient, of_ties_goes_to_the_first_element_or_half_to_each_operand) {
   EXPECT_EQ(gradient_values(scalar_node(ScalarOp::maximum, {a, b}), a), (std::vector<double>{0.5, 1, 0}));
 }
 
+TEST(Gradient, of_scattered_extremes_with_ties_goes_to_the_base_or_the_first_update) {
+  for (ScatterOp op : {ScatterOp::Max, ScatterOp::Min}) {
+    NodeRef base = buffer_of(DType::f64, {3}, {5, op == ScatterOp::Max ? -9.0 : 9.0, -0.5});
+    NodeRef updates = buffer_of(DType::f64, {5}, {5, 2, 2, -0.5, 7});
+    // The last one falls outside: it must not win where the index is clamped to.
+    NodeRef y = make_scatter(op, base, along({5}, {0, 1, 1, 2, 3}), updates, 0);
+    EXPECT_EQ(gradient_values(y, base), (std::vector<double>{1, 0, 1}));
+    EXPECT_EQ(gradient_values(y, updates), (std::vector<double>{0, 1, 0, 0, 0}));
+  }
+}
+
+// Scatters round to f32 while elementwise results do not, as in kernels that compute the same value twice.
+TEST(Gradient, of_scattered_extremes_does_not_depend_on_rounding) {
+  NodeRef x = buffer_of(DType::f32, {2}, {0.1, 0.7}), u = buffer_of(DType::f32, {3}, {0.2, 0.3, 0.6});
+  NodeRef y = make_scatter(ScatterOp::Max, scalar_node(ScalarOp::mul, {x, x}), along({3}, {0, 0, 1}),
+                           scalar_node(ScalarOp::mul, {u, u}), 0);
+  EXPECT_EQ(gradient_values(y, x), (std::vector<double>{0, 1.4f}));
+  EXPECT_EQ(gradient_values(y, u), (std::vector<double>{0, 0.6f, 0}));
+}
+
+TEST(Gradient, of_scans_along_axes_that_may_be_empty) {
+  Expr n = Expr::bound(Expr::symbol("n", 0, 8), 3), m = Expr::bound(Expr::symbol("m", 2, 4), 2);
+  for (const Expr& size : {n, m * n - n}) {  // bounds do not show that the second is no less than 0
+    auto storage = std::make_shared<HostStorage>(3 * sizeof(double));
+    for (int i = 0; i < 3; ++i) store_scalar(storage->data(), i, Scalar::of(DType::f64, i == 1 ? 5 : i));
+    NodeRef x = make_buffer(storage, DType::f64, Shape{size});
+    EXPECT_EQ(gradient_values(make_scan(ReduceOp::Max, x, 0), x), (std::vector<double>{1, 2, 0}));
+    EXPECT_EQ(gradient_values(make_scan(ReduceOp::Min, x, 0), x), (std::vector<double>{3, 0, 0}));
+    EXPECT_EQ(gradient_values(reduced(ReduceOp::Prod, x, {0}), x), (std::vector<double>{10, 0, 0}));
+  }
+}
+
 TEST(Gradient, of_relu_at_zero_is_zero) {
   NodeRef x = buffer_of(DType::f64, {3}, {-1, 0, 1});
   NodeRef relu = scalar_node(ScalarOp::maximum, {x, number(DType::f64, 0, {3})});
