@@ -4,14 +4,13 @@
 
 #include <filesystem>
 #include <fstream>
-#include <unordered_map>
 
 #include "codegen/codegen.h"
 #include "compile/fuse.h"
 #include "compile/lower.h"
 #include "compile/schedule.h"
 #include "fuzz/memory.h"
-#include "graph/random_graph.h"
+#include "fuzz/transform.h"
 #include "kernel/interpreter.h"
 #include "kernel/passes.h"
 #include "runtime/plan.h"
@@ -32,18 +31,14 @@ const char* name(Way way) {
     case Way::Passes: return "passes";
     case Way::Jit: return "jit";
     case Way::Ptx: return "ptx";
+    case Way::Gradient: return "gradient";
+    case Way::Vmap: return "vmap";
   }
   return "?";
 }
 
-int default_steps(uint64_t seed) { return 3 + static_cast<int>(Random(seed ^ 0x737465).below(22)); }
-
-namespace {
-
-constexpr uint64_t kVariants = 4;  // values of symbolic sizes that a plan is run with
-
 // Seeds differ in the size of graphs and tensors and in the dtypes they mix.
-RandomGraphOptions options_of(const Check& check, uint64_t variant = 0) {
+RandomGraphOptions options_of(const Check& check, uint64_t variant) {
   Random random(check.seed ^ 0x6f7074);
   RandomGraphOptions options;
   options.steps = check.steps >= 0 ? check.steps : default_steps(check.seed);
@@ -55,6 +50,12 @@ RandomGraphOptions options_of(const Check& check, uint64_t variant = 0) {
   if (random.chance(0.1)) options.dtypes = {DType::f16, DType::bf16, DType::f32, DType::i64};
   return options;
 }
+
+int default_steps(uint64_t seed) { return 3 + static_cast<int>(Random(seed ^ 0x737465).below(22)); }
+
+namespace {
+
+constexpr uint64_t kVariants = 4;  // values of symbolic sizes that a plan is run with
 
 RandomGraph graph_of(const Check& check, uint64_t variant) {
   RandomGraphOptions options = options_of(check, variant);
@@ -84,53 +85,6 @@ std::string print(const std::vector<Where>& steps) {
                                       {"kernel", &step.kernel}})
       if (!part->empty()) out += text("---- ", title, "\n", *part, "\n");
   return out;
-}
-
-// The same graph over memory of the device.
-std::vector<NodeRef> on_device(const RandomGraph& graph, Device& home) {
-  std::unordered_map<const Node*, NodeRef> with;
-  for (const NodeRef& leaf : graph.leaves) {
-    uint64_t bytes = leaf->storage->bytes();
-    std::shared_ptr<DeviceBuffer> memory = home.allocate(bytes);
-    home.copy_from_host(*memory, leaf->storage->host_data(), bytes);
-    with[leaf.get()] = make_buffer(memory, leaf->dtype, leaf->shape);
-  }
-  return replace(graph.roots, with);
-}
-
-HostArray to_array(const void* data, DType dtype, const std::vector<int64_t>& shape) {
-  HostArray array{dtype, shape, {}, {}};
-  int64_t count = array.numel();
-  for (int64_t i = 0; i < count; ++i) {
-    Scalar element = load_scalar(data, i, dtype);
-    if (is_float(dtype))
-      array.floats.push_back(element.f);
-    else
-      array.integers.push_back(element.u);
-  }
-  return array;
-}
-
-std::vector<HostArray> run_realize(const RandomGraph& graph, const std::vector<HostArray>& want, Way way,
-                                   bool bad_indices) {
-  std::vector<NodeRef> done;
-  try {
-    done = realize(on_device(graph, device(way == Way::Simulated ? "simulated" : "")));
-  } catch (const IndexError&) {
-    if (bad_indices) return want;
-    throw;
-  }
-  std::vector<HostArray> results;
-  for (size_t i = 0; i < done.size(); ++i) {
-    const Storage& storage = *done[i]->storage;
-    uint64_t bytes = static_cast<uint64_t>(want[i].numel()) * static_cast<uint64_t>(size_of(done[i]->dtype));
-    if (storage.bytes() < bytes) throw Failure{text("root ", i, " has ", storage.bytes(), " bytes"), ""};
-    std::vector<uint8_t> copy(bytes);
-    const auto& memory = dynamic_cast<const DeviceBuffer&>(storage);
-    memory.device().copy_to_host(copy.data(), memory, bytes);
-    results.push_back(to_array(copy.data(), done[i]->dtype, want[i].shape));
-  }
-  return results;
 }
 
 bool same(const Scalar& a, const Scalar& b) {
@@ -394,6 +348,8 @@ class ProgramRun {
 }  // namespace
 
 void check(const Check& check, Way way) {
+  if (way == Way::Gradient) return check_gradient(check);
+  if (way == Way::Vmap) return check_vmap(check);
   std::vector<Where> where;
   std::string graph_text;
   bool whole = way == Way::Realize || way == Way::Simulated;
@@ -408,8 +364,9 @@ void check(const Check& check, Way way) {
       int64_t bad_indices = 0;
       std::vector<HostArray> want = evaluate(graph.roots, graph.symbols, {}, &bad_indices);
       uint64_t before = run_stats().plan_misses;
-      std::vector<HostArray> got = whole ? run_realize(graph, want, way, bad_indices > 0)
-                                         : ProgramRun(graph, way, check, where, bad_indices > 0).run();
+      std::vector<HostArray> got =
+          whole ? run_realize(graph, want, bad_indices > 0, way == Way::Simulated ? "simulated" : "")
+                : ProgramRun(graph, way, check, where, bad_indices > 0).run();
       if (way == Way::Ptx) return;
       misses += run_stats().plan_misses - before;
       if (misses > 1) throw Failure{text("variant ", variant, " of the sizes does not share the plan"), ""};

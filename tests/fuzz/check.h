@@ -7,7 +7,7 @@
 
 namespace heddle::fuzz {
 
-// What a graph goes through. All but the first two use random schedules, Passes random sequences of passes as well.
+// What a graph goes through. Tile to Ptx use random schedules, Passes and Jit random sequences of passes as well.
 enum class Way {
   Realize,    // the real pipeline: default schedules, JIT, thread pool, plan cache
   Simulated,  // the same on the simulated SIMT device
@@ -17,9 +17,11 @@ enum class Way {
   Passes,     // SIMD lowering with random passes before and after, interpreted
   Jit,        // the same, compiled, against the interpreter bit by bit
   Ptx,        // SIMT lowering to PTX text
+  Gradient,   // differentiated: against differences, and its gradients through the real pipeline
+  Vmap,       // batched, against one example after the other
 };
-inline constexpr Way kAllWays[] = {Way::Realize, Way::Simulated, Way::Tile, Way::Simd,
-                                   Way::Simt,    Way::Passes,    Way::Jit,  Way::Ptx};
+inline constexpr Way kAllWays[] = {Way::Realize, Way::Simulated, Way::Tile, Way::Simd,     Way::Simt,
+                                   Way::Passes,  Way::Jit,       Way::Ptx,  Way::Gradient, Way::Vmap};
 const char* name(Way way);
 
 struct Failure {

@@ -2,8 +2,8 @@
 //
 //   fuzz_graphs --seeds 0:2000          these seeds
 //   fuzz_graphs --seconds 60            new seeds until the time is over
-//   --only WAYS                         realize, simulated, tile, simd, simt, passes, jit, ptx; several with commas.
-//                                       Without it every seed goes most ways, and some go the others too.
+//   --only WAYS                         realize, simulated, tile, simd, simt, passes, jit, ptx, gradient, vmap; several
+//                                       with commas. Without it every seed goes most ways, and some the others too.
 //   --threads N                         seeds at the same time (default: 1)
 //   --steps N                           size of the graphs
 //   --ptxas PROGRAM                     assemble PTX too
@@ -31,6 +31,7 @@
 #include <thread>
 
 #include "fuzz/check.h"
+#include "fuzz/transform.h"
 #include "runtime/plan.h"
 
 namespace heddle::fuzz {
@@ -53,7 +54,7 @@ struct Options {
   std::cerr
       << "fuzz_graphs: " << problem
       << "\nusage: fuzz_graphs [--seeds BEGIN:END] [--seconds N] [--only "
-         "realize,simulated,tile,simd,simt,passes,jit,ptx]"
+         "realize,simulated,tile,simd,simt,passes,jit,ptx,gradient,vmap]"
          " [--threads N] [--steps N] [--ptxas PROGRAM] [--symbolic | --static | --together] [--survey] [--verbose]\n";
   std::exit(2);
 }
@@ -134,6 +135,8 @@ std::vector<Way> ways_of(uint64_t seed) {
   if (seed % 4 == 0) result.push_back(Way::Jit);
   if (seed % 4 == 2 || seed % 8 == 7) result.push_back(Way::Simulated);
   if (seed % 8 == 1) result.push_back(Way::Ptx);
+  if (seed % 5 == 0) result.push_back(Way::Gradient);
+  if (seed % 5 == 1) result.push_back(Way::Vmap);
   return result;
 }
 
@@ -179,6 +182,7 @@ class Fuzzer {
     for (Worker& worker : workers_) threads.emplace_back([&] { work(worker); });
     watch();
     for (std::thread& thread : threads) thread.join();
+    count_gradients();
     std::cout << done_ << " seeds in " << elapsed() << " s" << (failed_ ? "" : ", no failure") << std::endl;
     return failed_ ? 1 : 0;
   }
@@ -249,6 +253,19 @@ class Fuzzer {
     std::cout << "FAILED: seed " << what.seed << ", " << name(way) << ": " << failure.message << "\n"
               << failure.detail << "seed " << what.seed << ", " << name(way) << ": " << failure.message
               << "\nrepeat with\n  " << command(what.seed, way, steps >= 0 ? steps : options_.steps) << std::endl;
+  }
+
+  // Most gradients must really have been compared, or the checks say nothing.
+  void count_gradients() {
+    const GradientCounts& counts = gradient_counts();
+    uint64_t graphs = counts.differences + counts.kinks + counts.constant, arrays = counts.realized + counts.vague;
+    if (graphs == 0) return;
+    std::cout << "gradients: " << counts.differences << " of " << graphs << " graphs agree with differences ("
+              << counts.kinks << " at a kink, " << counts.constant << " constant), " << counts.realized << " of "
+              << arrays << " arrays with the evaluator" << std::endl;
+    if (failed_ || graphs < 100 || (2 * counts.differences > graphs && 2 * counts.realized > arrays)) return;
+    std::cout << "FAILED: too few gradients could be compared" << std::endl;
+    failed_ = true;
   }
 
   // Shows progress, and ends the program when a seed hangs.

@@ -24,6 +24,7 @@ struct RandomGraphOptions {
   bool symbolic = false;       // some dimensions are bound symbols; RandomGraph::symbols gives their values
   uint64_t variant = 0;        // of a symbolic graph: the same graph with other values of the symbols, and other data
   bool as_numbers = false;     // of a symbolic graph: the values of its symbols stand in the shapes
+  bool bits_of_floats = true;  // floats reinterpreted as integers
   bool drop_constants = true;  // mostly go on without results that folded to a constant
   // Applied to every new value: lets a test put something else of equal value in its place.
   std::function<NodeRef(const NodeRef&, const SymbolValues&)> wrap;
@@ -206,7 +207,10 @@ class RandomGraphMaker {
       case 21: return random_binary(x);
       case 4: return random_other_scalar(x);
       case 5: return cast_to(x, random_dtype());
-      case 6: return random_.chance(0.5) ? reinterpreted(x) : barrier(x);
+      case 6:
+        if (random_.chance(0.5))
+          return options_.bits_of_floats || !is_float(x.dtype()) ? reinterpreted(x) : MaybeValue();
+        return barrier(x);
       case 7:
       case 8: return reduce(x);
       case 9: return random_.chance(0.5) ? arg_reduce(x) : sort(x);
