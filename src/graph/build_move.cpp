@@ -39,12 +39,14 @@ NodeRef make_reshape(const NodeRef& x, const Shape& shape) {
   // Between symbols and the numbers they stand for it is enough that these agree: every graph with this node had the
   // same check.
   std::optional<int64_t> before = known_value(x->shape.numel());
-  if (!same_dim(x->shape.numel(), shape.numel()) && !(before && before == known_value(shape.numel())))
+  bool for_all_sizes = same_dim(x->shape.numel(), shape.numel());
+  if (!for_all_sizes && !(before && before == known_value(shape.numel())))
     throw ShapeError(
         text("reshape: ", x->dtype, x->shape, " has ", x->shape.numel(), " elements, ", shape, " has ", shape.numel()));
   if (x->op == NodeOp::Const) return const_like(x->literal, shape);
   if (x->op == NodeOp::Reshape) return make_reshape(x->inputs[0], shape);
-  if (x->op == NodeOp::Iota && same_sizes(x->shape, shape))
+  // [1, n] to [n, 1] is the same for all n, also where n is 1.
+  if (x->op == NodeOp::Iota && (for_all_sizes ? same_shape(x->shape, shape) : same_sizes(x->shape, shape)))
     return make_iota(x->dtype, shape, static_cast<int>(x->attrs[0].value()));
   NewNode node = new_node(NodeOp::Reshape, x->dtype, shape);
   node->inputs.push_back(x);
