@@ -93,6 +93,30 @@ void measure_replay(double seconds, const Report& report) {
   report(figure);
 }
 
+// Rows and columns of a matrix are made to sum up to one in turn: each kernel needs all of the one before.
+void measure_dependent_kernels(double seconds, const Report& report) {
+  constexpr int kKernels = 32, kCount = 50;
+  for (int64_t size : {16, 96}) {
+    Tensor x = numbers({size, size});
+    auto captured = jit([&](const Tensor& given) {
+      Tensor value = given;
+      for (int i = 0; i < kKernels; ++i) value = value / sum(value, {i % 2}, true);
+      return value;
+    });
+    captured(x);
+    uint64_t launches = captured.plans()[0].launches;
+    if (launches != kKernels) throw Error(text("bench: ", launches, " launches in place of ", kKernels));
+    auto samples = take_turns(seconds, 3, {[&] {
+                                for (int i = 0; i < kCount; ++i) captured(x);
+                              }});
+    double micro = 1e6 / kCount / kKernels;
+    Figure figure = time_figure(text("32 dependent kernels on ", size, "x", size, ", jit"), "us per kernel",
+                                samples[0].best() * micro, samples[0].median() * micro, 1.5);
+    figure.note = "the kernels' own work included";
+    report(figure);
+  }
+}
+
 // Small graphs that differ in operators, shape and form, so that no plan and no kernel fits two of them.
 constexpr int kGraphs = 40;
 
@@ -173,6 +197,7 @@ void measure_overhead(double seconds, const Report& report) {
   measure_recording(seconds, report);
   measure_small_add(seconds, report);
   measure_replay(seconds, report);
+  measure_dependent_kernels(seconds, report);
   measure_compiling(seconds, report);
   measure_start(seconds, report);
 }

@@ -65,6 +65,21 @@ def help():  # noqa: A001, named as the option
     check("first-result" not in heddle("--help").stdout, "inner commands are hidden")
 
 
+def profile():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.json")
+        result = heddle("first-result", HEDDLE_PROFILE=path)
+        check(result.returncode == 0, "a program runs while it is profiled", result)
+        check("kernel " in result.stderr and f"trace: {path}" in result.stderr, "the table is printed", result)
+        with open(path, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        check({event.get("cat") for event in events} >= {"kernel", "call", "compile"}, f"slices in {events}", result)
+        check(os.listdir(folder) == ["trace.json"], "nothing else is left", result)
+    result = heddle("first-result", HEDDLE_PROFILE="/nonexistent/folder/trace.json")
+    check(result.returncode == 0 and "/nonexistent/folder" in result.stderr, "a bad file is named", result)
+    check("kernel " not in heddle("first-result").stderr, "nothing is profiled unless wanted")
+
+
 def bench_json():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "figures.json")
@@ -84,6 +99,11 @@ def bench_json():
         check(part in result.stdout, f"the table says {part}", result)
 
 
-{"info": info, "unknown_suite": unknown_suite, "bad_options": bad_options, "help": help, "bench_json": bench_json}[
-    sys.argv[2]
-]()
+{
+    "info": info,
+    "unknown_suite": unknown_suite,
+    "bad_options": bad_options,
+    "help": help,
+    "profile": profile,
+    "bench_json": bench_json,
+}[sys.argv[2]]()

@@ -26,6 +26,8 @@ constexpr Variable kVariables[] = {
     {"HEDDLE_MEMORY_LIMIT", "all the memory"},
     {"HEDDLE_LOG", "nothing"},
     {"HEDDLE_DUMP", "nowhere"},
+    {"HEDDLE_PROFILE", "nowhere"},
+    {"HEDDLE_JIT_CHECK", "0"},
     {"HEDDLE_CHECK", "0"},
 };
 

@@ -12,6 +12,7 @@
 #include <heddle/ops.h>
 #include <heddle/optim.h>
 #include <heddle/plot.h>
+#include <heddle/profile.h>
 #include <heddle/progress.h>
 #include <heddle/tensor.h>
 #include <heddle/vmap.h>

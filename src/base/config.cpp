@@ -45,6 +45,7 @@ Config read_environment() {
   c.log = variable("HEDDLE_LOG");
   c.dump_directory = variable("HEDDLE_DUMP");
   c.memory_limit = number("HEDDLE_MEMORY_LIMIT", 1, std::numeric_limits<int64_t>::max());
+  c.profile = variable("HEDDLE_PROFILE");
   c.check_jit = flag("HEDDLE_JIT_CHECK");
   c.check_kernels = flag("HEDDLE_CHECK");
   return c;

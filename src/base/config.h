@@ -13,6 +13,7 @@ struct Config {
   std::string log;             // HEDDLE_LOG: topics, comma separated
   std::string dump_directory;  // HEDDLE_DUMP: a folder that receives every kernel's texts
   int64_t memory_limit = 0;  // HEDDLE_MEMORY_LIMIT: bytes the CPU pool may hold; 0 (not set) means the machine's memory
+  std::string profile;       // HEDDLE_PROFILE: a file for the trace of the whole process
   bool check_jit = false;    // HEDDLE_JIT_CHECK: record captured functions at every call, and compare
   bool check_kernels = false;  // HEDDLE_CHECK: verify kernels after every pass
 };

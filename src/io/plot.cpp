@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <limits>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
-#include "io/atomic_file.h"
 
 namespace heddle {
 namespace {

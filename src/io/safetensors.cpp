@@ -10,8 +10,8 @@
 
 #include <heddle/ops/create.h>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
-#include "io/atomic_file.h"
 #include "io/mapped_file.h"
 
 namespace heddle {

@@ -117,14 +117,31 @@ class PlanBuilder {
       Launch launch{};
       launch.executable = compile_step(step, device_);
       launch.name = step.direct ? step.direct->name : step.loops.name;
+      launch.shapes = shapes_of(step);
       for (const Program::Segment& segment : step.segments) {
         launch.bytes_read += segment.traffic.read;
         launch.bytes_written += segment.traffic.written;
+        launch.needed += segment.traffic;
         Segment& made = launch.segments.emplace_back();
         for (const Expr& size : segment.symbols) made.symbols.push_back(launch_size(size, step.loops.name));
       }
+      if (!plan_.symbols.empty() && !step.direct) launch.loops = std::make_shared<const Loops>(step.loops);
       plan_.launches.push_back(std::move(launch));
     }
+  }
+
+  std::string shapes_of(const Program::Step& step) const {
+    const auto& buffers = step.direct ? step.direct->buffers : step.loops.buffers;
+    std::string read, written;
+    for (size_t b = 0; b < step.segments[0].tensors.size(); ++b) {
+      const Node& node = *program_.tensors[static_cast<size_t>(step.segments[0].tensors[b])].node;
+      std::string& to = buffers[b].space == kernel::Space::In ? read : written;
+      to += text(to.empty() ? "" : ", ", node.dtype, "[");
+      for (size_t d = 0; d < node.shape.size(); ++d) to += text(d ? ", " : "", node.shape[d]);
+      to += "]";
+    }
+    std::string more = step.segments.size() > 1 ? text(", the first of ", step.segments.size()) : "";
+    return read + " -> " + written + more;
   }
 
   LaunchSize launch_size(const Expr& size, const std::string& kernel) const {

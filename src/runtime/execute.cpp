@@ -1,12 +1,12 @@
 #include "runtime/execute.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "runtime/build_plan.h"
 #include "runtime/memory_plan.h"
+#include "runtime/profiler.h"
 
 namespace heddle {
 namespace {
@@ -38,6 +38,34 @@ void* address_of(const Slot& slot, std::byte* arena, const RunMemory& memory) {
   __builtin_unreachable();
 }
 
+// What a launch has to do, at the sizes of this run.
+Traffic needed_now(const Launch& step, const RunMemory& memory) {
+  if (!step.loops) return step.needed;
+  Traffic total;
+  for (const LaunchSegment& segment : memory.segments) total += traffic(*step.loops, segment.symbols);
+  return total;
+}
+
+// For whoever wants to know how long it took.
+void launch_timed(const Plan& plan, const Launch& step, const RunMemory& memory) {
+  ProfileSlice slice{SliceKind::Kernel, step.name, profile_clock()};
+  plan.device->launch(*step.executable, memory.segments);
+  plan.device->synchronize();
+  slice.end = profile_clock();
+  if (log_enabled(Log::Run)) {
+    double microseconds = static_cast<double>(slice.end - slice.start) * 1e-3;
+    log_write(Log::Run, text(step.name, ": ", microseconds, " us, ", step.bytes_read, " bytes read, ",
+                             step.bytes_written, " written, ",
+                             static_cast<double>(step.bytes_read + step.bytes_written) / microseconds / 1e3, " GB/s"));
+  }
+  if (!profiling()) return;
+  const Traffic needed = needed_now(step, memory);
+  slice.bytes = needed.read + needed.written;
+  slice.flops = needed.flops;
+  slice.detail = step.shapes;
+  record_slice(slice);
+}
+
 void launch(const Plan& plan, const Launch& step, std::byte* arena, RunMemory& memory) {
   memory.buffers.clear();
   memory.launch_symbols.clear();
@@ -51,17 +79,10 @@ void launch(const Plan& plan, const Launch& step, std::byte* arena, RunMemory& m
   for (size_t i = 0; i < step.segments.size(); ++i)
     memory.segments.push_back({std::span(memory.buffers).subspan(i * buffers, buffers),
                                std::span(memory.launch_symbols).subspan(i * symbols, symbols)});
-  if (!log_enabled(Log::Run)) {
+  if (profiling() || log_enabled(Log::Run)) [[unlikely]]
+    launch_timed(plan, step, memory);
+  else
     plan.device->launch(*step.executable, memory.segments);
-    return;
-  }
-  auto start = std::chrono::steady_clock::now();
-  plan.device->launch(*step.executable, memory.segments);
-  plan.device->synchronize();
-  double microseconds = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-  log_write(Log::Run, text(step.name, ": ", microseconds, " us, ", step.bytes_read, " bytes read, ", step.bytes_written,
-                           " written, ", static_cast<double>(step.bytes_read + step.bytes_written) / microseconds / 1e3,
-                           " GB/s"));
 }
 
 // Throws for the first check that failed.
@@ -77,6 +98,7 @@ void report_checks(const Plan& plan, const DeviceBuffer& arena, RunMemory& memor
 }
 
 std::shared_ptr<const CachedPlan> make_plan(std::span<const NodeRef> roots, const GraphKey& key) {
+  ProfileScope scope(SliceKind::Compile, [] { return "plan"; });
   std::vector<NodeRef> distinct;
   for (const NodeRef& root : roots)
     if (!is_provided(*root) && key.number(root.get()) == distinct.size()) distinct.push_back(root);
@@ -84,6 +106,7 @@ std::shared_ptr<const CachedPlan> make_plan(std::span<const NodeRef> roots, cons
   made.arguments = changing_constants(key);
   made.floats = key.floats;
   made.plan = build_plan(distinct, key, made.arguments, *key.device);
+  scope.set_detail([&] { return text(made.plan.launches.size(), " launches"); });
   return keep_plan(key, std::move(made));
 }
 

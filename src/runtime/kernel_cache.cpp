@@ -13,6 +13,7 @@
 #include "codegen/codegen.h"
 #include "compile/lower.h"
 #include "compile/schedule.h"
+#include "runtime/profiler.h"
 
 namespace heddle {
 namespace {
@@ -62,6 +63,7 @@ std::shared_ptr<Executable> compile(const Program::Step& step, uint64_t key, Dev
   const Target& target = device.target();
   const std::string& name = step.direct ? step.direct->name : step.loops.name;
   const auto& buffers = step.direct ? step.direct->buffers : step.loops.buffers;
+  ProfileScope scope(SliceKind::Compile, [&] { return "compile " + name; });
   auto show = [&](Log topic, const char* ending, auto&& thing) {
     bool dumping = !config().dump_directory.empty();
     if (!dumping && !log_enabled(topic)) return;

@@ -28,7 +28,10 @@ struct Launch {
   std::shared_ptr<Executable> executable;
   std::vector<Segment> segments;
   std::string name;
+  std::string shapes;                  // of what it reads and writes, for people: "f32[64, 32] -> f32[64]"
   uint64_t bytes_read, bytes_written;  // of distinct elements touched, at the upper bounds of symbols
+  Traffic needed;                      // the same without what goes through Temp buffers: a schedule's choice; flops
+  std::shared_ptr<const Loops> loops;  // with symbols in the plan: what is needed at the sizes of a run
 };
 
 // An index that is out of range: element `byte / 8` of the arena is not zero, but that index.

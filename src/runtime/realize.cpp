@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "runtime/execute.h"
+#include "runtime/profiler.h"
 
 namespace heddle {
 namespace {
@@ -106,6 +107,7 @@ std::vector<NodeRef> realize(std::span<const NodeRef> roots, std::span<const Sto
   }
   if (ready) return {roots.begin(), roots.end()};
 
+  ProfileScope scope(SliceKind::Call, [] { return "realize"; });
   Workspace& work = workspace;
   ForgetOutputs forget;
   GraphKey& key = work.key;

@@ -1,9 +1,11 @@
 // Captured functions: signatures, recording, and when to record again.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "base/config.h"
 #include "base/error.h"
+#include "runtime/profiler.h"
 #include "tensor/jit_core.h"
 #include "tensor/slot.h"
 #include "tensor/track.h"
@@ -315,6 +317,9 @@ void JitCall::Recording::finish() {
   core.recorded = entry_of(core, *capture, std::move(results));
   core.result.clear();
   core.capture_seconds = seconds_now() - core.started;
+  if (!profiling()) return;
+  const int64_t end = profile_clock();
+  record_slice({SliceKind::Call, "record " + place(core.where), end - std::llround(core.capture_seconds * 1e9), end});
 }
 
 void JitCall::set_prototype(std::shared_ptr<const void> prototype) { core_.recorded->prototype = std::move(prototype); }
@@ -322,6 +327,7 @@ const void* JitCall::prototype() const { return core_.entry->prototype.get(); }
 
 void JitCall::run() {
   JitCore& core = core_;
+  ProfileScope scope(SliceKind::Call, [&] { return "jit " + place(core.where); });
   if (core.recorded) {
     if (!core.entry || core.entry->symbolic || reads_what_it_made(*core.entry, *core.recorded))
       install(core);
@@ -331,6 +337,7 @@ void JitCall::run() {
   }
   core.last = core.entry;
   core.entry->last_use = ++core.clock;
+  scope.set_detail([&] { return core.entry->report.signature; });
   replay(*core.entry, core.arguments.tensors, core.argument_nodes, core.arena);
   for (const GradientFlag& flag : core.entry->gradient_flags) flag.tensor->slot().has_gradient = flag.after;
   ++core.entry->report.calls;

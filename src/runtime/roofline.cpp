@@ -1,0 +1,108 @@
+#include "runtime/roofline.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+
+namespace heddle {
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// The shortest of as many launches as fit into `seconds`, after one that warms up.
+double best_launch(Device& device, const std::string& kernel, std::span<void* const> buffers, double seconds) {
+  std::shared_ptr<Executable> code = device.compile(kernel::parse(kernel));
+  double best = 0;
+  const double end = seconds_now() + seconds;
+  for (int i = 0; i < 3 || seconds_now() < end; ++i) {
+    double start = seconds_now();
+    device.launch(*code, buffers, {});
+    device.synchronize();
+    double took = seconds_now() - start;
+    if (i == 1 || (i > 1 && took < best)) best = took;
+  }
+  return best;
+}
+
+// Chains of multiply-adds that do not need each other: enough to hide their latency, few enough for 16 registers.
+constexpr int kChains = 12;
+
+double measure_flops(Device& device, int lanes, bool fused) {
+  constexpr int64_t kTurns = 2048;
+  const int64_t cells = 16 * device.threads();  // short launches: one of many is not disturbed
+  const std::string type = text("vec<", lanes, "xf32>");
+  std::string initial, body, yielded, results, stores;
+  for (int c = 0; c < kChains; ++c) {
+    const char* comma = c ? ", " : "";
+    initial += text(comma, "%a", c, " = %one");
+    results += text(comma, "%r", c);
+    yielded += text(comma, "%b", c);
+    body += fused ? text("%b", c, " = fma %a", c, ", %half, %half\n")
+                  : text("%m", c, " = mul %a", c, ", %half\n%b", c, " = add %m", c, ", %half\n");
+    stores += text("store %y[(i * ", kChains, " + ", c, ") * ", lanes, " + d0], %r", c, "\n");
+  }
+  const int64_t values = cells * kChains * lanes;
+  std::string kernel =
+      text("kernel.thread @multiply_add(in %x: f32[", lanes, "], out %y: f32[", values, "]) {\nphase grid(i < ", cells,
+           ") {\n%half = load %x[d0] : ", type, "\n%one = constant 1 : ", type, "\n", results, " = loop k < ", kTurns,
+           " carry (", initial, ") {\n", body, "yield ", yielded, "\n}\n", stores, "}\n}\n");
+  std::vector<float> halves(static_cast<size_t>(lanes), 0.5F);
+  auto in = device.allocate(halves.size() * sizeof(float));
+  auto out = device.allocate(static_cast<uint64_t>(values) * sizeof(float));
+  device.copy_from_host(*in, halves.data(), halves.size() * sizeof(float));
+  void* buffers[] = {in->address(), out->address()};
+  return 2.0 * static_cast<double>(kTurns * values) / best_launch(device, kernel, buffers, 0.015);
+}
+
+double measure_bytes(Device& device, int lanes, int64_t l3_bytes) {
+  constexpr int64_t kLoads = 8, kTurns = 64;
+  const int64_t per_cell = kLoads * kTurns * lanes;
+  const int64_t wanted = std::clamp<int64_t>(2 * l3_bytes, 64 << 20, 256 << 20) / static_cast<int64_t>(sizeof(float));
+  const int64_t cells = wanted / per_cell, values = cells * per_cell;
+  const std::string type = text("vec<", lanes, "xf32>");
+  std::string fill, initial, body, yielded, results, stores;
+  for (int64_t c = 0; c < kLoads; ++c) {
+    const char* comma = c ? ", " : "";
+    const std::string address = text("i * ", per_cell, " + k * ", kLoads * lanes, " + ", c * lanes, " + d0");
+    fill += text("store %x[", address, "], %zero\n");
+    initial += text(comma, "%a", c, " = %zero");
+    results += text(comma, "%r", c);
+    yielded += text(comma, "%b", c);
+    body += text("%v", c, " = load %x[", address, "] : ", type, "\n%b", c, " = add %a", c, ", %v", c, "\n");
+    stores += text("store %y[(i * ", kLoads, " + ", c, ") * ", lanes, " + d0], %r", c, "\n");
+  }
+  // Memory that was never written to is one page of zeros, in the nearest cache.
+  const std::string grid = text("phase grid(i < ", cells, ") {\n%zero = constant 0 : ", type, "\n");
+  std::string filling =
+      text("kernel.thread @fill(out %x: f32[", values, "]) {\n", grid, "loop k < ", kTurns, " {\n", fill, "}\n}\n}\n");
+  std::string reading = text("kernel.thread @read(in %x: f32[", values, "], out %y: f32[", cells * kLoads * lanes,
+                             "]) {\n", grid, results, " = loop k < ", kTurns, " carry (", initial, ") {\n", body,
+                             "yield ", yielded, "\n}\n", stores, "}\n}\n");
+  auto data = device.allocate(static_cast<uint64_t>(values) * sizeof(float));
+  auto sums = device.allocate(static_cast<uint64_t>(cells * kLoads * lanes) * sizeof(float));
+  void* buffers[] = {data->address(), sums->address()};
+  device.launch(*device.compile(kernel::parse(filling)), std::span(buffers, 1), {});
+  return static_cast<double>(values) * sizeof(float) / best_launch(device, reading, buffers, 0.02);
+}
+
+}  // namespace
+
+Roofline measure_roofline(Device& device) {
+  const Target& target = device.target();
+  if (target.machine != Machine::Simd) return {};
+  const int lanes = target.vector_bytes / static_cast<int>(sizeof(float));
+  const bool fused = target.vector_bytes > 16;  // SSE has no fused multiply-add
+  Roofline result;
+  try {
+    result.flops_per_second = measure_flops(device, lanes, fused);
+    result.bytes_per_second = measure_bytes(device, lanes, target.l3_bytes);
+  } catch (const OutOfMemory&) {
+    // A program that has filled the memory can still be profiled.
+  }
+  return result;
+}
+
+}  // namespace heddle
