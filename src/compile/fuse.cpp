@@ -466,7 +466,7 @@ Program::Step direct_step(Program& program, std::unordered_map<const Node*, int>
 
 }  // namespace
 
-Program fuse(std::span<const NodeRef> roots) {
+Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces) {
   Program program;
   std::unordered_map<const Node*, int> tensor_of;
   Partition parts = partition(roots);
@@ -491,6 +491,9 @@ Program fuse(std::span<const NodeRef> roots) {
     program.tensors[static_cast<size_t>(it->second)].output = true;
     program.outputs.push_back(it->second);
   }
+  for (size_t i = 0; i < replaces.size(); ++i)
+    if (auto leaf = tensor_of.find(replaces[i]); leaf != tensor_of.end())
+      program.tensors[static_cast<size_t>(program.outputs[i])].replaces = leaf->second;
   join_steps(program);
   order_steps(program);
   return program;

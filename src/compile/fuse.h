@@ -15,6 +15,7 @@ struct Program {
     const Node* node;   // kept alive by the roots
     bool leaf = false;  // realised already (Buffer), or an Input the caller provides
     bool output = false;
+    int replaces = -1;  // an output: the leaf whose memory it is meant to take over
   };
   // One use of a kernel: what its buffers and symbols stand for.
   struct Segment {
@@ -41,7 +42,8 @@ struct Program {
   std::vector<int> outputs;  // for each root, its tensor
 };
 
-// Every root becomes a tensor in memory; constants are folded into kernels.
-Program fuse(std::span<const NodeRef> roots);
+// Every root becomes a tensor in memory; constants are folded into kernels. `replaces` says for each root which leaf's
+// memory it should take over (null: none), so that it is written after the leaf has been read where that is possible.
+Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces = {});
 
 }  // namespace heddle

@@ -38,7 +38,7 @@ class PlanBuilder {
     if (log_enabled(Log::Graph)) log_write(Log::Graph, print_graph(simple));
     choose_outputs(simple);
     if (!computed_.empty()) {
-      program_ = fuse(computed_);
+      program_ = fuse(computed_, replaced_leaves());
       place_outputs();
       compile_steps();
       place_checks();
@@ -87,6 +87,19 @@ class PlanBuilder {
       }
       plan_.outputs.push_back(std::move(output));
     }
+  }
+
+  // For each computed root the leaf that is meant to make room for it.
+  std::vector<const Node*> replaced_leaves() const {
+    std::unordered_map<int, const Node*> of_output;
+    for (size_t l = 0; l < key_.leaves.size(); ++l)
+      if (key_.donatable_leaf[l] && key_.donated_to[l] >= 0) of_output.try_emplace(key_.donated_to[l], key_.leaves[l]);
+    std::vector<const Node*> result;
+    for (int output : output_of_) {
+      auto found = of_output.find(output);
+      result.push_back(found == of_output.end() ? nullptr : found->second);
+    }
+    return result;
   }
 
   void place_outputs() {

@@ -105,6 +105,8 @@ TEST(Captured, a_perceptron_with_adamw_takes_at_most_twelve_launches) {
   for (int i = 0; i < 3; ++i) step(x, t);
   ASSERT_EQ(step.plans().size(), 1u);
   EXPECT_LE(step.plans()[0].launches, 12u);
+  // All of them are written after everybody has read them.
+  EXPECT_EQ(step.plans()[0].copied, 0u) << step.plans()[0];
 }
 
 }  // namespace
