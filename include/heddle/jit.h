@@ -27,6 +27,10 @@ std::string to_string(const JitPlan& plan);
 // Whether the calling thread is recording a captured function.
 bool is_capturing();
 
+// All captured functions record again when they are called next: something that they may close over, and that is no
+// tensor, has changed. `train()` and `eval()` of a module say so.
+void forget_recordings();
+
 class JitCore;
 
 // One call of a captured function on its way; for Jit alone.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "tensor/index_common.h"
 
 namespace heddle {
 namespace {
@@ -47,9 +48,8 @@ Difference both(const char* loss, const Tensor& x, const Tensor& target) {
 // Logits or logarithms of probabilities, and classes to choose.
 struct Classes {
   int64_t axis, count;
-  Tensor chosen;    // bool, the shape of the input: whether this is the target's class
-  Tensor counted;   // bool, the shape of the targets: not ignored
-  Tensor in_range;  // bool: a class
+  Tensor chosen;   // bool, the shape of the input: whether this is the target's class
+  Tensor counted;  // bool, the shape of the targets: not ignored
 };
 
 int64_t class_axis(const char* loss, const Tensor& x) {
@@ -79,9 +79,11 @@ Classes classes(const char* loss, const Tensor& x, const Tensor& targets, int64_
                           "; targets by class must have the shape ", shape_text(want)));
   int64_t count = shape[static_cast<size_t>(axis)];
   Tensor ids = cast(targets, kI64);
+  Tensor counted = ne(ids, ignore_index);
   // A comparison instead of a gather: it melts into the row's kernel, and so does its gradient.
-  Tensor chosen = eq(unsqueeze(ids, axis), along_classes(arange(count), axis, x.rank()));
-  return {axis, count, chosen, ne(ids, ignore_index), logical_and(ge(ids, 0), lt(ids, count))};
+  Tensor known = checked_positions(loss, where(counted, ids, 0), count);
+  Tensor chosen = eq(unsqueeze(known, axis), along_classes(arange(count), axis, x.rank()));
+  return {axis, count, chosen, counted};
 }
 
 // Losses of targets by class, from logarithms of probabilities.
@@ -97,7 +99,7 @@ Tensor class_loss(const char* loss, const Tensor& log_p, const Tensor& targets, 
     Tensor spread = -sum(weight ? log_p * *weight : log_p, axis);
     each = each * (1 - smoothing) + spread * (smoothing / static_cast<double>(c.count));
   }
-  each = where(c.counted, where(c.in_range, each, NAN), 0);
+  each = where(c.counted, each, 0);
   if (options.reduction != Reduction::Mean) return reduce(loss, each, options.reduction);
   Tensor share = cast(c.counted, log_p.dtype());
   if (weight) share = where(c.counted, sum(where(c.chosen, expand(*weight, log_p.shape()), 0), axis), 0);

@@ -1,5 +1,6 @@
 #include <cxxabi.h>
 
+#include <heddle/jit.h>
 #include <heddle/nn/module.h>
 #include <heddle/ops.h>
 #include <cstdlib>
@@ -128,10 +129,13 @@ void set_frozen(const Walk& walk, const std::string& path, bool frozen) {
 
 void set_training(const Walk& walk, bool training) {
   Visitor visitor;
+  bool changed = false;
   visitor.on_module = [&](const std::string&, ModuleState& module, const std::type_info&) {
+    changed |= module.training != training;
     module.training = training;
   };
   walk(visitor);
+  if (changed) forget_recordings();
 }
 
 void make_own(const Walk& walk) {

@@ -126,9 +126,11 @@ class PlanBuilder {
   }
 
   void compile_steps() {
-    for (const Program::Step& step : program_.steps) {
+    std::vector<std::shared_ptr<Executable>> executables = heddle::compile_steps(program_.steps, device_);
+    for (size_t s = 0; s < program_.steps.size(); ++s) {
+      const Program::Step& step = program_.steps[s];
       Launch launch{};
-      launch.executable = compile_step(step, device_);
+      launch.executable = std::move(executables[s]);
       launch.name = step.direct ? step.direct->name : step.loops.name;
       launch.shapes = shapes_of(step);
       for (const Program::Segment& segment : step.segments) {

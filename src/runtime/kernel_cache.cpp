@@ -1,10 +1,13 @@
 #include "runtime/kernel_cache.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/config.h"
 #include "base/error.h"
@@ -96,9 +99,47 @@ std::shared_ptr<Executable> compile(const Program::Step& step, uint64_t key, Dev
 
 }  // namespace
 
+namespace {
+
+// Equal for kernels that are the same: the name does not matter.
+std::string describe(const Program::Step& step) {
+  if (step.direct) return step.direct->description;
+  std::string text = print(step.loops);
+  text.erase(0, text.find(" outer("));
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::Step> steps, Device& device) {
+  std::vector<size_t> different;
+  std::unordered_set<std::string> seen;
+  if (steps.size() > 1)
+    for (size_t s = 0; s < steps.size(); ++s)
+      if (seen.insert(describe(steps[s])).second) different.push_back(s);
+  size_t workers = std::min<size_t>(different.size(), std::max(1u, std::thread::hardware_concurrency()));
+  for (Log topic : {Log::Fuse, Log::Schedule, Log::Tile, Log::Thread, Log::Llvm, Log::Asm})
+    if (log_enabled(topic)) workers = 1;  // people read one kernel after the other
+  if (workers > 1) {
+    std::atomic<size_t> next{0};
+    auto work = [&] {
+      try {
+        for (size_t i; (i = next.fetch_add(1)) < different.size();) compile_step(steps[different[i]], device);
+      } catch (...) {
+        next = different.size();  // it comes again below, where the caller hears of it
+      }
+    };
+    std::vector<std::jthread> threads;
+    for (size_t w = 1; w < workers; ++w) threads.emplace_back(work);
+    work();
+  }
+  std::vector<std::shared_ptr<Executable>> result;
+  for (const Program::Step& step : steps) result.push_back(compile_step(step, device));
+  return result;
+}
+
 std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& device) {
-  std::string description = step.direct ? step.direct->description : print(step.loops);
-  if (!step.direct) description.erase(0, description.find(" outer("));  // the name does not matter
+  std::string description = describe(step);
   uint64_t key = hash_combine(hash_bytes(description), reinterpret_cast<uintptr_t>(&device));
   KernelCache& kernels = cache();
   {

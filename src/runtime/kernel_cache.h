@@ -8,6 +8,8 @@ namespace heddle {
 
 // Loops with the default schedule. The first buffers are those of the step. Throws CompileError.
 std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& device);
+// Those of a whole program; different ones are compiled at the same time.
+std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::Step> steps, Device& device);
 
 void clear_kernel_cache();
 size_t kernel_cache_size();

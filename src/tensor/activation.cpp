@@ -16,15 +16,15 @@ Tensor softplus_of(const Tensor& f) {
   Tensor positive = gt(f, 0);
   return add(where(positive, f, 0), log1p(exp(where(positive, neg(f), f))));
 }
-Tensor hardsigmoid_of(const Tensor& f) { return mul(clamp(add(f, 3), 0, 6), 1.0 / 6); }
+Tensor hardsigmoid_of(const Tensor& f) { return mul(minimum(maximum(add(f, 3), 0), 6), 1.0 / 6); }
 
 }  // namespace
 
 Tensor relu(const Tensor& x) { return x.dtype() == kBool ? Tensor(x.node()) : maximum(x, 0); }
-Tensor relu6(const Tensor& x) { return clamp(x, 0, 6); }
+Tensor relu6(const Tensor& x) { return minimum(maximum(x, 0), 6); }
 Tensor hardtanh(const Tensor& x, double low, double high) {
   if (!(low <= high)) throw ValueError(text("hardtanh: the bounds ", low, " and ", high, " are not in order"));
-  return clamp(to_float(x), low, high);
+  return minimum(maximum(to_float(x), low), high);
 }
 Tensor threshold(const Tensor& x, double limit, double value) { return where(gt(x, limit), x, value); }
 

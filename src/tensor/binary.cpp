@@ -171,8 +171,19 @@ Tensor fmax(const Operand& a, const Operand& b) {
   return where(isnan(x), y, where(isnan(y), x, maximum(x, y)));
 }
 Tensor clamp(const Tensor& x, const Operand& low, const Operand& high) {
-  return binary(ScalarOp::minimum,
-                promote_pair("clamp", binary(ScalarOp::maximum, promote_pair("clamp", x, low)), high));
+  Tensor y =
+      binary(ScalarOp::minimum, promote_pair("clamp", binary(ScalarOp::maximum, promote_pair("clamp", x, low)), high));
+  bool numbers = low.kind() != Operand::Kind::Tensor && high.kind() != Operand::Kind::Tensor;
+  if (!numbers || !is_float(x.dtype())) return y;
+  // An element at a limit is still inside, and has a gradient.
+  auto rule = std::make_shared<GradientRule>();
+  rule->name = "clamp";
+  rule->pull = [from = low.real(), to = high.real()](const Node& node, const NodeRef& g) {
+    Tensor in(node.inputs[1]);
+    return std::vector<NodeRef>{where(logical_and(ge(in, from), le(in, to)), Tensor(g), 0).node()};
+  };
+  NodeRef n = x.node();
+  return Tensor(make_pullback(y.node(), std::span(&n, 1), rule));
 }
 Tensor eq(const Operand& a, const Operand& b) { return binary(ScalarOp::eq, promote_pair("eq", a, b)); }
 Tensor ne(const Operand& a, const Operand& b) { return binary(ScalarOp::ne, promote_pair("ne", a, b)); }

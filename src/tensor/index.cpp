@@ -156,4 +156,11 @@ Tensor dynamic_slice(const Tensor& x, const Tensor& begins, const Dims& sizes) {
   return result;
 }
 
+Tensor checked_positions(const char* op, const Tensor& positions, int64_t count) {
+  NodeRef index = positions.node();
+  NodeRef numbers = make_iota(kI64, Shape{count}, 0);
+  if (count < 2) numbers = buffer_node(std::vector<int64_t>(static_cast<size_t>(count)).data(), kI64, Shape{count});
+  return Tensor(make_gather(numbers, index, 0, -index_label(op)));
+}
+
 }  // namespace heddle

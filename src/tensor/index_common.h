@@ -22,4 +22,7 @@ NodeRef put_at(const char* op, ScatterOp how, const NodeRef& x, const std::vecto
 // Begins of a slice as scalars, each checked against what is left of its axis.
 std::vector<NodeRef> begins_of(const char* op, const Shape& of, const Tensor& begins, const Dims& sizes);
 
+// The same positions, which must be in 0 .. count - 1: IndexError naming `op` when they are computed and are not.
+Tensor checked_positions(const char* op, const Tensor& positions, int64_t count);
+
 }  // namespace heddle

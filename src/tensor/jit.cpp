@@ -1,5 +1,6 @@
 // Captured functions: signatures, recording, and when to record again.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 
@@ -12,6 +13,9 @@
 
 namespace heddle {
 namespace {
+
+// How often recordings were forgotten.
+std::atomic<uint64_t> generation{0};
 
 constexpr size_t kMostPlans = 64;
 // Stands for a symbolic size: no number of elements comes near.
@@ -103,6 +107,7 @@ void refuse_escaped(const Capture& capture) {
 
 std::unique_ptr<JitEntry> entry_of(JitCore& core, Capture& capture, std::vector<NodeRef> results) {
   auto entry = std::make_unique<JitEntry>();
+  entry->generation = generation.load(std::memory_order_relaxed);
   entry->signature = core.signature;
   entry->capture = capture.id;
   entry->results = results.size();
@@ -251,12 +256,14 @@ bool JitCall::is_transformed() const {
                      [](const Tensor* tensor) { return heddle::is_transformed(tensor->slot().get()); });
 }
 
+void forget_recordings() { generation.fetch_add(1, std::memory_order_relaxed); }
+
 bool JitCall::must_record() {
   fetch_arguments(core_);
   make_signature(core_);
   core_.entry = find_entry(core_);
   if (!core_.entry) return true;
-  if (is_abandoned(*core_.entry)) {
+  if (is_abandoned(*core_.entry) || core_.entry->generation != generation.load(std::memory_order_relaxed)) {
     core_.entries.erase(std::find_if(core_.entries.begin(), core_.entries.end(),
                                      [&](const auto& entry) { return entry.get() == core_.entry; }));
     core_.entry = core_.last = nullptr;

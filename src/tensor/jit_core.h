@@ -49,6 +49,7 @@ struct JitGenerator {
 struct JitEntry {
   std::vector<uint64_t> signature;
   uint64_t last_use = 0, capture = 0;  // capture: the recording's id
+  uint64_t generation = 0;             // of forget_recordings() when it was recorded
   bool symbolic = false;               // recorded anew at each call
   CapturedGraph graph;
   size_t results = 0;  // so many of the graph's roots are results, the others new values of `updates`

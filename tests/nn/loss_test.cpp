@@ -153,10 +153,11 @@ TEST(CrossEntropy, other_ranks_and_dtypes) {
   expect_equal(cross_entropy(tensor({{1000, 0}}), tensor({1}, kI64)), {1000});
 }
 
-TEST(CrossEntropy, a_target_that_is_no_class_gives_nan_and_all_ignored_too) {
+TEST(CrossEntropy, a_target_that_is_no_class_is_an_error_and_of_all_ignored_there_is_no_mean) {
   Tensor logits = noise_tensor({2, 3});
-  EXPECT_TRUE(std::isnan(cross_entropy(logits, tensor({0, 3}, kI64)).item<float>()));
-  EXPECT_TRUE(std::isnan(cross_entropy(logits, tensor({0, -1}, kI64)).item<float>()));
+  EXPECT_THROW(cross_entropy(logits, tensor({0, 3}, kI64)).item<float>(), IndexError);
+  EXPECT_THROW(cross_entropy(logits, tensor({0, -1}, kI64)).item<float>(), IndexError);
+  EXPECT_THROW(nll_loss(logits, tensor({0, 3}, kI64)).item<float>(), IndexError);
   EXPECT_TRUE(std::isnan(cross_entropy(logits, tensor({-100, -100}, kI64)).item<float>()));
   EXPECT_EQ(cross_entropy(logits, tensor({-100, -100}, kI64), {.reduction = Reduction::Sum}).item<float>(), 0);
 }

@@ -27,6 +27,38 @@ std::vector<float> losses_of(const std::function<Tensor(const Tensor&, const Ten
   return losses;
 }
 
+TEST(Captured, the_mode_of_a_module_is_not_frozen) {
+  nn::Dropout drop(0.5);
+  auto f = jit([&](Tensor x) { return sum(drop(x)); });
+  Tensor x = ones({1000}).realize();
+  for (int i = 0; i < 3; ++i) EXPECT_NE(f(x).item<float>(), 1000);
+  drop.eval();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(f(x).item<float>(), 1000);
+  drop.train();
+  for (int i = 0; i < 3; ++i) EXPECT_NE(f(x).item<float>(), 1000);
+}
+
+TEST(Captured, a_class_that_is_none_changes_nothing) {
+  nn::Sequential net = small_net();
+  AdamW opt(net, {.lr = 0.1});
+  auto step = jit([&](Tensor x, Tensor t) {
+    Tensor loss = cross_entropy(net(x), t);
+    opt.step(grad(loss, net.parameters()));
+    return loss;
+  });
+  for (int i = 0; i < 3; ++i) step(inputs(), labels());
+  std::vector<float> before = net.parameters()[0].to_vector<float>();
+  try {
+    step(inputs(), tensor({0, 3, 1, 5, 2, 0}, kI64).realize());
+    FAIL();
+  } catch (const IndexError& e) {
+    EXPECT_NE(std::string(e.what()).find("cross_entropy: index 5"), std::string::npos) << e.what();
+  }
+  EXPECT_EQ(net.parameters()[0].to_vector<float>(), before);
+  step(inputs(), labels());
+  EXPECT_NE(net.parameters()[0].to_vector<float>(), before);
+}
+
 TEST(Captured, a_step_does_what_the_plain_one_does) {
   auto options = [] { return AdamWOptions{.lr = warmup(4, cosine(0.02, 10)), .weight_decay = 0.1}; };
   manual_seed(1);

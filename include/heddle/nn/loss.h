@@ -48,7 +48,8 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, double delta = 1, Reduc
 
 // -log(softmax(logits)) at the targets. Logits are [classes], [batch, classes] or [batch, classes, ...]; targets are
 // classes (integers, without that axis) or probabilities (floats of the shape of the logits). The mean is over the
-// targets that are not ignored, each counted with its weight. A target that is no class gives NaN.
+// targets that are not ignored, each counted with its weight. A target that is no class raises
+// IndexError when the loss is computed.
 //   cross_entropy(tensor({{0, 0}, {0, 200}}), tensor({0, 1}, kI64))   // 0.3465736
 //   cross_entropy(tensor({{0, 0}}), tensor({{0.25, 0.75}}))           // 0.6931472
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options = {});

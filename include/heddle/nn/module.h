@@ -57,7 +57,7 @@ struct Module : ModuleState {
   // Leaves tensors out of parameters(), and out of gradients: all of them, or those of a part: `net.freeze("0")`.
   void freeze(const std::string& path = "") { detail::set_frozen(walk(), path, true); }
   void unfreeze(const std::string& path = "") { detail::set_frozen(walk(), path, false); }
-  // Whether Dropout drops. A captured function keeps the mode it was captured in.
+  // Whether Dropout drops. Captured functions are recorded again when it changes.
   void train(bool on = true) { detail::set_training(walk(), on); }
   void eval() { train(false); }
 
