@@ -31,6 +31,9 @@ struct GradOptions {
 //   grad(sum(w * w * w), {w, w})[1]    // [ 3. 12. 27.]
 Tensor grad(const Tensor& output, const Tensor& input, const GradOptions& options = {});
 TensorList grad(const Tensor& output, const TensorList& inputs, const GradOptions& options = {});
+inline TensorList grad(const Tensor& output, std::initializer_list<Tensor> inputs, const GradOptions& options = {}) {
+  return grad(output, TensorList(inputs), options);
+}
 
 // x as a constant for gradients.
 //   Tensor w = tensor({3.}).requires_grad_();

@@ -210,7 +210,9 @@ NodeRef finish(NewNode node) {
   return finish_as_is(std::move(node));
 }
 
-std::vector<const Node*> topological(std::span<const NodeRef> roots) {
+std::vector<const Node*> topological(std::span<const NodeRef> roots) { return topological(roots, {}); }
+
+std::vector<const Node*> topological(std::span<const NodeRef> roots, const std::unordered_set<const Node*>& ends) {
   struct Visit {
     const Node* node;
     size_t next_input;
@@ -224,7 +226,8 @@ std::vector<const Node*> topological(std::span<const NodeRef> roots) {
     stack.push_back({root.get(), 0});
     while (!stack.empty()) {
       Visit& visit = stack.back();
-      if (visit.next_input == visit.node->inputs.size()) {
+      bool end = visit.next_input == 0 && !ends.empty() && ends.contains(visit.node);
+      if (end || visit.next_input == visit.node->inputs.size()) {
         order.push_back(visit.node);
         stack.pop_back();
         continue;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -187,6 +188,8 @@ size_t live_nodes();
 
 // Every node reachable from roots, inputs before users, each once. No recursion.
 std::vector<const Node*> topological(std::span<const NodeRef> roots);
+// The same without what is only reached through a node of `ends`, which are part of it themselves.
+std::vector<const Node*> topological(std::span<const NodeRef> roots, const std::unordered_set<const Node*>& ends);
 
 // Builders: check shapes and dtypes (throwing ShapeError, DTypeError, IndexError that name op, shapes and dtypes),
 // fold constants and identities, merge views, and intern. `op` names the user's operator in messages.

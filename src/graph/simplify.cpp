@@ -102,8 +102,9 @@ NodeRef improve(const NodeRef& x) {
 
 // Rebuilds every node on its rewritten inputs; edit(old, rebuilt) may put something else in its place.
 template <class Replacement, class Edit>
-std::vector<NodeRef> rewrite(std::span<const NodeRef> roots, Replacement replacement, Edit edit) {
-  std::vector<const Node*> order = topological(roots);
+std::vector<NodeRef> rewrite(std::span<const NodeRef> roots, Replacement replacement, Edit edit,
+                             const std::unordered_set<const Node*>& ends = {}) {
+  std::vector<const Node*> order = topological(roots, ends);
   std::vector<NodeRef> now(order.size());
   NodeMap number;
   SmallVector<NodeRef, 4> inputs;
@@ -168,7 +169,9 @@ std::vector<NodeRef> replace(std::span<const NodeRef> roots, const std::unordere
     auto found = with.find(node);
     return found == with.end() ? NodeRef() : found->second;
   };
-  return rewrite(roots, replacement, [](const Node&, NodeRef rebuilt) { return rebuilt; });
+  std::unordered_set<const Node*> ends;
+  for (const auto& [node, other] : with) ends.insert(node);
+  return rewrite(roots, replacement, [](const Node&, NodeRef rebuilt) { return rebuilt; }, ends);
 }
 
 }  // namespace heddle

@@ -125,6 +125,7 @@ void set_frozen(const Walk& walk, const std::string& path, bool frozen) {
   });
   if (!found)
     throw ValueError(text(frozen ? "freeze" : "unfreeze", ": the module has no tensor or part \"", path, "\""));
+  forget_recordings();
 }
 
 void set_training(const Walk& walk, bool training) {

@@ -26,8 +26,13 @@ NodeRef replaced(const NodeRef& root, std::span<const NodeRef> from, std::span<c
 Recording recording_of(const NodeRef& output, const std::vector<NodeRef>& leaves) {
   Recording recording{output, leaves, {}};
   std::unordered_map<const Node*, bool> depends;
-  for (const NodeRef& leaf : leaves) depends[leaf.get()] = true;
-  for (const Node* node : topological(std::span(&output, 1))) {
+  std::unordered_set<const Node*> ends;
+  for (const NodeRef& leaf : leaves) {
+    depends[leaf.get()] = true;
+    ends.insert(leaf.get());
+  }
+  const std::vector<const Node*> order = topological(std::span(&output, 1), ends);
+  for (const Node* node : order) {
     if (depends.contains(node)) continue;
     bool inside = false;
     for (const NodeRef& input : node->inputs) inside |= depends.at(input.get());
@@ -41,8 +46,8 @@ Recording recording_of(const NodeRef& output, const std::vector<NodeRef>& leaves
       recording.others.push_back(node);
   };
   take(output);
-  for (const Node* node : topological(std::span(&output, 1))) {
-    if (!depends.at(node)) continue;
+  for (const Node* node : order) {
+    if (!depends.at(node) || ends.contains(node)) continue;
     for (const NodeRef& input : node->inputs) take(input);
   }
   return recording;

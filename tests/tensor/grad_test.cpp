@@ -264,94 +264,101 @@ TEST(GradOfFunctions, results_keep_no_history) {
     if (i == 1) before = live_nodes();
   }
   EXPECT_LE(live_nodes(), before);
+}
 
-  TEST(QualityRules, clamp_passes_gradients_at_its_limits) {
-    Tensor v = tensor({-1., 0., 0.5, 1., 2.}).requires_grad_();
-    EXPECT_EQ(list(grad(sum(clamp(v, 0, 1)), v)), (List{0, 1, 1, 1, 0}));
-    EXPECT_EQ(list(grad(sum(relu6(v)), v)), (List{0, 0, 1, 1, 1}));
-  }
+TEST(Checkpoint, long_chains_take_linear_time) {
+  Tensor w = tensor({0.5}).requires_grad_(), y = w * 1.;
+  for (int i = 0; i < 5000; ++i) y = checkpoint([&](const Tensor& h) { return sin(h) * w; }, y);
+  EXPECT_TRUE(grad(sum(y), w).node());
+}
 
-  TEST(QualityRules, norm_and_masked_rows) {
-    Tensor zero = zeros({3}).requires_grad_();
-    EXPECT_EQ(list(grad(norm(zero), zero)), (List{0, 0, 0}));
-    EXPECT_EQ(list(grad(sum(var(reshape(zero, {1, 3}), 1)), zero)), (List{0, 0, 0}));
-    EXPECT_EQ(list(grad(sum(std(reshape(zero, {1, 3}), 1)), zero)), (List{0, 0, 0}));
-    // A row that is masked out as a whole has no gradient, and no NaN.
-    Tensor scores = tensor({{1., 2.}, {3., 4.}}).requires_grad_();
-    Tensor mask = tensor({{1, 1}, {0, 0}}).cast(kBool);
-    Tensor p = where(mask, softmax(where(mask, scores, -INFINITY), -1), 0);
-    for (double g : list(grad(sum(p * p), scores))) EXPECT_TRUE(std::isfinite(g)) << g;
-    Tensor s = tensor({{-INFINITY, -INFINITY}}).requires_grad_();
-    for (double g : list(grad(sum(where(isfinite(logsumexp(s, 1)), logsumexp(s, 1), 0)), s))) EXPECT_EQ(g, 0);
-  }
+TEST(QualityRules, clamp_passes_gradients_at_its_limits) {
+  Tensor v = tensor({-1., 0., 0.5, 1., 2.}).requires_grad_();
+  EXPECT_EQ(list(grad(sum(clamp(v, 0, 1)), v)), (List{0, 1, 1, 1, 0}));
+  EXPECT_EQ(list(grad(sum(relu6(v)), v)), (List{0, 0, 1, 1, 1}));
+}
 
-  TEST(Vmap, adds_an_axis_to_every_op) {
-    Tensor x = rand({4, 3, 5}), y = rand({4, 5});
-    auto same = [](const Tensor& a, const Tensor& b) {
-      ASSERT_EQ(a.shape(), b.shape());
-      List p = list(a), q = list(b);
-      for (size_t i = 0; i < p.size(); ++i) ASSERT_NEAR(p[i], q[i], 1e-5);
-    };
-    auto by_hand = [](auto f, const Tensor& a) {
-      TensorList rows;
-      for (int64_t i = 0; i < a.size(0); ++i) rows.push_back(f(a[i]));
-      return stack(rows);
-    };
-    std::vector<std::function<Tensor(const Tensor&)>> functions = {
-        [](const Tensor& a) { return softmax(a, 0); },
-        [](const Tensor& a) { return a.transpose() * 2; },
-        [](const Tensor& a) { return cumsum(a, 1); },
-        [](const Tensor& a) { return cast(argmax(a, 1), kF32); },
-        [](const Tensor& a) { return sort(a, 1).values; },
-        [](const Tensor& a) { return take_along_axis(a, argsort(a, 0), 0); },
-        [](const Tensor& a) { return gather(a, argmax(a, 0), 0); },
-        [](const Tensor& a) { return a(Slice(), tensor({0, 2}).cast(kI64)); },
-        [](const Tensor& a) { return pad(a, {{1, 0}, {0, 2}}); },
-        [](const Tensor& a) { return flip(a, 1)(Slice(1, 3)); },
-        [](const Tensor& a) { return cat({a, zeros({3, 2})}, 1); },
-        [](const Tensor& a) { return matmul(a, a.transpose()); },
-        [](const Tensor& a) { return unfold(a, 1, 2, 1); },
-        [](const Tensor& a) { return scatter_add(zeros({3, 5}), 0, argsort(a, 0), a); },
-        [](const Tensor&) { return ones({2}); },
-    };
-    for (auto& f : functions) same(vmap(f)(x), by_hand(f, x));
-    same(vmap([](const Tensor& a, const Tensor& b) { return matmul(a, b); })(x, y),
-         squeeze(matmul(x, unsqueeze(y, -1)), -1));
-    VmapOptions shared{.in_axes = {0, std::nullopt}};
-    same(vmap([](const Tensor& a, const Tensor& b) { return matmul(a, b); }, shared)(x, y[0]), matmul(x, y[0]));
-    VmapOptions middle{.in_axes = {1}, .out_axis = 1};
-    same(vmap([](const Tensor& a) { return a * 2; }, middle)(x), x * 2);
-  }
+TEST(QualityRules, norm_and_masked_rows) {
+  Tensor zero = zeros({3}).requires_grad_();
+  EXPECT_EQ(list(grad(norm(zero), zero)), (List{0, 0, 0}));
+  EXPECT_EQ(list(grad(sum(var(reshape(zero, {1, 3}), 1)), zero)), (List{0, 0, 0}));
+  EXPECT_EQ(list(grad(sum(std(reshape(zero, {1, 3}), 1)), zero)), (List{0, 0, 0}));
+  // A row that is masked out as a whole has no gradient, and no NaN.
+  Tensor scores = tensor({{1., 2.}, {3., 4.}}).requires_grad_();
+  Tensor mask = tensor({{1, 1}, {0, 0}}).cast(kBool);
+  Tensor p = where(mask, softmax(where(mask, scores, -INFINITY), -1), 0);
+  for (double g : list(grad(sum(p * p), scores))) EXPECT_TRUE(std::isfinite(g)) << g;
+  Tensor s = tensor({{-INFINITY, -INFINITY}}).requires_grad_();
+  for (double g : list(grad(sum(where(isfinite(logsumexp(s, 1)), logsumexp(s, 1), 0)), s))) EXPECT_EQ(g, 0);
+}
 
-  TEST(Vmap, composes_with_grad_and_itself) {
-    auto f = [](const Tensor& x) { return sum(sin(x) * x); };
-    Tensor x = rand({3, 4});
-    List each = list(vmap(grad(f))(x)), all = list(grad(f)(x));
-    for (size_t i = 0; i < each.size(); ++i) EXPECT_NEAR(each[i], all[i], 1e-6);
-    auto total = [&](const Tensor& y) { return sum(vmap(f)(y)); };
-    List outer = list(grad(total)(x));
-    for (size_t i = 0; i < each.size(); ++i) EXPECT_NEAR(outer[i], all[i], 1e-6);
-    Tensor outer_product = vmap(
-        [](const Tensor& a, const Tensor& b) {
-          return vmap([](const Tensor& s, const Tensor& t) { return s * t; }, {.in_axes = {std::nullopt, 0}})(a, b);
-        },
-        {.in_axes = {0, std::nullopt}})(tensor({1., 2.}), tensor({3., 4.}));
-    EXPECT_EQ(list(outer_product), (List{3, 4, 6, 8}));
-    auto clipped = custom_vjp([](const TensorList& v) { return v[0] * v[0]; },
-                              [](const TensorList& v, const Tensor&, const Tensor& g) { return TensorList{g * v[0]}; });
-    List custom = list(vmap(grad([&](const Tensor& v) { return sum(clipped({v})); }))(x)), values = list(x);
-    for (size_t i = 0; i < custom.size(); ++i) EXPECT_NEAR(custom[i], values[i], 1e-6);
-    List mapped =
-        list(grad([&](const Tensor& v) { return sum(vmap([&](const Tensor& r) { return clipped({r}); })(v)); })(x));
-    for (size_t i = 0; i < mapped.size(); ++i) EXPECT_NEAR(mapped[i], values[i], 1e-6);
-  }
+TEST(Vmap, adds_an_axis_to_every_op) {
+  Tensor x = rand({4, 3, 5}), y = rand({4, 5});
+  auto same = [](const Tensor& a, const Tensor& b) {
+    ASSERT_EQ(a.shape(), b.shape());
+    List p = list(a), q = list(b);
+    for (size_t i = 0; i < p.size(); ++i) ASSERT_NEAR(p[i], q[i], 1e-5);
+  };
+  auto by_hand = [](auto f, const Tensor& a) {
+    TensorList rows;
+    for (int64_t i = 0; i < a.size(0); ++i) rows.push_back(f(a[i]));
+    return stack(rows);
+  };
+  std::vector<std::function<Tensor(const Tensor&)>> functions = {
+      [](const Tensor& a) { return softmax(a, 0); },
+      [](const Tensor& a) { return a.transpose() * 2; },
+      [](const Tensor& a) { return cumsum(a, 1); },
+      [](const Tensor& a) { return cast(argmax(a, 1), kF32); },
+      [](const Tensor& a) { return sort(a, 1).values; },
+      [](const Tensor& a) { return take_along_axis(a, argsort(a, 0), 0); },
+      [](const Tensor& a) { return gather(a, argmax(a, 0), 0); },
+      [](const Tensor& a) { return a(Slice(), tensor({0, 2}).cast(kI64)); },
+      [](const Tensor& a) { return pad(a, {{1, 0}, {0, 2}}); },
+      [](const Tensor& a) { return flip(a, 1)(Slice(1, 3)); },
+      [](const Tensor& a) { return cat({a, zeros({3, 2})}, 1); },
+      [](const Tensor& a) { return matmul(a, a.transpose()); },
+      [](const Tensor& a) { return unfold(a, 1, 2, 1); },
+      [](const Tensor& a) { return scatter_add(zeros({3, 5}), 0, argsort(a, 0), a); },
+      [](const Tensor&) { return ones({2}); },
+  };
+  for (auto& f : functions) same(vmap(f)(x), by_hand(f, x));
+  same(vmap([](const Tensor& a, const Tensor& b) { return matmul(a, b); })(x, y),
+       squeeze(matmul(x, unsqueeze(y, -1)), -1));
+  VmapOptions shared{.in_axes = {0, std::nullopt}};
+  same(vmap([](const Tensor& a, const Tensor& b) { return matmul(a, b); }, shared)(x, y[0]), matmul(x, y[0]));
+  VmapOptions middle{.in_axes = {1}, .out_axis = 1};
+  same(vmap([](const Tensor& a) { return a * 2; }, middle)(x), x * 2);
+}
 
-  TEST(Vmap, refuses_what_does_not_fit) {
-    auto f = vmap([](const Tensor& a, const Tensor& b) { return a + b; });
-    EXPECT_THROW(f(zeros({2, 3}), zeros({3, 3})), ShapeError);
-    EXPECT_THROW(f(zeros({2, 3}), zeros({})), ShapeError);
-    EXPECT_THROW(vmap([](const Tensor& a) { return a; }, {.in_axes = {std::nullopt}})(zeros({2})), ValueError);
-  }
+TEST(Vmap, composes_with_grad_and_itself) {
+  auto f = [](const Tensor& x) { return sum(sin(x) * x); };
+  Tensor x = rand({3, 4});
+  List each = list(vmap(grad(f))(x)), all = list(grad(f)(x));
+  for (size_t i = 0; i < each.size(); ++i) EXPECT_NEAR(each[i], all[i], 1e-6);
+  auto total = [&](const Tensor& y) { return sum(vmap(f)(y)); };
+  List outer = list(grad(total)(x));
+  for (size_t i = 0; i < each.size(); ++i) EXPECT_NEAR(outer[i], all[i], 1e-6);
+  Tensor outer_product = vmap(
+      [](const Tensor& a, const Tensor& b) {
+        return vmap([](const Tensor& s, const Tensor& t) { return s * t; }, {.in_axes = {std::nullopt, 0}})(a, b);
+      },
+      {.in_axes = {0, std::nullopt}})(tensor({1., 2.}), tensor({3., 4.}));
+  EXPECT_EQ(list(outer_product), (List{3, 4, 6, 8}));
+  auto clipped = custom_vjp([](const TensorList& v) { return v[0] * v[0]; },
+                            [](const TensorList& v, const Tensor&, const Tensor& g) { return TensorList{g * v[0]}; });
+  List custom = list(vmap(grad([&](const Tensor& v) { return sum(clipped({v})); }))(x)), values = list(x);
+  for (size_t i = 0; i < custom.size(); ++i) EXPECT_NEAR(custom[i], values[i], 1e-6);
+  List mapped =
+      list(grad([&](const Tensor& v) { return sum(vmap([&](const Tensor& r) { return clipped({r}); })(v)); })(x));
+  for (size_t i = 0; i < mapped.size(); ++i) EXPECT_NEAR(mapped[i], values[i], 1e-6);
+}
+
+TEST(Vmap, refuses_what_does_not_fit) {
+  auto f = vmap([](const Tensor& a, const Tensor& b) { return a + b; });
+  EXPECT_THROW(f(zeros({2, 3}), zeros({3, 3})), ShapeError);
+  EXPECT_THROW(f(zeros({2, 3}), zeros({})), ShapeError);
+  EXPECT_THROW(vmap([](const Tensor& a) { return a; }, {.in_axes = {std::nullopt}})(zeros({2})), ValueError);
+}
 
 }  // namespace
 }  // namespace heddle
