@@ -14,6 +14,7 @@ namespace heddle {
 struct JitPlan {
   std::string signature;                                                      // "f32[128, 784], i64[128]"
   uint64_t launches = 0, bytes_read = 0, bytes_written = 0, arena_bytes = 0;  // of one call
+  uint64_t arena_lower_bound = 0;  // the most bytes of temporaries that are in use at one time
   // Tensors that the function changes: those that can be updated in place, and those that need a second buffer.
   uint64_t donated = 0, copied = 0;
   std::vector<std::string> copies;   // for each of the latter what it is, and why

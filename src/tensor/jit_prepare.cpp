@@ -115,6 +115,7 @@ void prepare_replay(JitEntry& entry) {
   JitPlan& report = entry.report;
   report.launches = plan.launches.size();
   report.arena_bytes = plan.arena_bytes;
+  report.arena_lower_bound = plan.arena_lower_bound;
   for (const Launch& launch : plan.launches) {
     report.bytes_read += launch.bytes_read;
     report.bytes_written += launch.bytes_written;
@@ -124,10 +125,10 @@ void prepare_replay(JitEntry& entry) {
 std::string to_string(const JitPlan& plan) {
   std::ostringstream out;
   out << "(" << plan.signature << "): " << plan.launches << " launches, " << plan.bytes_read << " bytes read, "
-      << plan.bytes_written << " written, arena " << plan.arena_bytes << " bytes; " << plan.donated
-      << " tensors updated in place, " << plan.copied << " copied; " << plan.calls << " calls, " << plan.recordings
-      << " recordings; capture " << plan.capture_seconds * 1e3 << " ms, compile " << plan.compile_seconds * 1e3
-      << " ms";
+      << plan.bytes_written << " written, arena " << plan.arena_bytes << " bytes (at least " << plan.arena_lower_bound
+      << " are in use at one time); " << plan.donated << " tensors updated in place, " << plan.copied << " copied; "
+      << plan.calls << " calls, " << plan.recordings << " recordings; capture " << plan.capture_seconds * 1e3
+      << " ms, compile " << plan.compile_seconds * 1e3 << " ms";
   for (const std::string& copy : plan.copies) out << "\n  copied: " << copy;
   if (plan.copied_because_held > 0)
     out << "\n  " << plan.copied_because_held << " updates made a copy because somebody else held the old value";

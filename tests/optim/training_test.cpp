@@ -5,6 +5,7 @@
 
 #include "graph/graph.h"
 #include "runtime/device.h"
+#include "runtime/plan.h"
 #include "tensor/helpers.h"
 
 namespace heddle::optim {
@@ -178,12 +179,24 @@ TEST(Training, memory_of_a_long_run_stays_flat) {
   AdamW opt(net, {.lr = warmup(10, 1e-3)});
   Tensor x = noise_tensor({6, 12});
   uint64_t used = 0;
-  for (int i = 0; i < 300; ++i) {
+  size_t nodes = 0, plans = 0;
+#ifdef __SANITIZE_ADDRESS__
+  constexpr int kSteps = 300;
+#else
+  constexpr int kSteps = 10000;
+#endif
+  for (int i = 0; i < kSteps; ++i) {
     Tensor loss = cross_entropy(net(x), labels());
     opt.step(clip_grad_norm(grad(loss, net.parameters()), 1).gradients, {loss});
-    if (i == 20) used = device().memory().used;
+    if (i == 20) {
+      used = device().memory().used;
+      nodes = live_nodes();
+      plans = plan_cache_size();
+    }
     if (i > 20) {
       ASSERT_LE(device().memory().used, used) << "at step " << i;
+      ASSERT_LE(live_nodes(), nodes) << "at step " << i;
+      ASSERT_LE(plan_cache_size(), plans) << "at step " << i;
     }
   }
 }
