@@ -26,7 +26,7 @@ class ValueError : public Error {
 };  // any other bad argument
 class CaptureError : public Error {
   using Error::Error;
-};  // a function that jit() cannot record, or that changed after it was recorded
+};  // a function that jit() or vmap() cannot record, or that changed after jit() recorded it
 class ParseError : public Error {
   using Error::Error;
 };  // malformed text or file

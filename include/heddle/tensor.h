@@ -36,6 +36,8 @@ class Dims : public std::vector<int64_t> {
   // Of a list from Tensor::shape() with symbolic sizes (dim.h): what they are. An operator that is given the list goes
   // on with the symbol wherever the number is still the same.
   std::shared_ptr<const Shape> recorded;
+
+  friend std::ostream& operator<<(std::ostream& out, const Dims& sizes);  // [2, 3]
 };
 
 // Axes an operator works on: a list, or one; negative ones count from the end. `{}` means all of them to a reduction.
@@ -46,6 +48,8 @@ class Axes : public std::vector<int64_t> {
   template <std::integral I>
     requires(!std::same_as<I, bool>)
   Axes(I axis) : std::vector<int64_t>{static_cast<int64_t>(axis)} {}
+
+  friend std::ostream& operator<<(std::ostream& out, const Axes& axes);  // [0, -1]
 };
 
 // Copying a Tensor copies the handle: both then name one slot, and see what assign(), += and realize() do to it.

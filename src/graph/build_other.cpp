@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "graph/build.h"
+#include "graph/graph.h"
 
 namespace heddle {
 namespace {
@@ -169,6 +170,10 @@ NodeRef make_placeholder(DType dtype, const Shape& shape) {
   // Captured functions count up from zero.
   static std::atomic<int64_t> next{-1};
   return make_input(0, next.fetch_sub(1, std::memory_order_relaxed), dtype, shape);
+}
+
+bool is_placeholder(const Node& node) {
+  return node.op == NodeOp::Input && node.attrs[1].is_const() && node.attrs[1].value() < 0;
 }
 
 NodeRef make_detached(const NodeRef& x) {

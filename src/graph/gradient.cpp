@@ -192,9 +192,13 @@ std::string why_no_gradient(std::span<const NodeRef> outputs, const NodeRef& inp
       if (node.op == NodeOp::Pullback && !node.rule) return "depends on it only through detach()";
       bool stops = !is_float(node.dtype) || node.op == NodeOp::Bitcast;
       if (!stops || node.result_count() > 1) continue;
-      if (node.op == NodeOp::Get)
-        return text("depends on it only through the positions that ", name(node.inputs[0]->op), " gives, which are ",
-                    node.dtype);
+      if (node.op == NodeOp::Get) {
+        const Node& of = *node.inputs[0];
+        const char* what = of.op != NodeOp::ArgReduce      ? name(of.op)
+                           : of.reduce_op == ReduceOp::Max ? "argmax"
+                                                           : "argmin";
+        return text("depends on it only through the positions that ", what, " gives, which are ", node.dtype);
+      }
       std::string what = node.op == NodeOp::Scalar ? info(node.scalar_op).name : name(node.op);
       return text("depends on it only through ", what, " to ", node.dtype, ", which has no gradient");
     }

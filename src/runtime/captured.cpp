@@ -1,10 +1,43 @@
 #include "runtime/captured.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
 
 namespace heddle {
+
+namespace {
+
+const char* name_of(const Node& node) {
+  switch (node.op) {
+    case NodeOp::Scalar: return info(node.scalar_op).name;
+    case NodeOp::Reduce: return name(node.reduce_op);
+    case NodeOp::ArgReduce: return node.reduce_op == ReduceOp::Max ? "argmax" : "argmin";
+    case NodeOp::Scan:
+      switch (node.reduce_op) {
+        case ReduceOp::Sum: return "cumsum";
+        case ReduceOp::Prod: return "cumprod";
+        case ReduceOp::Max: return "cummax";
+        case ReduceOp::Min: return "cummin";
+      }
+      break;
+    default: break;
+  }
+  return name(node.op);
+}
+
+CapturedGraph::Step step_of(const Node& node, const GraphKey& key) {
+  CapturedGraph::Step step{node.op, name_of(node), node.dtype, node.shape, {}, {}, {}};
+  for (const NodeRef& input : node.inputs) step.inputs.push_back(key.number(input.get()));
+  // Where an Input is bound is compared by those who bind it.
+  if (node.op != NodeOp::Input)
+    for (const Expr& attribute : node.attrs) step.attrs.push_back(attribute);
+  if (node.op == NodeOp::Const || node.op == NodeOp::Pad) step.literal = node.literal;
+  return step;
+}
+
+}  // namespace
 
 CapturedGraph read_captured(std::span<const NodeRef> roots, std::span<const StateUpdate> updates, GraphKey& key) {
   key.read_captured(roots, updates);
@@ -12,13 +45,14 @@ CapturedGraph read_captured(std::span<const NodeRef> roots, std::span<const Stat
   graph.words = key.words;
   graph.floats = key.floats;
   graph.symbols = key.symbol_values;
-  for (const Node* constant : key.constants) graph.float_types.push_back(constant->dtype);
   for (const Node* leaf : key.leaves) {
     if (leaf->op == NodeOp::Input)
       graph.leaves.push_back({leaf->attrs[0].value(), NodeRef()});
     else
       graph.leaves.push_back({-1, NodeRef::share(leaf)});
   }
+  if (graph.symbols.empty())
+    for (const Node* node : key.nodes) graph.steps.push_back(step_of(*node, key));
   for (const NodeRef& root : roots) {
     using Kind = CapturedGraph::Root::Kind;
     CapturedGraph::Root source{Kind::Output, 0, NodeRef(), root->dtype, root->shape, Kind::Output, 0};
@@ -81,16 +115,47 @@ void plan_captured(CapturedGraph& graph, std::span<const NodeRef> roots, GraphKe
 
 namespace {
 
-std::string float_text(DType dtype, uint64_t bits) { return text(Scalar::from_bits(dtype, bits).as_double()); }
+using Step = CapturedGraph::Step;
 
-std::string different_words(const CapturedGraph& before, const CapturedGraph& now) {
-  constexpr uint64_t kPlausible = 1'000'000'000;
-  size_t at = 0;
-  while (before.words[at] == now.words[at]) ++at;
-  auto a = static_cast<int64_t>(before.words[at]), b = static_cast<int64_t>(now.words[at]);
-  if (static_cast<uint64_t>(std::abs(a)) < kPlausible && static_cast<uint64_t>(std::abs(b)) < kPlausible)
-    return text("a whole number (a constant, a size or an axis) was ", a, " and is ", b, " now");
-  return "other operators, dtypes or shapes were recorded";
+// "x" of a step that another one uses.
+std::string operand_text(const Step& step) {
+  switch (step.op) {
+    case NodeOp::Const: return text(step.literal);
+    case NodeOp::Input: return text("a tensor ", step.dtype, step.shape, " from outside");
+    case NodeOp::Buffer: return text("data ", step.dtype, step.shape, " made inside");
+    default: return text(step.name, " ", step.dtype, step.shape);
+  }
+}
+
+// "mul f32[2] of (a tensor f32[2] from outside, 3)".
+std::string step_text(const CapturedGraph& graph, const Step& step, bool with_attributes) {
+  std::string result = operand_text(step), list;
+  if (step.op == NodeOp::Const) return text("the number ", result, " as ", step.dtype, step.shape);
+  if (with_attributes)
+    for (const Expr& attribute : step.attrs) list += text(list.empty() ? "" : ", ", attribute);
+  if (!list.empty()) result += text(" {", list, "}");
+  list.clear();
+  for (uint32_t input : step.inputs) list += (list.empty() ? "" : ", ") + operand_text(graph.steps[input]);
+  return list.empty() ? result : text(result, " of (", list, ")");
+}
+
+constexpr const char* kOutside =
+    ". What decides between them is outside of the function: a number, a condition, or whether a module is in train() "
+    "or eval() mode";
+
+// The first step, from the results on, that is not the same; empty if there is none.
+std::string different_steps(const CapturedGraph& before, const CapturedGraph& now) {
+  for (size_t i = 0; i < std::min(before.steps.size(), now.steps.size()); ++i) {
+    const Step &a = before.steps[i], &b = now.steps[i];
+    if (a == b) continue;
+    if (a.op == NodeOp::Const && b.op == NodeOp::Const && a.dtype == b.dtype && a.shape == b.shape)
+      return text("a number closed over by the function was ", a.literal, " and is ", b.literal, " now");
+    bool alike = a.op == b.op && a.name == b.name && a.dtype == b.dtype && a.shape == b.shape;
+    std::string was = step_text(before, a, alike), is = step_text(now, b, alike);
+    if (was == is) return text("it uses other values in ", is, kOutside);
+    return text("it recorded ", was, ", and now ", is, kOutside);
+  }
+  return "";
 }
 
 // Both were made by the function while recording.
@@ -110,15 +175,11 @@ std::string data_text(const NodeRef& data) {
 }  // namespace
 
 std::string difference(const CapturedGraph& before, const CapturedGraph& now) {
-  if (before.words.size() != now.words.size() || before.floats.size() != now.floats.size() ||
-      before.roots.size() != now.roots.size())
-    return text("another graph was recorded: ", before.roots.size(), " results from ", before.leaves.size(),
-                " inputs, now ", now.roots.size(), " from ", now.leaves.size());
-  if (before.words != now.words) return different_words(before, now);
-  for (size_t i = 0; i < before.floats.size(); ++i)
-    if (before.floats[i] != now.floats[i])
-      return text("a number closed over by the function was ", float_text(before.float_types[i], before.floats[i]),
-                  " and is ", float_text(now.float_types[i], now.floats[i]), " now");
+  if (before.roots.size() != now.roots.size())
+    return text("it returned or changed ", before.roots.size(), " tensors, and now ", now.roots.size());
+  if (std::string steps = different_steps(before, now); !steps.empty()) return steps;
+  if (before.words != now.words || before.floats != now.floats)
+    return "it returns or changes other values of its graph";
   for (size_t i = 0; i < before.leaves.size(); ++i) {
     const CapturedGraph::Leaf &a = before.leaves[i], &b = now.leaves[i];
     if ((a.input < 0) != (b.input < 0)) return "what was made inside of the function is taken from outside now";

@@ -23,10 +23,23 @@ struct CapturedGraph {
     int64_t recorded_index;
   };
 
+  // What was recorded, for messages. Nodes themselves would keep what their gradient rules hold alive.
+  struct Step {
+    NodeOp op;
+    const char* name;
+    DType dtype;
+    Shape shape;
+    SmallVector<uint32_t, 2> inputs;  // numbers of other steps
+    SmallVector<Expr, 2> attrs;
+    Scalar literal;
+
+    friend bool operator==(const Step&, const Step&) = default;
+  };
+
   std::vector<uint64_t> words, floats;
-  std::vector<DType> float_types;
   std::vector<Leaf> leaves;
   std::vector<Root> roots;
+  std::vector<Step> steps;                   // results first; none of a graph with symbols, which is never compared
   std::vector<int64_t> symbols;              // values, in the order of the plan's
   std::shared_ptr<const CachedPlan> cached;  // null before plan_captured()
 };

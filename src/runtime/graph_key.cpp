@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "graph/graph.h"
 
 namespace heddle {
 namespace {
@@ -144,8 +145,9 @@ void GraphKey::read_node(const Node& node) {
     }
     case NodeOp::Input: {
       if (!captured_)
-        throw ValueError(text("cannot realize input ", node.attrs[0], " of a captured function, ", node.dtype,
-                              node.shape, ": outside of the function it has no value"));
+        throw CaptureError(text("a value that depends on ", node.dtype, node.shape, ", an argument of a function that ",
+                                is_placeholder(node) ? "vmap() or a derivative" : "jit()",
+                                " records, cannot be computed: only what the function returns has a value"));
       auto update = updates_.find(&node);
       leaves.push_back(&node);
       donatable_leaf.push_back(update != updates_.end());

@@ -3,12 +3,14 @@
 #include <atomic>
 
 #include "base/error.h"
+#include "graph/graph.h"
 #include "tensor/slot.h"
 #include "tensor/track.h"
 
 namespace heddle {
 
 constinit thread_local Capture* current_capture = nullptr;
+constinit thread_local const char* current_recorder = nullptr;
 
 namespace {
 
@@ -20,6 +22,15 @@ void refuse_reading(const char* what, const std::source_location* where) {
   throw CaptureError(text(where ? place(*where) + ": " : "", what, " in the function that jit() captures at ",
                           place(current_capture->where),
                           ": while it is recorded tensors have no values. Return the tensor and look at it outside"));
+}
+
+void refuse_placeholders(const char* what, const Tensor& tensor, const std::source_location* where) {
+  NodeRef root = tensor.node();
+  for (const Node* each : topological(std::span(&root, 1)))
+    if (is_placeholder(*each))
+      throw CaptureError(text(where ? place(*where) + ": " : "", what, " in a function that ", current_recorder,
+                              "() records: what depends on its arguments has no value there. ",
+                              "Return the tensor and look at it outside"));
 }
 
 BoundTensor::BoundTensor(const Tensor& tensor) : tensor_(tensor) { ++tensor_.slot().bindings; }

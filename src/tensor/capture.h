@@ -10,6 +10,7 @@
 #include <optional>
 #include <source_location>
 #include <unordered_map>
+#include <utility>
 
 #include "graph/node.h"
 
@@ -83,15 +84,32 @@ class Capture {
 // The recording that the calling thread is in.
 extern constinit thread_local Capture* current_capture;
 
+// Who calls a function of the user's with placeholders in place of tensors, on this thread: "vmap". Null: nobody.
+extern constinit thread_local const char* current_recorder;
+class Recorder {
+ public:
+  explicit Recorder(const char* name) : outer_(std::exchange(current_recorder, name)) {}
+  ~Recorder() { current_recorder = outer_; }
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+ private:
+  const char* outer_;
+};
+
 // Throws CaptureError while recording: `what` needs a value.
 [[noreturn]] void refuse_reading(const char* what, const std::source_location* where);
-inline void refuse_in_capture(const char* what, const std::source_location& where) {
-  if (current_capture) [[unlikely]]
-    refuse_reading(what, &where);
-}
 inline void refuse_in_capture(const char* what) {
   if (current_capture) [[unlikely]]
     refuse_reading(what, nullptr);
+}
+// The same where it needs the value of this tensor, which may depend on a placeholder. `where` may be null.
+void refuse_placeholders(const char* what, const Tensor& tensor, const std::source_location* where);
+inline void refuse_in_capture(const char* what, const Tensor& tensor, const std::source_location* where = nullptr) {
+  if (current_capture) [[unlikely]]
+    refuse_reading(what, where);
+  if (current_recorder) [[unlikely]]
+    refuse_placeholders(what, tensor, where);
 }
 
 }  // namespace heddle

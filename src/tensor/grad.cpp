@@ -6,6 +6,7 @@
 #include "graph/gradient.h"
 #include "graph/graph.h"
 #include "tensor/build.h"
+#include "tensor/capture.h"
 #include "tensor/slot.h"
 #include "tensor/track.h"
 
@@ -31,12 +32,13 @@ void check_differentiable(const char* op, const char* what, const NodeRef& x) {
 }
 
 // What arrives at an output.
-NodeRef cotangent_of(const char* op, const NodeRef& output, const std::optional<Tensor>& given) {
+NodeRef cotangent_of(const char* op, const NodeRef& output, const std::optional<Tensor>& given,
+                     const char* otherwise = "give a cotangent") {
   check_differentiable(op, "the output", output);
   if (!given) {
     if (output->shape.known_numel() != 1)
       throw ShapeError(text(op, ": the output is ", describe(output),
-                            "; gradients are of one element: take a sum or a mean, or give a cotangent"));
+                            "; gradients are of one element: take a sum or a mean, or ", otherwise));
     return make_const(Scalar::of(output->dtype, 1), output->shape);
   }
   NodeRef g = given->node();
@@ -163,7 +165,7 @@ TensorList pull_back(const Recorded& recorded, const TensorList& cotangents) {
 ValueAndGradient differentiate(const char* op, const ListFunction& f, const TensorList& x) {
   OpenLeaves open;
   TensorList leaves = as_leaves(op, x, open), outputs = f(leaves);
-  NodeRef from = outputs.at(0).node(), one = cotangent_of(op, from, {});
+  NodeRef from = outputs.at(0).node(), one = cotangent_of(op, from, {}, "see vjp() and jacobian()");
   std::vector<NodeRef> to = to_nodes(leaves);
   return {outputs[0], to_tensors(or_zeros(gradient(std::span(&from, 1), std::span(&one, 1), to), to))};
 }
@@ -185,6 +187,7 @@ ValuesAndTangents push_forward(const ListFunction& f, const TensorList& x, const
     check_differentiable("jvp", "the output", y);
     arriving.push_back(make_placeholder(y->dtype, y->shape));
   }
+  Recorder recorder("jvp");  // calls gradient functions of the user's
   std::vector<NodeRef> pulled = or_zeros(gradient(from, arriving, to), to);
   std::vector<NodeRef> pushed = or_zeros(gradient(pulled, direction, arriving), arriving);
   return {outputs, to_tensors(pushed)};

@@ -15,7 +15,7 @@ struct HostView {
   const void* data;
 };
 HostView host_view(const char* what, const Tensor& t, const std::source_location& where) {
-  refuse_in_capture(what, where);
+  refuse_in_capture(what, t, &where);
   t.realize();
   NodeRef n = t.node();
   HD_ASSERT(n->op == NodeOp::Buffer, "realize leaves a buffer");

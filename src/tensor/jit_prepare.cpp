@@ -62,8 +62,7 @@ std::string why_copied(const JitEntry& entry, const JitUpdate& update, const std
 
 void decide_updates(JitEntry& entry, const std::vector<bool>& needed) {
   JitPlan& report = entry.report;
-  for (size_t i = 0; i < entry.updates.size(); ++i) {
-    JitUpdate& update = entry.updates[i];
+  for (JitUpdate& update : entry.updates) {
     const Bound& bound = entry.inputs[update.input];
     entry.updates_arguments = entry.updates_arguments || bound.kind == Bound::Kind::Argument;
     const CapturedGraph::Root& root = entry.graph.roots[update.root];
@@ -74,8 +73,11 @@ void decide_updates(JitEntry& entry, const std::vector<bool>& needed) {
       continue;
     }
     ++report.copied;
-    std::string name = bound.kind == Bound::Kind::Argument ? text("argument tensor ", bound.index) : text("state ", i);
-    report.copies.push_back(text(name, " ", root.dtype, root.shape, ": ", reason));
+    std::string tensor = text(root.dtype, root.shape);
+    report.copies.push_back(text(bound.kind == Bound::Kind::Argument
+                                     ? text("argument tensor ", bound.index, ", ", tensor)
+                                     : text("a tensor ", tensor, " that the function holds"),
+                                 ": ", reason));
   }
 }
 

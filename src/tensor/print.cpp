@@ -6,6 +6,7 @@
 #include <limits>
 #include <ostream>
 
+#include "base/error.h"
 #include "graph/node.h"
 #include "tensor/build.h"
 #include "tensor/capture.h"
@@ -155,17 +156,13 @@ struct Printer {
 }  // namespace
 
 std::string to_string(const Tensor& tensor) {
-  refuse_in_capture("printing a tensor");
+  refuse_in_capture("printing a tensor", tensor);
   tensor.realize();
   NodeRef node = tensor.node();
   Printer p{node, tensor.shape(), node->storage->host_data(), tensor.numel() > kThreshold};
   if (tensor.numel() == 0) {
     std::string out = "[]";
-    if (p.shape.size() > 1) {
-      out += "  # shape";
-      for (size_t i = 0; i < p.shape.size(); ++i) out += (i ? ", " : " [") + std::to_string(p.shape[i]);
-      out += "]";
-    }
+    if (p.shape.size() > 1) out += text("  # shape ", p.shape);
     return out;
   }
   if (p.shape.empty()) {
@@ -176,6 +173,18 @@ std::string to_string(const Tensor& tensor) {
   return p.write(0, 0, 0);
 }
 
+namespace {
+
+std::ostream& write_list(std::ostream& out, const std::vector<int64_t>& numbers) {
+  out << "[";
+  for (size_t i = 0; i < numbers.size(); ++i) out << (i > 0 ? ", " : "") << numbers[i];
+  return out << "]";
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Dims& sizes) { return write_list(out, sizes); }
+std::ostream& operator<<(std::ostream& out, const Axes& axes) { return write_list(out, axes); }
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out << to_string(tensor); }
 
 }  // namespace heddle

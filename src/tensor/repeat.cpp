@@ -45,7 +45,7 @@ Tensor repeat_interleave(const Tensor& x, int64_t count, std::optional<int64_t> 
 }
 
 Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<int64_t> axis) {
-  refuse_in_capture("repeat_interleave() by a tensor of counts");
+  refuse_in_capture("repeat_interleave() by a tensor of counts", counts);
   if (!axis) return repeat_interleave(ravel(x), counts, 0);
   int at = normalize_axis("repeat_interleave", *axis, x.rank());
   if (!is_integer(counts.dtype()))

@@ -22,7 +22,7 @@ Tensor positions(const NodeRef& named) {
 }  // namespace
 
 Tensor nonzero(const Tensor& x) {
-  refuse_in_capture("nonzero() or an index by a mask");
+  refuse_in_capture("nonzero() or an index by a mask", x);
   Tensor at = positions(flatten(cast(x, kBool)).node());
   // The position of each element along every axis.
   std::vector<Tensor> columns(static_cast<size_t>(x.rank()), at);
@@ -34,7 +34,7 @@ Tensor nonzero(const Tensor& x) {
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
-  refuse_in_capture("masked_select()");
+  refuse_in_capture("masked_select()", mask);
   if (mask.dtype() != kBool)
     throw DTypeError(text("masked_select: the mask must be bool, not ", mask.dtype(), mask.node()->shape));
   NodeRef from = with_numbers(x.node()), chosen = with_numbers(mask.node());
@@ -46,7 +46,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
 }
 
 UniqueResult unique(const Tensor& x, bool return_inverse, bool return_counts) {
-  refuse_in_capture("unique()");
+  refuse_in_capture("unique()", x);
   Tensor sorted = sort(flatten(x)).values.realize();
   int64_t n = sorted.numel();
   UniqueResult result;
@@ -69,7 +69,7 @@ UniqueResult unique(const Tensor& x, bool return_inverse, bool return_counts) {
 }
 
 Tensor bincount(const Tensor& x, int64_t minlength) {
-  refuse_in_capture("bincount()");
+  refuse_in_capture("bincount()", x);
   if (x.rank() != 1 || !is_integer(x.dtype()))
     throw ValueError(text("bincount: takes integers along one axis, not ", x.dtype(), x.node()->shape));
   if (minlength < 0) throw ValueError(text("bincount: minlength ", minlength, " is negative"));
@@ -84,7 +84,7 @@ Tensor bincount(const Tensor& x, int64_t minlength) {
 }
 
 Histogram histogram(const Tensor& x, int64_t bins, std::optional<std::pair<double, double>> limits) {
-  refuse_in_capture("histogram()");
+  refuse_in_capture("histogram()", x);
   if (bins < 1) throw ValueError(text("histogram: needs at least one bin, not ", bins));
   DType dtype = x.dtype() == kF64 ? kF64 : kF32;
   Tensor sorted = sort(flatten(cast(x, dtype))).values.realize();

@@ -53,7 +53,7 @@ DType Tensor::dtype() const { return node()->dtype; }
 bool Tensor::is_realized() const { return node()->op == NodeOp::Buffer; }
 
 const Tensor& Tensor::realize(const std::source_location& where) const {
-  refuse_in_capture("realize()", where);
+  refuse_in_capture("realize()", *this, &where);
   if (!is_realized()) heddle::realize(std::span<const Tensor>(this, 1));
   return *this;
 }
@@ -121,7 +121,7 @@ class Taken {
 }  // namespace
 
 void realize(std::span<const Tensor> tensors, const std::source_location& where) {
-  refuse_in_capture("realize()", where);
+  for (const Tensor& tensor : tensors) refuse_in_capture("realize()", tensor, &where);
   Taken taken(tensors);
   // A graph that is kept for gradients needs the data that it starts from.
   std::vector<bool> history;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "graph/gradient.h"
 #include "tensor/build.h"
+#include "tensor/capture.h"
 #include "tensor/symbolic.h"
 #include "tensor/track.h"
 
@@ -46,7 +47,10 @@ TensorList mapped(const ListFunction& f, const TensorList& arguments,
   }
   if (!count) throw ValueError("vmap: no argument has an axis of examples");
   std::vector<NodeRef> roots;
-  for (const Tensor& y : f(one)) roots.push_back(y.node());
+  {
+    Recorder recorder("vmap");
+    for (const Tensor& y : f(one)) roots.push_back(y.node());
+  }
   TensorList results;
   for (const NodeRef& y : batched(roots, bound, *count)) {
     int to = normalize_axis("vmap", out_axis, y->shape.rank());
@@ -62,7 +66,8 @@ TensorList mapped(const ListFunction& f, const TensorList& arguments,
 namespace {
 
 // One column of derivatives after the other would run the graph again and again: all unit vectors at once instead.
-NodeRef all_derivatives(const NodeRef& output, const NodeRef& leaf) {
+NodeRef all_derivatives(const char* op, const NodeRef& output, const NodeRef& leaf) {
+  Recorder recorder(op);  // calls gradient functions of the user's
   NodeRef arriving = make_placeholder(output->dtype, output->shape);
   NodeRef pulled = gradient(std::span(&output, 1), std::span(&arriving, 1), std::span(&leaf, 1))[0];
   if (!pulled) pulled = make_const(Scalar::of(leaf->dtype, 0), leaf->shape);
@@ -76,19 +81,29 @@ NodeRef all_derivatives(const NodeRef& output, const NodeRef& leaf) {
   return make_reshape(rows[0], all);
 }
 
-}  // namespace
-
-Tensor jacobian(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
+Tensor all_derivatives_of(const char* op, const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
   OpenLeaves open;
   NodeRef leaf = open.add(x.node());
   NodeRef output = f(Tensor(leaf)).node();
   if (!is_float(leaf->dtype) || !is_float(output->dtype))
-    throw DTypeError(text("jacobian: from ", leaf->dtype, " to ", output->dtype, "; only floats have gradients"));
-  return Tensor(all_derivatives(output, leaf));
+    throw DTypeError(text(op, ": from ", leaf->dtype, " to ", output->dtype, "; only floats have gradients"));
+  return Tensor(all_derivatives(op, output, leaf));
+}
+
+}  // namespace
+
+Tensor jacobian(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
+  return all_derivatives_of("jacobian", f, x);
 }
 
 Tensor hessian(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
-  return jacobian([&](const Tensor& y) { return grad(f)(y); }, x);
+  return all_derivatives_of(
+      "hessian",
+      [&](const Tensor& y) {
+        ListFunction listed = [&](const TensorList& list) { return TensorList{f(list[0])}; };
+        return detail::differentiate("hessian", listed, {y}).gradients[0];
+      },
+      x);
 }
 
 }  // namespace heddle

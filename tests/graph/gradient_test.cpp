@@ -260,7 +260,7 @@ TEST(Gradient, says_why_there_is_none) {
   EXPECT_EQ(why(make_cast(below, DType::f64)), "depends on it only through lt to bool, which has no gradient");
   NodeRef index = make_get(make_arg_reduce(ReduceOp::Max, x, 0), 1);
   EXPECT_EQ(why(make_expand(make_reshape(make_cast(index, DType::f64), {1}), {2})),
-            "depends on it only through the positions that arg_reduce gives, which are i64");
+            "depends on it only through the positions that argmax gives, which are i64");
 }
 
 TEST(Gradient, follows_realised_data_to_its_history) {

@@ -353,6 +353,56 @@ TEST(Vmap, composes_with_grad_and_itself) {
   for (size_t i = 0; i < mapped.size(); ++i) EXPECT_NEAR(mapped[i], values[i], 1e-6);
 }
 
+TEST(Vmap, refuses_to_look_at_values) {
+  Tensor x = tensor({{1., 2.}, {3., 4.}}), other = tensor({5.});
+  std::vector<std::string> parts{"grad_test.cpp:", "in a function that vmap() records", "outside"};
+  auto refused = [&](const std::string& what, const std::function<void(const Tensor&)>& look) {
+    parts.push_back(what);
+    testing::expect_error<CaptureError>(
+        [&] {
+          vmap([&](const Tensor& row) {
+            look(row * 2);
+            return row;
+          })(x);
+        },
+        parts);
+    parts.pop_back();
+  };
+  refused("item()", [](const Tensor& row) { sum(row).item<float>(); });
+  refused("realize()", [](const Tensor& row) { row.realize(); });
+  refused("realize()", [&](const Tensor& row) { realize({other, row}); });
+  parts.erase(parts.begin());  // these do not know the line
+  refused("printing", [](const Tensor& row) { to_string(row); });
+  refused("unique()", [](const Tensor& row) { unique(row); });
+  // What does not depend on the examples has a value.
+  List five = list(vmap([&](const Tensor& row) { return row * 0 + (other * 1).item<double>(); })(x));
+  EXPECT_EQ(five, (List{5, 5, 5, 5}));
+  // A value that is carried out has none either.
+  Tensor kept;
+  vmap([&](const Tensor& row) {
+    kept = row * 3;
+    return row;
+  })(x);
+  testing::expect_error<CaptureError>([&] { kept.realize(); }, {"f32[2]", "vmap()", "returns"});
+  auto looks = custom_vjp([](const TensorList& v) { return v[0] * 2; },
+                          [](const TensorList&, const Tensor&, const Tensor& g) {
+                            g.realize();
+                            return TensorList{g * 2};
+                          });
+  auto f = [&](const Tensor& v) { return looks({v}); };
+  testing::expect_error<CaptureError>([&] { jacobian(f, other); }, {"realize()", "jacobian() records"});
+  testing::expect_error<CaptureError>([&] { jvp(f, other, other); }, {"realize()", "jvp() records"});
+}
+
+TEST(Hessian, is_named_in_its_errors) {
+  auto several = [](const Tensor& x) { return x * x; };
+  testing::expect_error<ShapeError>([&] { hessian(several, tensor({1., 2.})); },
+                                    {"hessian: ", "f32[2]", "one element"});
+  testing::expect_error<ShapeError>([&] { grad(several)(tensor({1., 2.})); }, {"grad: ", "jacobian()"});
+  testing::expect_error<DTypeError>([&] { hessian(several, tensor({1, 2}, kI64)); }, {"hessian: ", "i64"});
+  testing::expect_error<DTypeError>([&] { jacobian(several, tensor({1, 2}, kI64)); }, {"jacobian: ", "i64"});
+}
+
 TEST(Vmap, refuses_what_does_not_fit) {
   auto f = vmap([](const Tensor& a, const Tensor& b) { return a + b; });
   EXPECT_THROW(f(zeros({2, 3}), zeros({3, 3})), ShapeError);

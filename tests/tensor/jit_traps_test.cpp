@@ -132,7 +132,23 @@ TEST(JitTraps, another_branch_tensor_or_result_at_the_second_call_is_an_error) {
   Tensor a = tensor({1, 2}), b = tensor({3, 4}), x = tensor({1, 1});
   auto branch = jit([&](const Tensor& y) { return calls++ == 0 ? y + a : y * a; });
   branch(x);
-  expect_error<CaptureError>([&] { branch(x); }, {"not the same"});
+  expect_error<CaptureError>([&] { branch(x); }, {"not the same", "it recorded add f32[2] of (a tensor f32[2]",
+                                                  "and now mul f32[2] of", "eval()"});
+  int64_t size = 2;
+  auto shape = jit([&](const Tensor& y) { return y.slice(0, 0, size) + 1; });
+  shape(tensor({1, 2, 3}));
+  size = 1;
+  expect_error<CaptureError>([&] { shape(tensor({1, 2, 3})); }, {"add f32[2] of (", "and now add f32[1] of ("});
+  double factor = 2;  // a product with one is no product
+  auto folded = jit([&](const Tensor& y) { return y * factor + a; });
+  folded(x);
+  factor = 1;
+  expect_error<CaptureError>([&] { folded(x); }, {"mul f32[2]", "a number"});
+  bool twice = false;
+  auto results = jit([&](const Tensor& y) { return twice ? std::vector{y + 1, y + 2} : std::vector{y + 1}; });
+  results(x);
+  twice = true;
+  expect_error<CaptureError>([&] { results(x); }, {"returned or changed 1 tensors, and now 2"});
   calls = 0;
   auto reads = jit([&](const Tensor& y) { return y + (calls++ == 0 ? a : b); });
   reads(x);

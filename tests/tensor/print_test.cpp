@@ -75,6 +75,12 @@ TEST(Print, empty) {
   EXPECT_EQ(to_string(zeros({0, 3})).substr(0, 2), "[]");
 }
 
+TEST(Print, shapes_and_axes) {
+  std::ostringstream out;
+  out << zeros({2, 3}).shape() << zeros({}).shape() << Axes{0, -1} << Dims(4);
+  EXPECT_EQ(out.str(), "[2, 3][][0, -1][4]");
+}
+
 TEST(Print, streams_and_graphs) {
   std::ostringstream out;
   out << tensor({1, 2}) * 2;
