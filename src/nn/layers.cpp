@@ -9,12 +9,6 @@
 namespace heddle::nn {
 namespace {
 
-std::string shape_text(const Tensor& x) {
-  std::string out = "[";
-  for (int64_t size : x.shape()) out += (out.size() > 1 ? ", " : "") + std::to_string(size);
-  return out + "]";
-}
-
 void check_sizes(const char* layer, std::initializer_list<int64_t> sizes) {
   for (int64_t size : sizes)
     if (size <= 0) throw ValueError(text(layer, ": a size of ", size, "; it must be positive"));
@@ -22,7 +16,7 @@ void check_sizes(const char* layer, std::initializer_list<int64_t> sizes) {
 
 void check_width(const std::string& layer, const Tensor& x, int64_t width) {
   if (x.rank() == 0 || x.size(-1) != width)
-    throw ShapeError(text(layer, ": an input of shape ", shape_text(x), "; its last axis must have ", width));
+    throw ShapeError(text(layer, ": an input of shape ", x.shape(), "; its last axis must have ", width));
 }
 
 // A parameter asks for gradients from the beginning.
@@ -90,7 +84,7 @@ Tensor MultiHeadAttention::operator()(const Tensor& x) const {
   int64_t width = in_proj_weight.size(1), part = width / heads;
   std::string layer = text("MultiHeadAttention(", width, ", ", heads, ")");
   check_width(layer, x, width);
-  if (x.rank() < 2) throw ShapeError(text(layer, ": an input of shape ", shape_text(x), " has no axis for time"));
+  if (x.rank() < 2) throw ShapeError(text(layer, ": an input of shape ", x.shape(), " has no axis for time"));
   int64_t time = x.size(-2);
   Tensor all = matmul(x, in_proj_weight.t()) + in_proj_bias;
   // [..., heads, time, part]

@@ -29,12 +29,6 @@ class Once {
   std::set<const TensorSlot*> seen_;
 };
 
-std::string shape_text(const Tensor& tensor) {
-  std::string out = "[";
-  for (int64_t size : tensor.shape()) out += (out.size() > 1 ? ", " : "") + std::to_string(size);
-  return out + "]";
-}
-
 // "Linear" of heddle::nn::Linear.
 std::string short_name(const std::type_info& type) {
   int status = 0;
@@ -89,24 +83,29 @@ TensorMap state(const Walk& walk) {
 }
 
 void load_state(const Walk& walk, const TensorMap& values, const std::string& source) {
-  assign_all(state(walk), values, source, "the module");
+  TensorMap own = state(walk);
+  if (values.contains("optimizer.step") && values.contains("generator") && !own.contains("generator"))
+    throw ValueError(text(source, ": holds a module together with its optimiser: use optim::load_checkpoint()"));
+  assign_all(std::move(own), values, source, "the module");
 }
 
 void assign_all(TensorMap own, const TensorMap& values, const std::string& source, const std::string& what) {
-  std::string problems;
+  std::string problems, other_dtypes;
   for (const auto& [path, tensor] : own) {
     auto found = values.find(path);
     if (found == values.end())
       problems += text("\n  ", path, " is missing");
     else if (static_cast<std::vector<int64_t>>(found->second.shape()) != tensor.shape())
-      problems +=
-          text("\n  ", path, " has shape ", shape_text(found->second), ", ", what, "'s is ", shape_text(tensor));
+      problems += text("\n  ", path, " has shape ", found->second.shape(), ", ", what, "'s is ", tensor.shape());
     else if (found->second.dtype() != tensor.dtype())
-      problems += text("\n  ", path, " is ", found->second.dtype(), ", ", what, "'s is ", tensor.dtype(),
-                       "; convert it with to(dtype) first");
+      other_dtypes += text("\n  ", path, " is ", found->second.dtype(), ", ", what, "'s is ", tensor.dtype());
   }
   for (const auto& [path, value] : values)
     if (!own.contains(path)) problems += text("\n  ", path, " is none of ", what, "'s tensors");
+  if (!other_dtypes.empty())
+    problems += other_dtypes +
+                "\n  values are not converted: load them before to() converts the module, or cast() each to the dtype "
+                "that it meets and use load_state()";
   if (!problems.empty()) throw ValueError(text(source, ": does not fit ", what, ":", problems));
   for (auto& [path, tensor] : own) tensor.assign(values.at(path));
 }
@@ -170,7 +169,7 @@ std::string summary(const Walk& walk) {
   };
   visitor.on_tensor = [&](const Visitor::Leaf& leaf) {
     bool first = once.first(leaf.tensor);
-    line(leaf.path, text("  ", shape_text(leaf.tensor), " ", leaf.tensor.dtype(), is_frozen(leaf) ? ", frozen" : "",
+    line(leaf.path, text("  ", leaf.tensor.shape(), " ", leaf.tensor.dtype(), is_frozen(leaf) ? ", frozen" : "",
                          first ? "" : ", shared"));
     if (!first) return;
     count += leaf.tensor.numel();
@@ -181,6 +180,27 @@ std::string summary(const Walk& walk) {
   out << count << " parameters in " << bytes << " bytes";
   if (frozen > 0) out << ", " << frozen << " of them frozen";
   return out.str() + "\n";
+}
+
+namespace {
+
+template <class... Kinds>
+[[noreturn]] void rethrow_with(const Error& error, const std::string& what) {
+  ((dynamic_cast<const Kinds*>(&error) ? throw Kinds(what) : void()), ...);
+  throw;  // a kind that is not ours
+}
+
+}  // namespace
+
+void rethrow_in_layer(const Error& error, size_t number, const std::type_info* module_type) {
+  constexpr std::string_view kLayer = "layer ";
+  std::string what = error.what(), type = module_type ? short_name(*module_type) : "";
+  if (type == "Sequential" && what.starts_with(kLayer))
+    what = text(kLayer, number, ".", what.substr(kLayer.size()));
+  else
+    what = text(kLayer, number, ": ", type.empty() || what.starts_with(type) ? "" : type + ": ", what);
+  rethrow_with<ShapeError, DTypeError, IndexError, ValueError, CaptureError, ParseError, OutOfMemory, DeviceError,
+               CompileError, InternalError>(error, what);
 }
 
 }  // namespace heddle::nn::detail

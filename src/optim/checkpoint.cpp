@@ -22,6 +22,10 @@ void save_checkpoint(const std::string& path, const TensorMap& model, const Opti
 
 TextMap load_checkpoint(const std::string& path, const TensorMap& model, Optimizer& optimizer) {
   Safetensors file = load_safetensors(path);
+  bool module_alone = !file.tensors.contains("generator") && !model.empty();
+  for (const auto& [name, tensor] : model) module_alone = module_alone && file.tensors.contains(name);
+  if (module_alone)
+    throw ValueError(path + ": holds a module without an optimiser, as save() writes it: use the module's load()");
   nn::detail::assign_all(everything(model, optimizer), file.tensors, path, "the model and its optimiser");
   std::vector<uint64_t> random = file.tensors.at("generator").to_vector<uint64_t>();
   default_generator().set_state({random[0], random[1]});

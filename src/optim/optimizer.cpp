@@ -10,12 +10,6 @@
 namespace heddle::optim {
 namespace {
 
-std::string shape_text(const Dims& shape) {
-  std::string out = "[";
-  for (int64_t size : shape) out += (out.size() > 1 ? ", " : "") + std::to_string(size);
-  return out + "]";
-}
-
 DType state_dtype(DType parameter) { return parameter == kF64 ? kF64 : kF32; }
 
 // Zeros in memory of their own: equal constants would share it.
@@ -26,6 +20,11 @@ Tensor own_zeros(const Dims& shape, DType dtype) {
   return from_vector(std::vector<float>(count), shape);
 }
 Tensor stored(double value) { return from_vector(std::vector<double>{value}, {}); }
+
+void check_rate(const std::string& optimiser, double rate) {
+  if (!(rate >= 0) || !std::isfinite(rate))
+    throw ValueError(text(optimiser, ": a learning rate of ", rate, "; it must be a finite number, and not negative"));
+}
 
 }  // namespace
 
@@ -48,6 +47,7 @@ Optimizer::Optimizer(const Parameters& parameters, const Schedule& lr, double we
       schedule_(lr),
       count_(from_vector(std::vector<int64_t>{0}, {})),
       base_(stored(lr.base())) {
+  check_rate(rule_.name, lr.base());
   std::set<std::string> names;
   std::set<const TensorSlot*> slots;
   std::vector<Tensor> now;
@@ -90,8 +90,8 @@ void Optimizer::step(const std::vector<Tensor>& gradients, const std::vector<Ten
   for (size_t i = 0; i < gradients.size(); ++i) {
     const Entry& e = entries_[i];
     if (static_cast<std::vector<int64_t>>(gradients[i].shape()) != e.parameter.shape())
-      throw ShapeError(text(rule_.name, ": a gradient of shape ", shape_text(gradients[i].shape()), " for parameter ",
-                            e.name, " of shape ", shape_text(e.parameter.shape())));
+      throw ShapeError(text(rule_.name, ": a gradient of shape ", gradients[i].shape(), " for parameter ", e.name,
+                            " of shape ", e.parameter.shape()));
     if (gradients[i].dtype() != e.parameter.dtype() && gradients[i].dtype() != state_dtype(e.parameter.dtype()))
       throw DTypeError(text(rule_.name, ": a gradient of dtype ", gradients[i].dtype(), " for parameter ", e.name,
                             " of dtype ", e.parameter.dtype()));
@@ -131,7 +131,7 @@ double Optimizer::lr() const {
   return base_.item<double>() * schedule_.factor(static_cast<double>(count_.item<int64_t>()));
 }
 void Optimizer::set_lr(double base) {
-  if (!(base >= 0) || !std::isfinite(base)) throw ValueError(text(rule_.name, ": a learning rate of ", base));
+  check_rate(rule_.name, base);
   base_.assign(stored(base));
 }
 

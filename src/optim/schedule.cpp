@@ -32,7 +32,8 @@ Schedule schedule(double base, const F& f) {
 }
 
 void check_rate(const char* what, double rate) {
-  if (!(rate >= 0) || !std::isfinite(rate)) throw ValueError(text(what, ": a learning rate of ", rate));
+  if (!(rate >= 0) || !std::isfinite(rate))
+    throw ValueError(text(what, ": a learning rate of ", rate, "; it must be a finite number, and not negative"));
 }
 void check_steps(const char* what, int64_t steps) {
   if (steps <= 0) throw ValueError(text(what, ": ", steps, " steps; there must be at least one"));
@@ -43,11 +44,12 @@ void check_steps(const char* what, int64_t steps) {
 Schedule::Schedule(double base, OfNumber number_factor, OfTensor tensor_factor)
     : base_(base), number_factor_(std::move(number_factor)), tensor_factor_(std::move(tensor_factor)) {}
 
-Schedule::Schedule(double rate) : Schedule(constant(rate)) {}
+// The optimiser that gets it checks the number: it can say its own name.
+Schedule::Schedule(double rate) : Schedule(schedule(rate, [](const auto& step) { return same_everywhere(step, 1); })) {}
 
 Schedule constant(double rate) {
   check_rate("constant", rate);
-  return schedule(rate, [](const auto& step) { return same_everywhere(step, 1); });
+  return Schedule(rate);
 }
 
 Schedule step_decay(double rate, int64_t size, double gamma) {
@@ -96,6 +98,7 @@ Schedule linear(double begin, double end, int64_t steps) {
 
 Schedule warmup(int64_t steps, const Schedule& then) {
   check_steps("warmup", steps);
+  check_rate("warmup", then.base());
   double count = static_cast<double>(steps);
   return schedule(then.base(), [=](const auto& step) {
     auto rising = (step + 1) * (then.factor(0.0) / count);
@@ -104,9 +107,11 @@ Schedule warmup(int64_t steps, const Schedule& then) {
 }
 
 Schedule chain(const std::vector<std::pair<Schedule, int64_t>>& parts, const Schedule& last) {
+  check_rate("chain", last.base());
   double base = last.base();
   for (const auto& [part, steps] : parts) {
     check_steps("chain", steps);
+    check_rate("chain", part.base());
     base = std::max(base, part.base());
   }
   if (base == 0) return constant(0);

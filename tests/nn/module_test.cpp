@@ -190,7 +190,8 @@ TEST_F(ModuleFile, what_does_not_fit_is_listed_and_nothing_changes) {
   EXPECT_TRUE(equal(before, layer.weight));
   nn::Linear half = layer.copy();
   half.to(kF16).save(path);
-  expect_error<ValueError>([&] { layer.load(path); }, {"weight is f16", "f32", "to(dtype)"});
+  expect_error<ValueError>([&] { layer.load(path); },
+                           {"weight is f16", "the module's is f32", "before to()", "cast()"});
 }
 
 TEST(Sequential, layers_may_be_functions_and_are_found_by_type) {
@@ -204,6 +205,33 @@ TEST(Sequential, layers_may_be_functions_and_are_found_by_type) {
   EXPECT_EQ(names(net.named_parameters()), "0.weight 0.bias");
   expect_error<ValueError>([&] { net.at<nn::ReLU>(0); }, {"layer 0"});
   expect_error<ValueError>([&] { net.at<nn::ReLU>(9); }, {"layer 9"});
+}
+
+struct Block : nn::Module<Block> {
+  nn::Linear inner{4, 4};
+  Tensor operator()(const Tensor& x) const { return x + inner(x); }
+  template <class V>
+  void visit(V& v) {
+    v("inner", inner);
+  }
+};
+
+TEST(Sequential, errors_say_which_layer) {
+  nn::Sequential net(nn::Linear(4, 8), nn::ReLU(), nn::Linear(9, 2));
+  Tensor x = zeros({1, 4});
+  expect_error<ShapeError>([&] { net(x); }, {"layer 2: Linear(9, 2): ", "[1, 8]"});
+  nn::Sequential outer(nn::Linear(4, 4), net);
+  expect_error<ShapeError>([&] { outer(x); }, {"layer 1.2: Linear(9, 2): "});
+  nn::Sequential block(nn::Linear(4, 8), Block());
+  expect_error<ShapeError>([&] { block(x); }, {"layer 1: Block: Linear(4, 4): "});
+  nn::Sequential norm(nn::LayerNorm(5));
+  expect_error<ShapeError>([&] { norm(x); }, {"layer 0: LayerNorm: layer_norm: "});
+  nn::Sequential function([](const Tensor& y) { return reshape(y, {3}); });
+  expect_error<ShapeError>([&] { function(x); }, {"layer 0: reshape: "});
+  nn::Sequential dtype(nn::Embedding(2, 2));
+  expect_error<DTypeError>([&] { dtype(x); }, {"layer 0: Embedding(2, 2): "});
+  nn::Sequential foreign([](const Tensor&) -> Tensor { throw std::out_of_range("mine"); });
+  EXPECT_THROW(foreign(x), std::out_of_range);
 }
 
 TEST(Sequential, other_visitors_see_whole_paths) {

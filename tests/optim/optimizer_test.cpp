@@ -185,6 +185,9 @@ TEST(Optimizer, mistakes_are_named) {
   expect_error<ValueError>([&] { SGD(std::vector<Tensor>{layer.weight, layer.weight}, {}); }, {"another name"});
   expect_error<ValueError>([&] { AdamW(layer, {.beta1 = 1}); }, {"beta1"});
   expect_error<ValueError>([&] { SGD(layer, {.nesterov = true}); }, {"Nesterov"});
+  expect_error<ValueError>([&] { SGD(layer, {.lr = -1}); }, {"SGD", "learning rate of -1", "not negative"});
+  expect_error<ValueError>([&] { AdamW(layer, {.lr = NAN}); }, {"AdamW", "learning rate of nan", "finite"});
+  expect_error<ValueError>([&] { opt.set_lr(-2); }, {"AdamW", "-2", "not negative"});
 }
 
 TEST(Optimizer, a_rule_of_ones_own) {
@@ -261,6 +264,15 @@ TEST_F(CheckpointFile, one_that_does_not_fit_changes_nothing) {
   expect_error<ValueError>([&] { load_checkpoint(path, b, adam); },
                            {path, "optimizer.weight.exp_avg is missing", "optimizer.bias.momentum_buffer is none"});
   EXPECT_TRUE(equal(before, b.weight));
+}
+
+TEST_F(CheckpointFile, files_of_modules_and_checkpoints_are_told_apart) {
+  nn::Linear net(2, 2);
+  SGD sgd(net, {});
+  net.save(path);
+  expect_error<ValueError>([&] { load_checkpoint(path, net, sgd); }, {path, "without an optimiser", "load()"});
+  save_checkpoint(path, net, sgd);
+  expect_error<ValueError>([&] { net.load(path); }, {path, "load_checkpoint()"});
 }
 
 TEST(Clip, by_the_norm_of_all_elements) {

@@ -45,7 +45,9 @@ TEST(Schedule, warm_up_and_chains_go_on_with_what_follows) {
 
 TEST(Schedule, mistakes_are_named) {
   expect_error<ValueError>([] { cosine(1, 0); }, {"cosine", "0 steps"});
-  expect_error<ValueError>([] { Schedule{-1.0}; }, {"-1"});
+  expect_error<ValueError>([] { constant(-1); }, {"constant", "-1", "not negative"});
+  expect_error<ValueError>([] { warmup(3, -1.0); }, {"warmup", "-1"});
+  expect_error<ValueError>([] { chain({{-1.0, 2}}, 1.0); }, {"chain", "-1"});
   expect_error<ValueError>([] { chain({{constant(1), 0}}, 1.0); }, {"chain"});
   expect_error<ValueError>([] { warmup(-3, 1.0); }, {"warmup", "-3"});
 }

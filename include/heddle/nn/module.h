@@ -32,6 +32,8 @@ void make_own(const Walk& walk);
 void convert(const Walk& walk, DType dtype);
 int64_t parameter_count(const Walk& walk);
 std::string summary(const Walk& walk);
+// From where the error is caught: throws it again, of the same kind, with the layer's number and type in front.
+[[noreturn]] void rethrow_in_layer(const Error& error, size_t number, const std::type_info* module_type);
 }  // namespace detail
 
 template <class Self>

@@ -28,6 +28,8 @@ class AnyLayer {
 
   Tensor operator()(const Tensor& x) const { return self_->call(x); }
   void visit(Visitor& visitor) { self_->visit(visitor); }
+  // Of a module its type; of a function null.
+  const std::type_info* module_type() const { return self_->module_type(); }
   // The layer, if it is an L; else null.
   template <class L>
   L* get() {
@@ -40,6 +42,7 @@ class AnyLayer {
     virtual ~Base() = default;
     virtual Tensor call(const Tensor& x) const = 0;
     virtual void visit(Visitor& visitor) = 0;
+    virtual const std::type_info* module_type() const = 0;
     virtual std::unique_ptr<Base> clone() const = 0;
   };
   template <class L>
@@ -49,6 +52,7 @@ class AnyLayer {
     void visit(Visitor& visitor) override {
       if constexpr (Visitable<L>) visitor.enter(layer);
     }
+    const std::type_info* module_type() const override { return Visitable<L> ? &typeid(L) : nullptr; }
     std::unique_ptr<Base> clone() const override { return std::make_unique<Model>(layer); }
     L layer;
   };
@@ -56,6 +60,8 @@ class AnyLayer {
 };
 
 // nn::Sequential(nn::Linear(784, 512), nn::ReLU(), nn::Linear(512, 10)), and functions: [](Tensor x) { return -x; }.
+// What a layer throws says which one it was: "layer 2: Linear(512, 10): ...", or "layer 1.0: ..." of one inside
+// another.
 class Sequential : public Module<Sequential> {
  public:
   Sequential() = default;
@@ -70,7 +76,13 @@ class Sequential : public Module<Sequential> {
 
   Tensor operator()(const Tensor& x) const {
     Tensor y = x;
-    for (const AnyLayer& layer : layers_) y = layer(y);
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      try {
+        y = layers_[i](y);
+      } catch (const Error& error) {
+        detail::rethrow_in_layer(error, i, layers_[i].module_type());
+      }
+    }
     return y;
   }
   size_t size() const { return layers_.size(); }
