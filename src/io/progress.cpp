@@ -56,9 +56,11 @@ struct ProgressLine::State {
   int64_t done = 0;
   std::vector<std::pair<std::string, std::variant<std::string, double, Tensor>>> shown;
   size_t drawn_width = 0;
+  bool changed = true;  // since the line was drawn
 
   double now() const { return options.clock ? options.clock() : machine_seconds(); }
   void show(const std::string& name, std::variant<std::string, double, Tensor> value) {
+    changed = true;
     for (auto& [key, old] : shown)
       if (key == name) return void(old = std::move(value));
     shown.emplace_back(name, std::move(value));
@@ -90,13 +92,14 @@ void ProgressLine::set(const std::string& name, const Tensor& value) {
 void ProgressLine::advance(int64_t count) {
   State& s = *state_;
   s.done += count;
+  s.changed = true;
   if (s.now() - s.drawn >= (s.terminal ? s.options.terminal_interval : s.options.plain_interval)) draw(false);
 }
 
 void ProgressLine::finish() {
   if (state_->finished) return;
   state_->finished = true;
-  draw(true);
+  if (state_->terminal || state_->changed) draw(true);  // a terminal's line still has to end
 }
 
 std::string ProgressLine::text() const {
@@ -147,6 +150,7 @@ void ProgressLine::draw(bool last) {
   }
   std::fflush(s.options.out);
   s.drawn = s.now();
+  s.changed = false;
 }
 
 }  // namespace heddle

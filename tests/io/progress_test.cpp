@@ -38,8 +38,29 @@ TEST_F(ProgressTest, plain_lines_come_every_few_seconds) {
   EXPECT_EQ(seen, (std::vector<int>{5, 6, 7, 8}));
   EXPECT_EQ(written(),
             "epoch 1  50% 2/4  00:06 < 00:06  3 s each  loss 0.08333\n"
-            "epoch 1 100% 4/4  00:12  3 s each  loss 0.0625\n"
             "epoch 1 100% 4/4  00:12  3 s each  loss 0.0625\n");
+}
+
+TEST_F(ProgressTest, the_last_plain_line_comes_once_though_time_goes_on) {
+  ProgressLine line(options(false), 2);
+  for (int i = 0; i < 2; ++i) {
+    now += 6;
+    line.advance();
+  }
+  now += 1;
+  line.finish();
+  std::string all = written();
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 2) << all;
+  EXPECT_EQ(all.find("2/2"), all.rfind("2/2"));
+}
+
+TEST_F(ProgressTest, what_is_set_last_is_shown) {
+  ProgressLine line(options(false), 1);
+  now += 6;
+  line.advance();
+  line.set("loss", 0.25);
+  line.finish();
+  EXPECT_TRUE(written().ends_with("loss 0.25\n"));
 }
 
 TEST_F(ProgressTest, a_terminal_gets_one_line_drawn_over_and_over) {
