@@ -28,9 +28,12 @@ AREAS = ["create", "random", "unary", "binary", "activation", "reduce", "scan", 
 
 # Operators that move numbers, or multiply and add them: all have gradients, even where the example has only integers.
 MOVING = ["shape", "join", "scatter", "linalg"]
+# Its example shows a gradient that passes beside it.
+CONSTANT = ["detach"]
 
 EXAMPLE = re.compile(r"^//   (\S.*)$")
-DECLARATION = re.compile(r"^(?:template <class T>\s+)?([\w:<>, ]+?)\s+\b(\w+)\(")
+TEMPLATE = re.compile(r"^template <[^<>]*>\s+(?:requires\([^()]*\)\s+)?")
+DECLARATION = re.compile(r"^(std::function<[^<>]*>|[\w:<>, ]+?)\s+\b(\w+)\(")
 
 
 class Function:
@@ -62,14 +65,15 @@ def declarations(path):
         if depth > 0 or line.startswith("}") or line.startswith("#") or not line.strip():
             comment = []
             continue
-        if line.startswith("template"):
-            line += " " + next(lines)
         statement = line
         while ";" not in re.sub(r"//.*", "", statement) and not statement.rstrip().endswith("{"):
-            statement += " " + next(lines).strip()
+            line = next(lines)
+            statement += " " + line.strip()
+            depth += line.count("{") - line.count("}")  # of a function with a body, too
+        statement = TEMPLATE.sub("", statement)
         match = DECLARATION.match(statement)
         if match and "operator" not in statement:
-            signature = re.sub(r"\s+", " ", re.sub(r"\s*(//.*|;.*)$", "", statement.replace("template <class T> ", "")))
+            signature = re.sub(r"\s+", " ", re.sub(r"\s*(//.*|;.*|\{)$", "", statement)).replace("( ", "(")
             examples = [m.group(1) for m in map(EXAMPLE.match, comment) if m]
             text = " ".join(c[3:] for c in comment if not EXAMPLE.match(c))
             functions.append(Function(path.stem, match.group(2), signature, dtypes, shape, text, examples))
@@ -149,6 +153,7 @@ def table_text(launches):
     for area in MOVING:
         for function in all_functions()[area]:
             gradients[function.name] = gradients.get(function.name) or "yes"
+    gradients |= {name: "no" for name in CONSTANT}
     out = [
         "# Operators",
         "",

@@ -139,9 +139,7 @@ std::string step_text(const CapturedGraph& graph, const Step& step, bool with_at
   return list.empty() ? result : text(result, " of (", list, ")");
 }
 
-constexpr const char* kOutside =
-    ". What decides between them is outside of the function: a number, a condition, or whether a module is in train() "
-    "or eval() mode";
+constexpr const char* kOutside = ". What decides between them is outside of the function: a number or a condition";
 
 // The first step, from the results on, that is not the same; empty if there is none.
 std::string different_steps(const CapturedGraph& before, const CapturedGraph& now) {

@@ -51,7 +51,9 @@ void note_gradient(const NodeRef& value) {
     leads[node] = here;
   }
   std::string& known = g_gradients[g_function];
-  if (leads[value.get()])
+  // Integers may stand for floats in an example; made of floats, they are all that there is.
+  bool made_of_floats = data && !is_float(value->dtype);
+  if (leads[value.get()] && !made_of_floats)
     known = "yes";
   else if (known != "yes" && data)
     known = "no";
@@ -135,9 +137,9 @@ std::string shown(const std::vector<heddle::Tensor>& values) {
   return out;
 }
 std::string shown(const heddle::Dims& values) {
-  std::string out = "[";
-  for (int64_t value : values) out += (out.size() == 1 ? "" : ", ") + std::to_string(value);
-  return out + "]";
+  std::ostringstream out;
+  out << values;
+  return out.str();
 }
 std::string shown(bool value) { return value ? "true" : "false"; }
 std::string shown(double value) {

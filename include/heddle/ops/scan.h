@@ -21,11 +21,11 @@ Tensor cumprod(const Tensor& x, std::optional<int64_t> axis = {});
 Tensor cummax(const Tensor& x, std::optional<int64_t> axis = {});
 //   cummin(tensor({3, 1, 2}))   // [3. 1. 1.]
 Tensor cummin(const Tensor& x, std::optional<int64_t> axis = {});
-// The same with the i64 position of each along the axis, PyTorch's torch.cummax: the last one among equals, and the
-// last NaN among those.
+// The same with the i64 position of each along the axis, as torch.cummax: the last among equals, and the last NaN.
+//   cummax_with_indices(tensor({1, 3, 3, 2})).first    // [1. 3. 3. 3.]
 //   cummax_with_indices(tensor({1, 3, 3, 2})).second   // [0 1 2 2]
 std::pair<Tensor, Tensor> cummax_with_indices(const Tensor& x, std::optional<int64_t> axis = {});
-//   cummin_with_indices(tensor({3, 1, 1, 2})).second   // [0 1 2 2]
+//   cummin_with_indices(tensor({3, 1, 1, 2})).first   // [3. 1. 1. 1.]
 std::pair<Tensor, Tensor> cummin_with_indices(const Tensor& x, std::optional<int64_t> axis = {});
 
 }  // namespace heddle

@@ -21,6 +21,7 @@ Tensor argsort(const Tensor& x, int64_t axis = -1, bool descending = false);
 // @dtypes any @shape k in place of the axis
 
 // The k largest (smallest) elements along an axis in order, and where they are; the first ones among equals.
+//   topk(tensor({3, 1, 2}), 2).values    // [3. 2.]
 //   topk(tensor({3, 1, 2}), 2).indices   // [0 2]
 ValuesIndices topk(const Tensor& x, int64_t k, int64_t axis = -1, bool largest = true);
 

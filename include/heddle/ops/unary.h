@@ -137,6 +137,7 @@ Tensor bitwise_not(const Tensor& x);
 
 // Floats to integers truncate and saturate, NaN gives 0; integers wrap; to bool: whether it is not zero.
 //   cast(tensor({-1.7, 300}), kU8)   // [  0 255]
+//   cast(tensor({1.5, 2}), kF64)     // [1.5 2. ]
 Tensor cast(const Tensor& x, DType dtype);
 // The same bits as another dtype of the same size.
 //   bitcast(tensor({1, -1}), kI32)   // [ 1065353216 -1082130432]
