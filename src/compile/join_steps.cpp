@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "compile/contraction.h"
 #include "compile/step_graph.h"
+#include "expr/rebuild.h"
 
 namespace heddle {
 namespace {
@@ -204,28 +205,7 @@ class Rewriter {
     }
     std::vector<Expr> args;
     for (const Expr& arg : e.args()) args.push_back(rewrite(arg));
-    auto fold = [&](auto&& combine) {
-      Expr result = args[0];
-      for (size_t i = 1; i < args.size(); ++i) result = combine(result, args[i]);
-      return result;
-    };
-    switch (e.kind()) {
-      case ExprKind::Add: return fold([](const Expr& a, const Expr& b) { return a + b; });
-      case ExprKind::Mul: return fold([](const Expr& a, const Expr& b) { return a * b; });
-      case ExprKind::FloorDiv: return floordiv(args[0], args[1]);
-      case ExprKind::Mod: return mod(args[0], args[1]);
-      case ExprKind::Min: return min(args[0], args[1]);
-      case ExprKind::Max: return max(args[0], args[1]);
-      case ExprKind::Lt: return lt(args[0], args[1]);
-      case ExprKind::Eq: return eq(args[0], args[1]);
-      case ExprKind::And: return logical_and(args[0], args[1]);
-      case ExprKind::Or: return logical_or(args[0], args[1]);
-      case ExprKind::Not: return logical_not(args[0]);
-      case ExprKind::Select: return select(args[0], args[1], args[2]);
-      case ExprKind::Const:
-      case ExprKind::Var: break;
-    }
-    __builtin_unreachable();
+    return rebuild(e, args);
   }
 
   const Explanations& explanations_;

@@ -6,12 +6,10 @@
 #include "base/error.h"
 #include "expr/expr.h"
 #include "expr/facts.h"
+#include "expr/rebuild.h"
 #include "expr/sum.h"
 
 namespace heddle {
-namespace {
-
-// The operation of e on other operands, simplified.
 Expr rebuild(const Expr& e, std::span<const Expr> args) {
   switch (e.kind()) {
     case ExprKind::Const:
@@ -39,6 +37,8 @@ Expr rebuild(const Expr& e, std::span<const Expr> args) {
   }
   HD_ASSERT(false, "unknown kind of expression");
 }
+
+namespace {
 
 using Memo = std::unordered_map<Expr, Expr>;
 

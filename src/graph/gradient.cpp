@@ -3,7 +3,7 @@
 #include <unordered_map>
 
 #include "graph/arithmetic.h"
-#include "graph/node_map.h"
+#include "graph/walk.h"
 
 namespace heddle {
 using namespace arithmetic;
@@ -24,29 +24,7 @@ std::span<const NodeRef> differentiable_inputs(const Node& node) {
 }
 
 std::vector<const Node*> differentiable_order(std::span<const NodeRef> roots) {
-  struct Visit {
-    const Node* node;
-    size_t next_input;
-  };
-  std::vector<const Node*> order;
-  std::vector<Visit> stack;
-  NodeMap seen;
-  for (const NodeRef& root : roots) {
-    if (!seen.insert(root.get(), 0)) continue;
-    stack.push_back({root.get(), 0});
-    while (!stack.empty()) {
-      Visit& visit = stack.back();
-      std::span<const NodeRef> inputs = differentiable_inputs(*visit.node);
-      if (visit.next_input == inputs.size()) {
-        order.push_back(visit.node);
-        stack.pop_back();
-        continue;
-      }
-      const Node* input = inputs[visit.next_input++].get();
-      if (seen.insert(input, 0)) stack.push_back({input, 0});
-    }
-  }
-  return order;
+  return inputs_first(roots, differentiable_inputs);
 }
 
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/intern.h"
 #include "graph/build.h"
-#include "graph/node_map.h"
+#include "graph/walk.h"
 
 namespace heddle {
 
@@ -210,33 +210,14 @@ NodeRef finish(NewNode node) {
   return finish_as_is(std::move(node));
 }
 
-std::vector<const Node*> topological(std::span<const NodeRef> roots) { return topological(roots, {}); }
+std::vector<const Node*> topological(std::span<const NodeRef> roots) {
+  return inputs_first(roots, [](const Node& node) { return std::span<const NodeRef>(node.inputs); });
+}
 
 std::vector<const Node*> topological(std::span<const NodeRef> roots, const std::unordered_set<const Node*>& ends) {
-  struct Visit {
-    const Node* node;
-    size_t next_input;
-  };
-  std::vector<const Node*> order;
-  std::vector<Visit> stack;
-  NodeMap seen;
-  for (const NodeRef& root : roots) {
-    HD_ASSERT(root, "a root of a graph is null");
-    if (!seen.insert(root.get(), 0)) continue;
-    stack.push_back({root.get(), 0});
-    while (!stack.empty()) {
-      Visit& visit = stack.back();
-      bool end = visit.next_input == 0 && !ends.empty() && ends.contains(visit.node);
-      if (end || visit.next_input == visit.node->inputs.size()) {
-        order.push_back(visit.node);
-        stack.pop_back();
-        continue;
-      }
-      const Node* input = visit.node->inputs[visit.next_input++].get();
-      if (seen.insert(input, 0)) stack.push_back({input, 0});
-    }
-  }
-  return order;
+  return inputs_first(roots, [&](const Node& node) {
+    return ends.contains(&node) ? std::span<const NodeRef>() : std::span<const NodeRef>(node.inputs);
+  });
 }
 
 }  // namespace heddle
