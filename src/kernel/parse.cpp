@@ -183,7 +183,9 @@ Span Parser::span() {
     if (c == '\n' || c == '{' || c == '}' || c == '#' || c == ']') break;
     if (std::isalpha(static_cast<unsigned char>(c)) || c == '_') {
       std::string_view found = peek_word();
-      if (found == "if" || found == "with" || found == "stream" || found == "carry" || found == "unroll") break;
+      if (found == "if" || found == "with" || found == "stream" || found == "carry" || found == "unroll" ||
+          found == "ahead")
+        break;
       pos_ += found.size();
       continue;
     }

@@ -329,9 +329,10 @@ void Printer::inst(const Inst& inst) {
 
 bool is_reserved_name(std::string_view name) {
   // What the expression language and the ends of expressions use, and d0, v0, ...
-  static constexpr std::string_view kWords[] = {
-      "if", "with", "stream", "carry", "unroll", "in",   "multiple", "axis",    "min",    "max",      "select", "and",
-      "or", "not",  "true",   "false", "mod",    "else", "yield",    "threads", "thread", "floordiv", "rounds"};
+  static constexpr std::string_view kWords[] = {"if",       "with",    "stream", "carry",    "unroll", "in",
+                                                "multiple", "axis",    "min",    "max",      "select", "and",
+                                                "or",       "not",     "true",   "false",    "mod",    "else",
+                                                "yield",    "threads", "thread", "floordiv", "rounds", "ahead"};
   if (std::find(std::begin(kWords), std::end(kWords), name) != std::end(kWords)) return true;
   return name.size() > 1 && (name[0] == 'd' || name[0] == 'v') &&
          std::all_of(name.begin() + 1, name.end(), [](unsigned char c) { return std::isdigit(c); });

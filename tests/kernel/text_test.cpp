@@ -29,7 +29,7 @@ const char* const kTexts[] = {
     %0 = load %x[i * 512 + d0 * 64 + j * 16 + d1] if i * 8 + d0 < n : tile<8x16xf32>
     %1 = reduce add %0 axis 0 if i * 8 + d0 < n
     %2 = load %idx[i * 8 + d0] if i * 8 + d0 < n stream : tile<8x1xi32>
-    %3 = load %x[v0 * 64 + d1] with v0 < n = %2 if i * 8 + d0 < n : tile<8x16xf32>
+    %3 = load %x[v0 * 64 + d1] with v0 < n = %2 if i * 8 + d0 < n ahead 1024 : tile<8x16xf32>
     combine add %y[v0 * 64 + d1], %3 with v0 in [-4, 8] multiple 4 = %2 if i * 8 + d0 < n
     %4 = index i * 8 + d0 < n : tile<8x1xbool>
     %5 = cast %4 : tile<8x1xf32>
