@@ -8,6 +8,12 @@
 
 namespace heddle::tools {
 
+struct PeerFigure {
+  std::string name;
+  double best = 0, median = 0;  // in the figure's unit
+  std::string note;             // why there is none
+};
+
 struct Figure {
   std::string name, unit;
   double ours = 0, median = 0, reference = 0;
@@ -15,12 +21,21 @@ struct Figure {
   double ratio = 0;           // higher is better, whatever the unit
   std::optional<double> bar;  // the least ratio that is good enough
   std::string note;
+  // Suites that compare with other libraries. The floor is what the machine allows at most, measured.
+  std::vector<PeerFigure> peers = {};
+  std::string group = {}, floor_name = {};
+  double floor = 0, share = 0;  // share of the floor that is reached
+  std::optional<double> share_bar = {};
+  std::vector<std::string> about_peers = {};
 };
 using Report = std::function<void(const Figure&)>;
 
 // Whether --only asks for a figure of this name, or of one that begins with it.
 bool wanted(const std::string& name);
 void want_only(const std::string& part);  // figures whose name contains it; empty: all
+// The interpreter that runs the scripts of bench/peers; empty: they are not asked for.
+const std::string& peers_python();
+void set_peers_python(const std::string& python);
 
 // One suite in this process. `seconds`: about how long each figure is measured.
 void measure_memory(double seconds, const Report& report);
@@ -40,6 +55,7 @@ struct BenchOptions {
   std::string json;  // file; empty: none
   std::string only;  // figures whose name contains this
   double seconds = 3;
+  std::string python;  // runs PyTorch and others beside us; empty: not
 };
 std::vector<std::string> suite_names();  // "all" last
 // Measures each suite in a process of its own, because the number of threads is fixed once per process. Prints a table.

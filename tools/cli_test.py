@@ -10,6 +10,7 @@ import tempfile
 PROGRAM = sys.argv[1]
 KEYS = {"name", "unit", "ours", "reference", "reference_name", "ratio"}
 OPTIONAL_KEYS = {"median", "bar"}
+FLOOR_KEYS = {"group", "floor", "floor_name", "share", "about_peers"}
 
 
 def heddle(*arguments, **environment):
@@ -99,6 +100,24 @@ def bench_json():
         check(part in result.stdout, f"the table says {part}", result)
 
 
+def bench_floor():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "figures.json")
+        result = heddle("bench", "matmul", "--seconds", "0.05", "--threads", "1", "--only", "f32 64,", "--json", path)
+        check(result.returncode == 0, "bench runs", result)
+        with open(path, encoding="utf-8") as file:
+            figures = json.load(file)
+    check([figure["name"] for figure in figures] == ["matmul f32 64, 1 thread"], "--only takes one row", result)
+    figure = figures[0]
+    check(KEYS | FLOOR_KEYS <= figure.keys(), f"keys of {figure}", result)
+    check(0 < figure["share"] < 1.2 and figure["floor_name"] in result.stdout, f"the floor of {figure}", result)
+    # With or without the libraries: those that are missing are named.
+    told = " ".join(figure["about_peers"])
+    check("OpenBLAS" in told and "oneDNN" in told and "beside us: OpenBLAS" in result.stdout, f"peers in {told}", result)
+    for peer in figure.get("peers", []):
+        check((peer["best"] > 0) != bool(peer["note"]), f"{peer} has a figure or says why not", result)
+
+
 {
     "info": info,
     "unknown_suite": unknown_suite,
@@ -106,4 +125,5 @@ def bench_json():
     "help": help,
     "profile": profile,
     "bench_json": bench_json,
+    "bench_floor": bench_floor,
 }[sys.argv[2]]()

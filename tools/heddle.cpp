@@ -6,6 +6,7 @@
 #include "tools/bench.h"
 #include "tools/info.h"
 #include "tools/machine.h"
+#include "tools/peers.h"
 
 namespace {
 
@@ -29,7 +30,7 @@ int main_or_throw(int argc, char** argv) {
       "  odd       the same on prime sizes, and on f16, bf16 and i8\n"
       "  small     the same on 1k and 64k elements, per call\n"
       "  compile   2,000 new kernels in one process\n"
-      "  matmul    f32, 1024 and 2048, against the peak of multiply-adds\n"
+      "  matmul    products of many shapes and dtypes, against OpenBLAS, oneDNN and the peak of multiply-adds\n"
       "  overhead  recording, launching, compiling, starting\n"
       "  all       all of them\n\n"
       "Each suite runs in a process of its own, because the number of threads is fixed once per process.\n"
@@ -50,6 +51,12 @@ int main_or_throw(int argc, char** argv) {
 
   bench->add_option("--only", options.only, "Only figures whose name contains this")->type_name("TEXT");
 
+  bool peers = false;
+  std::string python = tools::default_python();
+  bench->add_flag("--peers", peers, "Run PyTorch and others (bench/peers) beside us, where they are installed");
+  bench->add_option("--python", python, "The interpreter for --peers (default: that of bench/peers/.venv, or python3)")
+      ->type_name("FILE");
+
   // How bench calls this program again.
   std::string suite, only;
   double seconds = 0;
@@ -57,6 +64,7 @@ int main_or_throw(int argc, char** argv) {
   measure->add_option("suite", suite)->required();
   measure->add_option("--seconds", seconds);
   measure->add_option("--only", only);
+  measure->add_option("--python", python);
   CLI::App* first_result = app.add_subcommand("first-result", "")->group("");
 
   try {
@@ -71,8 +79,10 @@ int main_or_throw(int argc, char** argv) {
   }
   if (threads_option->count() > 0) options.threads = threads;
   if (info->parsed()) tools::print_info();
+  if (peers) options.python = python;
   if (bench->parsed()) tools::bench(options);
   tools::want_only(only);
+  tools::set_peers_python(python);
   if (measure->parsed()) tools::measure_suite(suite, seconds);
   if (first_result->parsed()) tools::first_result();
   return 0;

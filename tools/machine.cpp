@@ -1,7 +1,12 @@
 #include "tools/machine.h"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "heddle_commit.h"
 
@@ -34,6 +39,35 @@ std::string cpu_model() {
   if (name.empty()) return "unknown CPU";
   // Virtual machines often hide the exact name; family and model still tell.
   return name + " (family " + family + ", model " + model + ")";
+}
+
+namespace {
+std::vector<int> cores_at_start() {
+  std::vector<int> cores;
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  return cores;
+}
+const std::vector<int> kCores = cores_at_start();
+}  // namespace
+
+void pin_thread(int thread, int index) {
+  if (kCores.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(kCores[static_cast<size_t>(index) % kCores.size()], &set);
+  sched_setaffinity(thread, sizeof set, &set);  // a wish: the thread may have ended
+}
+
+void spread_threads(int process) {
+  std::vector<int> threads;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task", error))
+    threads.push_back(std::stoi(entry.path().filename()));
+  std::sort(threads.begin(), threads.end());
+  for (size_t i = 0; i < threads.size(); ++i) pin_thread(threads[i], static_cast<int>(i));
 }
 
 std::string bytes_text(uint64_t bytes) {

@@ -31,4 +31,28 @@ std::vector<Samples> take_turns(double seconds, int least, std::initializer_list
   return result;
 }
 
+int calls_per_sample(const std::function<void()>& action) {
+  constexpr double kSample = 50e-6;
+  action();
+  for (int calls = 1;; calls *= 2) {
+    double start = now();
+    for (int i = 0; i < calls; ++i) action();
+    if (now() - start >= kSample) return calls;
+  }
+}
+
+void take_segment(const std::function<void()>& action, int calls, double seconds, Samples& samples) {
+  double start = now(), first = start + seconds / 10;
+  // Long calls warm up by themselves, and there are few of them.
+  if (samples.seconds.empty() || samples.best() < seconds / 4) do {
+      action();
+    } while (now() < first);
+  double end = now() + seconds;
+  do {
+    start = now();
+    for (int i = 0; i < calls; ++i) action();
+    samples.seconds.push_back((now() - start) / calls);
+  } while (now() < end);
+}
+
 }  // namespace heddle::tools

@@ -20,4 +20,12 @@ struct Samples {
 // times. Taking turns makes what happens to the machine meanwhile happen to all of them.
 std::vector<Samples> take_turns(double seconds, int least, std::initializer_list<std::function<void()>> actions);
 
+// How many calls one sample should hold, so that reading the clock costs nothing beside them. Calls it a few times.
+int calls_per_sample(const std::function<void()>& action);
+
+// Calls for about `seconds`, at least for one sample of `calls` calls, and adds to `samples` the seconds of a call.
+// What ran before has taken the caches and may have put threads to sleep: short calls begin with some that do not
+// count.
+void take_segment(const std::function<void()>& action, int calls, double seconds, Samples& samples);
+
 }  // namespace heddle::tools

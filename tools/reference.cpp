@@ -3,10 +3,14 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <thread>
 #include <vector>
+
+#include "tools/machine.h"
+#include "tools/measure.h"
 
 namespace heddle::tools {
 namespace {
@@ -146,16 +150,83 @@ void multiply_add_sse(int64_t rounds) {
         "xmm15");
 }
 
+// Products of two bf16 (four i8) each, added to a lane of 32 bits.
+#define HD_DOT_AVX512(name, instruction)                                                                              \
+  __attribute__((target("avx512f"))) void name(int64_t rounds) {                                                      \
+    asm volatile(                                                                                                     \
+        "vbroadcastss %[factor], %%zmm30\n"                                                                           \
+        "vbroadcastss %[term], %%zmm31\n"                                                                             \
+        ".irp r,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23\n"                                      \
+        "vmovaps %%zmm31, %%zmm\\r\n"                                                                                 \
+        ".endr\n"                                                                                                     \
+        "77:\n"                                                                                                       \
+        ".irp r,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23\n" instruction                          \
+        " %%zmm31, %%zmm30, %%zmm\\r\n"                                                                               \
+        ".endr\n"                                                                                                     \
+        "decq %[rounds]\n"                                                                                            \
+        "jnz 77b\n"                                                                                                   \
+        "vzeroupper\n"                                                                                                \
+        : [rounds] "+r"(rounds)                                                                                       \
+        : [factor] "m"(kFactor), [term] "m"(kTerm)                                                                    \
+        : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",     \
+          "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", \
+          "xmm30", "xmm31");                                                                                          \
+  }
+HD_DOT_AVX512(dot_bf16_avx512, "vdpbf16ps")
+HD_DOT_AVX512(dot_i8_avx512, "vpdpbusd")
+#undef HD_DOT_AVX512
+
 struct MultiplyAdd {
   const char* name;
   void (*run)(int64_t rounds);
-  int lanes, registers;
+  int lanes, registers;  // lanes: products added by one instruction
 };
 
 const MultiplyAdd& best_multiply_add() {
   static const MultiplyAdd avx512{"AVX-512 FMA", fma_avx512, 16, 24}, avx2{"AVX2 FMA", fma_avx2, 8, 12},
       sse{"SSE multiply and add", multiply_add_sse, 4, 12};
   return has_avx512() ? avx512 : has_avx2() ? avx2 : sse;
+}
+
+// The fastest of those that take such factors: not every CPU does dots at the rate of its multiply-adds.
+const MultiplyAdd& best_of_kind(Peak kind) {
+  static const MultiplyAdd bf16{"AVX-512 BF16 dot", dot_bf16_avx512, 32, 24},
+      i8{"AVX-512 VNNI dot", dot_i8_avx512, 64, 24};
+  const MultiplyAdd& plain = best_multiply_add();
+  const MultiplyAdd* dot = kind == Peak::BF16 && __builtin_cpu_supports("avx512bf16") ? &bf16
+                           : kind == Peak::I8 && __builtin_cpu_supports("avx512vnni") ? &i8
+                                                                                      : nullptr;
+  if (!dot) return plain;
+  auto rate = [](const MultiplyAdd& which) {
+    double best = 1e30;
+    for (int i = 0; i < 5; ++i) {
+      double start = now();
+      which.run(20000);
+      best = std::min(best, now() - start);
+    }
+    return which.lanes * which.registers / best;
+  };
+  return rate(*dot) > rate(plain) ? *dot : plain;
+}
+const MultiplyAdd& best_known(Peak kind) {
+  static const MultiplyAdd *bf16 = &best_of_kind(Peak::BF16), *i8 = &best_of_kind(Peak::I8);
+  return kind == Peak::BF16 ? *bf16 : kind == Peak::I8 ? *i8 : best_multiply_add();
+}
+
+// Seconds from when all threads are there until the last is done: starting them does not count. Each has a core of its
+// own; the calling thread keeps the first.
+double time_together(int threads, const std::function<void(int)>& part) {
+  std::atomic<int> arrived = 0;
+  std::vector<double> begin(static_cast<size_t>(threads)), end = begin;
+  on_threads(threads, [&](int i) {
+    pin_thread(0, i);
+    ++arrived;
+    while (arrived < threads) _mm_pause();
+    begin[static_cast<size_t>(i)] = now();
+    part(i);
+    end[static_cast<size_t>(i)] = now();
+  });
+  return *std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end());
 }
 
 // Splits a range into whole blocks of 256 bytes and a rest.
@@ -191,6 +262,29 @@ double multiply_add(int threads, double milliseconds) {
   auto rounds = static_cast<int64_t>(milliseconds * 3e6 * 2 / kind.registers);
   on_threads(threads, [&](int) { kind.run(rounds); });
   return 2.0 * kind.lanes * kind.registers * static_cast<double>(rounds) * threads;
+}
+
+double peak_rate(Peak kind, int threads, double milliseconds) {
+  const MultiplyAdd& which = best_known(kind);
+  auto rounds = static_cast<int64_t>(milliseconds * 3e6 / which.registers) + 1;
+  double seconds = time_together(threads, [&](int) { which.run(rounds); });
+  return 2.0 * which.lanes * which.registers * static_cast<double>(rounds) * threads / seconds;
+}
+
+const char* peak_name(Peak kind) { return best_known(kind).name; }
+
+double read_rate(const void* from, uint64_t bytes, int threads, double milliseconds) {
+  uint64_t share = whole_blocks(bytes / static_cast<uint64_t>(threads));
+  double seconds = 0;
+  auto times = [&](uint64_t count) {
+    seconds = time_together(threads, [&](int i) {
+      const char* begin = static_cast<const char*>(from) + share * static_cast<uint64_t>(i);
+      for (uint64_t k = 0; k < count; ++k) (has_avx512() ? read_avx512 : read_sse)(begin, share);
+    });
+    return static_cast<double>(share * static_cast<uint64_t>(threads) * count) / seconds;
+  };
+  double once = times(1);
+  return times(static_cast<uint64_t>(std::max(1.0, milliseconds * 1e-3 * once / static_cast<double>(bytes))));
 }
 
 const char* multiply_add_name() { return best_multiply_add().name; }

@@ -15,4 +15,13 @@ void read_all(const void* from, uint64_t bytes, int threads);
 double multiply_add(int threads, double milliseconds);
 const char* multiply_add_name();  // "AVX-512 FMA"
 
+// The most operations a second that the CPU does on registers with factors of this kind, sums in f32 or i32: by the
+// fastest instruction that it has. Runs for about `milliseconds` after all threads have started.
+enum class Peak { F32, BF16, I8 };
+double peak_rate(Peak kind, int threads, double milliseconds);
+const char* peak_name(Peak kind);  // "AVX-512 FMA", "AVX-512 BF16 dot"
+
+// Bytes a second when the same memory is read again and again, for about `milliseconds`.
+double read_rate(const void* from, uint64_t bytes, int threads, double milliseconds);
+
 }  // namespace heddle::tools

@@ -1,0 +1,75 @@
+#include "tools/contest.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/device.h"
+
+namespace heddle::tools {
+namespace {
+
+double in_unit(const Contest& contest, double seconds) {
+  if (contest.unit == "ms") return seconds * 1e3;
+  if (contest.unit == "us") return seconds * 1e6;
+  return contest.flops / seconds * 1e-9;
+}
+
+// Memory as large as what a row works on: it lies in the same cache. Beyond the caches more tells nothing new.
+std::shared_ptr<DeviceBuffer> memory_like(double bytes) {
+  auto size = static_cast<uint64_t>(std::clamp(bytes, 65536.0, 256e6));
+  auto memory = device("cpu").allocate(size);
+  std::memset(memory->address(), 1, size);  // touches the pages
+  return memory;
+}
+
+}  // namespace
+
+void run_contest(Peers& peers, const Contest& contest, double seconds, const Report& report) {
+  if (!wanted(contest.name)) return;
+  int threads = device("cpu").threads();
+  double peak = 0, reading = 0;
+  // A core does fewer operations than this while it reads a byte, even from memory.
+  bool may_be_reading = contest.flops < 100 * contest.bytes;
+  auto memory = memory_like(may_be_reading ? contest.bytes : 0);
+  contest.ours();  // compiles
+  Peers::Result result = peers.compare(contest.row, seconds, contest.ours, [&] {
+    peak = std::max(peak, peak_rate(contest.peak, threads, 2));
+    if (may_be_reading) reading = std::max(reading, read_rate(memory->address(), memory->bytes(), threads, 2));
+  });
+  double arithmetic = contest.flops / peak, traffic = may_be_reading ? contest.bytes / reading : 0;
+  double floor = std::max(arithmetic, traffic), best = result.ours.best();
+
+  Figure figure{.name = contest.name, .unit = contest.unit};
+  figure.group = contest.group;
+  figure.ours = in_unit(contest, best);
+  figure.median = in_unit(contest, result.ours.median());
+  figure.floor = in_unit(contest, floor);
+  figure.floor_name = arithmetic >= traffic ? peak_name(contest.peak) : "reading";
+  figure.share = floor / best;
+  figure.share_bar = contest.share_bar;
+  figure.note = contest.note;
+  figure.about_peers = peers.about();
+  double fastest = 0;  // seconds
+  for (const PeerTimes& times : result.peers) {
+    PeerFigure& peer = figure.peers.emplace_back(PeerFigure{times.name});
+    peer.note = times.skip;
+    if (!times.skip.empty()) continue;
+    peer.best = in_unit(contest, times.samples.best());
+    peer.median = in_unit(contest, times.samples.median());
+    if (fastest > 0 && times.samples.best() >= fastest) continue;
+    fastest = times.samples.best();
+    figure.reference = peer.best;
+    figure.reference_name = times.name;
+  }
+  if (fastest > 0) {
+    figure.ratio = fastest / best;
+    figure.bar = contest.bar;
+  } else {
+    figure.reference = figure.floor;
+    figure.reference_name = "floor";
+    figure.ratio = figure.share;
+  }
+  report(figure);
+}
+
+}  // namespace heddle::tools

@@ -1,0 +1,195 @@
+#include "tools/peers.h"
+
+#include <fcntl.h>
+#include <heddle/error.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tools/machine.h"
+
+namespace heddle::tools {
+
+using Json = nlohmann::json;
+
+// A process that answers each line with a line, and is stopped unless it is asked.
+class Peers::Process {
+ public:
+  Process(const std::vector<std::string>& command) {
+    int in[2], out[2];
+    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) throw Error("no pipe for " + command[0]);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+    std::vector<std::string> texts = command;
+    std::vector<char*> argv;
+    for (std::string& text : texts) argv.push_back(text.data());
+    argv.push_back(nullptr);
+    int status = posix_spawnp(&child_, argv[0], &actions, nullptr, argv.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(in[0]);
+    close(out[1]);
+    to_ = fdopen(in[1], "w");
+    from_ = fdopen(out[0], "r");
+    if (status != 0) child_ = 0;
+  }
+  ~Process() {
+    std::fclose(to_);  // the end of its input ends it
+    std::fclose(from_);
+    if (child_ == 0) return;
+    kill(child_, SIGCONT);
+    while (waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {}
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  // Reads one line, then stops the process. {"died": true} when there is none.
+  Json answer() {
+    char* buffer = nullptr;
+    size_t capacity = 0;
+    ssize_t length = child_ ? getline(&buffer, &capacity, from_) : -1;
+    Json json = length > 0 ? Json::parse(buffer, buffer + length, nullptr, false) : Json::object();
+    std::free(buffer);
+    if (length <= 0 || json.is_discarded()) {
+      alive = false;
+      return {{"died", true}};
+    }
+    kill(child_, SIGSTOP);
+    int status = 0;
+    while (waitpid(child_, &status, WUNTRACED) < 0 && errno == EINTR) {}
+    if (!WIFSTOPPED(status)) child_ = 0, alive = false;
+    return json;
+  }
+  void spread() { spread_threads(child_); }
+  Json ask(const Json& message) {
+    kill(child_, SIGCONT);
+    std::fprintf(to_, "%s\n", message.dump().c_str());
+    std::fflush(to_);
+    return answer();
+  }
+
+  std::string name;
+  bool alive = true;
+
+ private:
+  pid_t child_ = 0;
+  std::FILE *to_ = nullptr, *from_ = nullptr;
+};
+
+namespace {
+
+constexpr const char* kCoreTypes[] = {"SKYLAKEX", "COOPERLAKE", "ZEN", "HASWELL"};
+constexpr const char* kScripts[] = {"pytorch.py", "jax_peer.py", "onnxruntime_peer.py", "tinygrad_peer.py"};
+
+Json square(int64_t n) {
+  return {{"work", "matmul"}, {"dtype", "f32"}, {"batch", 1}, {"m", n}, {"k", n}, {"n", n}, {"transpose", "nn"}};
+}
+
+}  // namespace
+
+std::string default_python() {
+  std::filesystem::path own = std::filesystem::path(HEDDLE_PEERS_FOLDER) / ".venv/bin/python";
+  return std::filesystem::exists(own) ? own.string() : "python3";
+}
+
+Peers::Peers(int threads, const std::string& python) {
+  signal(SIGPIPE, SIG_IGN);  // a peer that died is noticed when it does not answer
+  start_libraries(threads);
+  if (python.empty()) return;
+  for (const char* script : kScripts) {
+    std::filesystem::path path = std::filesystem::path(HEDDLE_PEERS_FOLDER) / script;
+    if (std::filesystem::exists(path)) start({python, path, "--serve", "--threads", std::to_string(threads)}, "");
+  }
+}
+
+Peers::~Peers() = default;
+
+void Peers::start(const std::vector<std::string>& command, const std::string& note) {
+  auto process = std::make_unique<Process>(command);
+  Json hello = process->answer();
+  std::string label = hello.value("name", std::filesystem::path(command.back()).filename().string());
+  if (hello.contains("missing") || hello.contains("died")) {
+    about_.push_back(label + ": " + hello.value("missing", "does not start"));
+    return;
+  }
+  process->name = label;
+  about_.push_back(label + " " + hello.value("about", "") + note);
+  processes_.push_back(std::move(process));
+}
+
+void Peers::start_libraries(int threads) {
+  std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  std::string openblas = folder / "heddle_peer_openblas", onednn = folder / "heddle_peer_onednn";
+  std::string count = std::to_string(threads), note;
+  if (!std::filesystem::exists(openblas)) {
+    about_.push_back("OpenBLAS: not there when this was built (scripts/setup --peers)");
+  } else {
+    // It does not know every CPU, and then takes kernels at a fraction of the speed. What it is told is read when it
+    // is loaded.
+    const char* given = std::getenv("OPENBLAS_CORETYPE");
+    if (!given) {
+      double best = 1e30;
+      std::string fastest;
+      for (const char* type : kCoreTypes) {
+        setenv("OPENBLAS_CORETYPE", type, 1);
+        Process trial({openblas, count});
+        trial.answer();
+        if (!trial.alive || !trial.ask({{"row", square(768)}}).contains("ready")) continue;
+        trial.spread();
+        for (double seconds : trial.ask({{"seconds", 0.1}}).value("times", std::vector<double>{}))
+          if (seconds < best) best = seconds, fastest = type;
+      }
+      setenv("OPENBLAS_CORETYPE", fastest.c_str(), 1);
+      note = " (the fastest of SKYLAKEX, COOPERLAKE, ZEN, HASWELL)";
+    }
+    start({openblas, count}, note);
+    if (!given) unsetenv("OPENBLAS_CORETYPE");
+  }
+  if (std::filesystem::exists(onednn))
+    start({onednn, count}, "");
+  else
+    about_.push_back("oneDNN: not there when this was built (scripts/setup --peers)");
+}
+
+Peers::Result Peers::compare(const Json& row, double seconds, const std::function<void()>& ours,
+                             const std::function<void()>& also) {
+  Result result;
+  size_t taking_part = 2;
+  for (const auto& process : processes_) {
+    PeerTimes& times = result.peers.emplace_back();
+    times.name = process->name;
+    Json answer = process->alive ? process->ask({{"row", row}}) : Json{{"died", true}};
+    times.skip = answer.contains("ready") ? "" : answer.value("skip", "died");
+    taking_part += times.skip.empty();
+    process->spread();
+  }
+  int calls = calls_per_sample(ours);
+  spread_threads(getpid());
+  constexpr double kRounds = 12;
+  double segment = std::clamp(seconds / kRounds / static_cast<double>(taking_part), 2e-3, 0.1);
+  double end = now() + seconds;
+  for (int round = 0; round < 3 || now() < end; ++round) {
+    take_segment(ours, calls, segment, result.ours);
+    for (size_t i = 0; i < processes_.size(); ++i) {
+      PeerTimes& times = result.peers[i];
+      if (!times.skip.empty()) continue;
+      Json answer = processes_[i]->ask({{"seconds", segment}});
+      if (!processes_[i]->alive) times.skip = "died";
+      for (double one : answer.value("times", std::vector<double>{})) times.samples.seconds.push_back(one);
+    }
+    also();
+  }
+  for (PeerTimes& times : result.peers)
+    if (times.skip.empty() && times.samples.seconds.empty()) times.skip = "no times";
+  return result;
+}
+
+}  // namespace heddle::tools
