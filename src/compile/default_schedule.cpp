@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "compile/contraction.h"
 #include "compile/schedule.h"
+#include "compile/schedule_contraction.h"
 
 namespace heddle {
 namespace {
@@ -48,13 +49,14 @@ Shape2 shape_of(const Loops& loops) {
   return shape;
 }
 
-// For each axis of the stage, how many bytes of accesses it walks element by element.
+// For each axis of the stage, how many bytes of the buffers it walks element by element.
 std::vector<double> unit_strides(const Loops& loops, const Stage& stage) {
   std::vector<double> score(loops.outer.size() + stage.inner.size(), 0);
   for (const kernel::Inst& inst : stage.body.insts) {
     if (inst.op != kernel::Op::load && inst.op != kernel::Op::store) continue;
-    double weight =
-        (inst.op == kernel::Op::store ? 1.5 : 1) * size_of(loops.buffers[static_cast<size_t>(inst.buffer)].dtype);
+    const kernel::Buffer& buffer = loops.buffers[static_cast<size_t>(inst.buffer)];
+    double weight = (inst.op == kernel::Op::store ? 1.5 : 1) * size_of(buffer.dtype) *
+                    static_cast<double>(std::max<int64_t>(buffer.size.hi(), 1));
     for (size_t i = 0; i < score.size(); ++i) {
       const Axis& axis = i < loops.outer.size() ? loops.outer[i] : stage.inner[i - loops.outer.size()];
       auto linear = linear_in(inst.address, axis.var);
@@ -294,39 +296,6 @@ void schedule_scan(Schedule& schedule, const Loops& loops, const Shape2& shape, 
   if (step < n) plan.loops.push_back({axis, step});
 }
 
-// Matrix products on a CPU: both factors packed into panels, a register block of rows x columns, the reduced axis cut
-// so that a panel of b stays in the L1 or L2 cache and a block of a in the L2.
-void schedule_matmul_simd(Schedule& schedule, const Contraction& c, const Shape2& shape, const Target& target) {
-  size_t a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
-  int inner = static_cast<int>(shape.outer.size());
-  int lanes = target.vector_bytes / 4;
-  // Accumulators, one row of b and one element of a at a time.
-  int64_t columns = target.vector_registers >= 32 ? 4 * lanes : 2 * lanes;
-  int64_t rows = target.vector_registers >= 32 ? 6 : 4;
-  int64_t m = shape.outer[a], n = shape.outer[b], k = shape.inner[0][0];
-  columns = std::min(columns, round_up(n, lanes));
-  rows = std::min(rows, m);
-  int64_t kc = k <= 512 ? k : 384;
-  int64_t mc = round_up(std::min<int64_t>(m, 120), rows), nc = round_up(std::min<int64_t>(n, 512), columns);
-  schedule.cell[a] = mc;
-  schedule.cell[b] = nc;
-  StageSchedule& plan = schedule.stages[0];
-  plan.dot = true;
-  int ia = c.a_axis, ib = c.b_axis;
-  if (kc < k) {
-    plan.loops = {{inner, kc}, {ib, columns}, {ia, rows}};
-    // The epilogue walks the cell row by row.
-    for (size_t s = 1; s < schedule.stages.size(); ++s) {
-      schedule.stages[s].joined = s > 1;
-      schedule.stages[s].loops = {{ia, 1}};
-    }
-  } else {
-    plan.loops = {{ib, columns}, {ia, rows}};
-    for (size_t s = 1; s < schedule.stages.size(); ++s) schedule.stages[s].loops = plan.loops;
-  }
-  plan.staged = {{0, Staged::Scope::Phase, 0, rows}, {1, Staged::Scope::Phase, 0, columns}};
-}
-
 void schedule_matmul_simt(Schedule& schedule, const Contraction& c, const Shape2& shape) {
   size_t a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
   schedule.cell[a] = std::min<int64_t>(64, shape.outer[a]);
@@ -384,11 +353,14 @@ void schedule_scatter(Schedule& schedule, const Loops& loops, const Shape2& shap
   plan.split = std::clamp<int64_t>(static_cast<int64_t>(wanted / cells), 1, shape.inner[last - 1][0]);
 }
 
-bool worth_blocking(const Loops& loops, const Shape2& shape, const std::optional<Contraction>& c) {
-  if (!c || !c->is_matmul() || shape.inner[0].size() != 1) return false;
+bool worth_blocking(const Loops& loops, const Shape2& shape, const std::optional<Contraction>& c, Machine machine) {
+  if (!c || !c->is_matmul()) return false;
+  if (machine == Machine::Simt &&
+      (shape.inner[0].size() != 1 || !is_float(loops.values[static_cast<size_t>(c->a)].dtype)))
+    return false;
   for (size_t s = 1; s < loops.stages.size(); ++s)
     if (loops.stages[s].reducer || !loops.stages[s].inner.empty()) return false;
-  if (!is_float(loops.values[static_cast<size_t>(c->a)].dtype)) return false;
+  if (loops.values[static_cast<size_t>(c->a)].dtype == DType::boolean) return false;
   return shape.outer[static_cast<size_t>(c->a_axis)] > 1 && shape.outer[static_cast<size_t>(c->b_axis)] > 1;
 }
 
@@ -409,9 +381,9 @@ Schedule default_schedule(const Loops& loops, const Target& target) {
     schedule_elementwise(schedule, loops, shape, target);
   } else if (loops.stages.size() == 1 && has_scan(loops.stages[0])) {
     schedule_scan(schedule, loops, shape, target);
-  } else if (worth_blocking(loops, shape, contraction)) {
+  } else if (worth_blocking(loops, shape, contraction, target.machine)) {
     if (target.machine == Machine::Simd)
-      schedule_matmul_simd(schedule, *contraction, shape, target);
+      schedule_contraction(schedule, loops, *contraction, target);
     else
       schedule_matmul_simt(schedule, *contraction, shape);
   } else {
@@ -447,7 +419,7 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
       plan.joined = s > 0 && draw(4) != 0;
       plan.stream = draw(4) == 0;
       auto contraction = find_contraction(loops, loops.stages[s]);
-      plan.dot = contraction && shape.inner[s].size() == 1 && draw(3) != 0;
+      plan.dot = contraction && !shape.inner[s].empty() && draw(3) != 0;
       if (plan.joined) {
         size_t first = s - 1;
         while (first > 0 && schedule.stages[first].joined) --first;

@@ -187,6 +187,7 @@ class Lowering {
   Expr coordinate(int dim, int64_t size);
   void spill(Value v);
   void plan_ahead(Nest& nest);
+  void plan_dot_ahead(Nest& nest);
   void plan_alignment(Nest& nest);
 
   // lower_simd_turned.cpp

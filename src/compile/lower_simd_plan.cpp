@@ -16,6 +16,8 @@ constexpr int64_t kSmall = 8;
 // compute at least this much per vector.
 constexpr int64_t kAheadBytes = 2048;
 constexpr int64_t kAheadCost = 16;
+// Rows of a dot's factor at least so many bytes apart are fetched so many rows ahead.
+constexpr int64_t kFarApart = 1024, kRowsAhead = 32;
 
 // Rows of at least so many vectors are worth a start that aligns their stores.
 constexpr int64_t kAlignedVectors = 8;
@@ -391,7 +393,8 @@ void Lowering::plan_versions(Nest& nest, std::span<const Inst* const> leaves) {
 // A row that several nests read comes from memory in the first of them and from the cache in the others. While one of
 // those computes, memory would idle: it fetches the next row meanwhile. Light nests would only wait for the fetches.
 void Lowering::plan_ahead(Nest& nest) {
-  if (rounds_.empty() || nest.has_dot()) return;
+  if (nest.has_dot()) return plan_dot_ahead(nest);
+  if (rounds_.empty()) return;
   std::vector<const Inst*> inner = leaves(nest);
   int64_t cost = 0;
   for (const Inst* inst : inner) cost += op_cost(inst->op);
@@ -407,6 +410,20 @@ void Lowering::plan_ahead(Nest& nest) {
     if (!next || next->coefficient == 0 || std::abs(next->coefficient) > INT32_MAX) continue;
     nest.ahead.emplace(inst, static_cast<int32_t>(next->coefficient));
     fetched = true;
+  }
+}
+
+// Rows of a factor that was not packed lie too far apart for the machine's own prefetching.
+void Lowering::plan_dot_ahead(Nest& nest) {
+  for (const Inst* inst : leaves(nest)) {
+    if (inst->op != Op::load || !inst->binds.empty()) continue;
+    const kernel::Buffer& buffer = in_.buffers[inst->buffer];
+    const int64_t size = size_of(buffer.dtype);
+    if (buffer.space == kernel::Space::Local || buffer.size.hi() * size < target_.l2_bytes) continue;
+    std::optional<Linear> step = linear_in(inst->address, inst->coords[nest.axis]);
+    if (!step || std::abs(step->coefficient) * size < kFarApart) continue;
+    const int64_t distance = step->coefficient * kRowsAhead;
+    if (std::abs(distance) <= INT32_MAX) nest.ahead.emplace(inst, static_cast<int32_t>(distance));
   }
 }
 

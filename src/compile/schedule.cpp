@@ -62,7 +62,10 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
   if (plan.dot) {
     contraction = find_contraction(loops, stage);
     if (!contraction) return text("stage ", s, " is no sum of products");
-    if (stage.inner.size() != 1) return text("stage ", s, ": dot needs one reduced axis");
+    if (stage.inner.empty()) return text("stage ", s, ": dot needs a reduced axis");
+    int walked = 0;
+    for (size_t i = outer; i < count; ++i) walked += size[i] > 1;
+    if (walked > 1) return text("stage ", s, ": a dot runs along one reduced axis, the others need loops of step 1");
   }
   if (!plan.staged.empty() && !plan.dot) return text("stage ", s, ": only the factors of a dot are staged");
   for (const Staged& staged : plan.staged) {

@@ -140,7 +140,18 @@ void Tiler::write_nest(size_t first, size_t end) {
 }
 
 void Tiler::open_shared(size_t first, size_t end, const Place& at, size_t level, size_t shared) {
+  auto with_inner = [&](size_t s) {
+    Place p = at;
+    Place all = whole(s);
+    for (size_t i = outer_; i < axis_count(s); ++i) {
+      p.base.push_back(all.base[i]);
+      p.size.push_back(all.size[i]);
+      p.end.push_back(all.end[i]);
+    }
+    return p;
+  };
   if (level < shared) {
+    for (size_t s = first; s < end; ++s) write_cell_packing(s, with_inner(s), level);
     const Level& loop = schedule_.stages[first].loops[level];
     Expr var = loop_variable(at, loop);
     builder_->loop(var, {}, [&](std::span<const Value>) {
@@ -149,16 +160,7 @@ void Tiler::open_shared(size_t first, size_t end, const Place& at, size_t level,
     });
     return;
   }
-  for (size_t s = first; s < end; ++s) {
-    Place p = at;
-    Place all = whole(s);
-    for (size_t i = outer_; i < axis_count(s); ++i) {
-      p.base.push_back(all.base[i]);
-      p.size.push_back(all.size[i]);
-      p.end.push_back(all.end[i]);
-    }
-    write_stage(s, p, shared, end);
-  }
+  for (size_t s = first; s < end; ++s) write_stage(s, with_inner(s), shared, end);
 }
 
 void Tiler::write_stage(size_t s, const Place& p, size_t level, size_t nest_end) {

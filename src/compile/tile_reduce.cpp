@@ -44,16 +44,19 @@ std::vector<Tiler::Value> Tiler::reduce_tile(size_t s, const Place& p, std::vect
   Dims full = dims(p, all);
   Expr guard = bounds(p, all);
   SmallVector<Expr, 4> where = coords(p, all);
-  if (schedule_.stages[s].dot && stage(s).inner.size() == 1) {
+  if (schedule_.stages[s].dot) {
     Contraction c = *find_contraction(loops_, stage(s));
     Value a = operand(s, 0, c.a, instance), b = operand(s, 1, c.b, instance);
     if (before.empty()) before = identities(s, p, schedule_.stages[s].loops.size());
     // Rows and columns outside only lead to results that nobody stores; the reduced axis must be exact.
-    std::vector<bool> inner(axis_count(s), false);
-    inner[outer_] = true;
+    std::vector<bool> inner(axis_count(s), true);
+    std::fill(inner.begin(), inner.begin() + static_cast<long>(outer_), false);
     Expr inside = bounds(p, inner);
+    size_t along = outer_;  // the one of the reduced axes that the tile spans
+    for (size_t i = outer_; i < axis_count(s); ++i)
+      if (p.size[i] > 1) along = i;
     std::span<const Expr> guarded = where;
-    return {builder_->dot(a, b, before[0], static_cast<int>(outer_), inside,
+    return {builder_->dot(a, b, before[0], static_cast<int>(along), inside,
                           inside.is_const(1) ? std::span<const Expr>{} : guarded)};
   }
   std::vector<Value> tuple;

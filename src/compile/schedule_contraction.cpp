@@ -1,0 +1,157 @@
+#include "compile/schedule_contraction.h"
+
+#include <algorithm>
+
+namespace heddle {
+namespace {
+
+// A cell is no larger than this many rows and columns: its rows of a and a panel of b stay in the caches.
+constexpr int64_t kCellRows = 256, kCellColumns = 512;
+// Up to so many rows make one cell, which packs each panel of b just before it is used; no other cell needs it.
+constexpr int64_t kOneCellRows = 512;
+// Few rows: nothing pays for a packed copy of b.
+constexpr int64_t kFewRows = 32;
+// Then b is read a few of its rows at a time, in the order of memory.
+constexpr int64_t kFewRowsDepth = 32, kFewRowsColumns = 1024;
+// Elements of a so many bytes apart are packed.
+constexpr int64_t kFarApart = 1024;
+// A sum is divided among cores when it is so many times as long as the result is wide; a part is at least so long.
+constexpr int64_t kLongSum = 8, kShortestPart = 256;
+
+int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+int64_t pieces(int64_t size, int64_t step) { return (size + step - 1) / step; }
+
+// How a factor lies in memory.
+struct Factor {
+  bool plain = false;  // loaded and nothing else
+  int64_t bytes = 0;   // of the whole buffer
+  int64_t size = 0;    // of an element
+  int64_t own = 0;     // elements between neighbours along the axis that the factor alone follows
+  int64_t inner = 0;   // ... along the reduced axis of the tile
+};
+
+Factor look_at(const Loops& loops, const Stage& stage, kernel::Value v, const Expr& own, const Expr& inner) {
+  Factor f;
+  for (const kernel::Inst& inst : stage.body.insts) {
+    if (inst.results.empty() || inst.results[0] != v || inst.op != kernel::Op::load) continue;
+    const kernel::Buffer& buffer = loops.buffers[static_cast<size_t>(inst.buffer)];
+    f.size = size_of(buffer.dtype);
+    f.bytes = buffer.size.hi() * f.size;
+    std::optional<Linear> along_own = linear_in(inst.address, own), along_inner = linear_in(inst.address, inner);
+    f.plain = inst.guard.is_const(1) && inst.binds.empty() && along_own && along_inner;
+    if (f.plain) {
+      f.own = along_own->coefficient;
+      f.inner = along_inner->coefficient;
+    }
+  }
+  return f;
+}
+
+// A tile of results that stays in registers while the reduced axis is walked: rows x vectors of columns.
+struct Micro {
+  int64_t rows, columns;
+};
+
+Micro micro_tile(int64_t m, int64_t n, int lanes, int registers) {
+  // Two vectors of b and eight rows of a: enough independent sums to hide the latency of two units, and more loads per
+  // cycle would not help. Fewer rows leave room for more columns.
+  const int64_t most_rows = registers >= 32 ? 8 : 6, most = registers >= 32 ? 24 : 12;
+  Micro micro{std::min(most_rows, m), 2 * lanes};
+  if (m > most_rows)
+    for (int64_t rows = most_rows - 1; rows >= most_rows - 2; --rows)
+      if (pieces(m, rows) * rows < pieces(m, micro.rows) * micro.rows) micro.rows = rows;
+  while (2 * micro.columns / lanes * micro.rows <= most && micro.columns < 4 * lanes) micro.columns *= 2;
+  micro.columns = std::min(micro.columns, round_up(n, lanes));
+  // One vector of columns: more rows instead.
+  if (micro.columns == lanes) micro.rows = std::min<int64_t>(m, 2 * most_rows);
+  return micro;
+}
+
+}  // namespace
+
+void schedule_contraction(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
+  const Stage& stage = loops.stages[0];
+  const size_t outer = loops.outer.size();
+  const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
+  auto extent = [](const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); };
+  // The longest reduced axis belongs to the tile, the others are loops around it.
+  size_t depth = 0;
+  for (size_t i = 1; i < stage.inner.size(); ++i)
+    if (extent(stage.inner[i]) >= extent(stage.inner[depth])) depth = i;
+  const int64_t m = extent(loops.outer[a]), n = extent(loops.outer[b]), k = extent(stage.inner[depth]);
+  const int axis_k = static_cast<int>(outer + depth);
+  const int lanes = target.vector_bytes / std::max(4, size_of(loops.values[static_cast<size_t>(c.a)].dtype));
+  const Factor fa = look_at(loops, stage, c.a, loops.outer[a].var, stage.inner[depth].var);
+  const Factor fb = look_at(loops, stage, c.b, loops.outer[b].var, stage.inner[depth].var);
+  StageSchedule& plan = schedule.stages[0];
+  plan.dot = true;
+
+  const bool few_rows = m <= kFewRows && fb.plain && fb.bytes > target.l2_bytes;
+  Micro micro = micro_tile(m, n, lanes, target.vector_registers);
+  int64_t kc = k, mc = round_up(std::min(m, kCellRows), micro.rows);
+  int64_t nc = round_up(std::min(n, kCellColumns), micro.columns);
+  if (few_rows && fb.inner == 1 && fb.own != 1) {
+    // Both factors are walked along the reduced axis, a vector at a time.
+    micro = {std::min<int64_t>(m, 4), std::min<int64_t>(n, 4)};
+    mc = round_up(m, micro.rows);
+    nc = round_up(std::min<int64_t>(n, 64), micro.columns);
+  } else if (few_rows && fb.own == 1) {
+    micro.columns = std::min<int64_t>(4 * lanes, round_up(n, lanes));
+    micro.rows = std::min<int64_t>(micro.rows, target.vector_registers >= 32 ? 4 : 2);
+    mc = round_up(m, micro.rows);
+    nc = round_up(std::min<int64_t>(n, kFewRowsColumns), micro.columns);
+    kc = std::min(k, kFewRowsDepth);
+  } else if (k * micro.columns * 4 > target.l2_bytes / 2) {
+    // A panel of b stays in the L2 cache.
+    kc = pieces(k, pieces(k * micro.columns * 4, target.l2_bytes / 2));
+    kc = std::min(k, round_up(kc, lanes));
+  }
+
+  // Vectors of b must be neighbours in memory, and few enough to stay near.
+  const bool walk_b = few_rows && (fb.inner == 1 || fb.own == 1);
+  const bool pack_b = !walk_b && (!fb.plain || fb.own != 1 || k * n * fb.size > target.l2_bytes);
+  const bool one_cell = pack_b && m <= kOneCellRows;
+  if (one_cell) mc = round_up(m, micro.rows);
+
+  // Something for everybody, in equal shares.
+  double others = 1;
+  for (size_t i = 0; i < outer; ++i)
+    if (i != a && i != b) others *= static_cast<double>(extent(loops.outer[i]));
+  auto cells = [&] { return others * static_cast<double>(pieces(m, mc) * pieces(n, nc)); };
+  const double wanted = target.cores == 1 ? 1 : 4.0 * target.cores;
+  if (cells() < target.cores && k >= kLongSum * std::max(m, n) && k >= kShortestPart * target.cores) {
+    // Few results, and each a long sum: the sums are divided.
+    plan.split = std::min(static_cast<int64_t>(wanted / cells()), k / kShortestPart);
+    kc = std::min(kc, round_up(pieces(k, plan.split), lanes));
+  } else {
+    while (cells() < wanted && (mc > micro.rows || nc > micro.columns)) {
+      const bool cut_rows = nc == micro.columns || (!one_cell && mc > micro.rows && mc * 2 > nc);
+      int64_t& size = cut_rows ? mc : nc;
+      size = round_up(pieces(size, 2), cut_rows ? micro.rows : micro.columns);
+    }
+  }
+  mc = round_up(pieces(m, pieces(m, mc)), micro.rows);
+  nc = round_up(pieces(n, pieces(n, nc)), micro.columns);
+  schedule.cell[a] = mc;
+  schedule.cell[b] = nc;
+
+  const std::vector<Level> tiles = {{c.b_axis, micro.columns}, {c.a_axis, micro.rows}};
+  const bool in_memory = kc < k;
+  if (in_memory) plan.loops.push_back({axis_k, kc});
+  plan.loops.insert(plan.loops.end(), tiles.begin(), tiles.end());
+  for (size_t i = 0; i < stage.inner.size(); ++i)
+    if (i != depth && extent(stage.inner[i]) > 1) plan.loops.push_back({static_cast<int>(outer + i), 1});
+  for (size_t s = 1; s < schedule.stages.size(); ++s) {
+    schedule.stages[s].loops = tiles;
+    schedule.stages[s].joined = s > 1 || !in_memory;
+  }
+
+  if (walk_b) return;
+  // Elements of a are read one by one, so rows may start anywhere; columns of them may not be far apart.
+  const bool far = std::abs(fa.inner) * fa.size >= kFarApart && fa.bytes > target.l2_bytes / 2;
+  if (!fa.plain || far || stage.inner.size() > 1) plan.staged.push_back({0, Staged::Scope::Phase, 0, micro.rows});
+  if (pack_b)
+    plan.staged.push_back({1, one_cell ? Staged::Scope::Cell : Staged::Scope::Phase, in_memory ? 2 : 1, micro.columns});
+}
+
+}  // namespace heddle
