@@ -26,6 +26,7 @@ constexpr Suite kSuites[] = {
 
 void run_suite(const Suite& suite, int threads, const BenchOptions& options, std::vector<Figure>& figures) {
   setenv("HEDDLE_THREADS", std::to_string(threads).c_str(), 1);
+  setenv("HEDDLE_CACHE", "off", 0);  // figures are those of default schedules, unless a cache is named
   std::vector<Figure> own;
   int code = run_self({"measure", suite.name, "--seconds", std::to_string(options.seconds), "--only", options.only,
                        "--python", options.python},

@@ -200,6 +200,7 @@ void measure_overhead(double seconds, const Report& report) {
   measure_dependent_kernels(seconds, report);
   measure_compiling(seconds, report);
   measure_start(seconds, report);
+  measure_disk_cache(seconds, report);
 }
 
 }  // namespace heddle::tools

@@ -67,6 +67,8 @@ int main_or_throw(int argc, char** argv) {
   measure->add_option("--python", python);
   CLI::App* first_result = app.add_subcommand("first-result", "")->group("");
 
+  CLI::App* first_program = app.add_subcommand("first-program", "")->group("");
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -85,6 +87,7 @@ int main_or_throw(int argc, char** argv) {
   tools::set_peers_python(python);
   if (measure->parsed()) tools::measure_suite(suite, seconds);
   if (first_result->parsed()) tools::first_result();
+  if (first_program->parsed()) tools::first_program();
   return 0;
 }
 

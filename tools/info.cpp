@@ -27,6 +27,9 @@ constexpr Variable kVariables[] = {
     {"HEDDLE_LOG", "nothing"},
     {"HEDDLE_DUMP", "nowhere"},
     {"HEDDLE_PROFILE", "nowhere"},
+    {"HEDDLE_CACHE", "the user's cache folder"},
+    {"HEDDLE_CACHE_SIZE", "512M"},
+    {"HEDDLE_TUNE", "0"},
     {"HEDDLE_JIT_CHECK", "0"},
     {"HEDDLE_CHECK", "0"},
 };

@@ -46,6 +46,9 @@ Config read_environment() {
   c.dump_directory = variable("HEDDLE_DUMP");
   c.memory_limit = number("HEDDLE_MEMORY_LIMIT", 1, std::numeric_limits<int64_t>::max());
   c.profile = variable("HEDDLE_PROFILE");
+  c.cache = variable("HEDDLE_CACHE");
+  c.cache_size = number("HEDDLE_CACHE_SIZE", 1 << 20, std::numeric_limits<int64_t>::max());
+  c.tune = static_cast<int>(number("HEDDLE_TUNE", 0, 1 << 20));
   c.check_jit = flag("HEDDLE_JIT_CHECK");
   c.check_kernels = flag("HEDDLE_CHECK");
   return c;

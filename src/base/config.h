@@ -15,6 +15,9 @@ struct Config {
   int64_t memory_limit = 0;  // HEDDLE_MEMORY_LIMIT: bytes the CPU pool may hold; 0 (not set) means the machine's memory
   std::string profile;       // HEDDLE_PROFILE: a file for the trace of the whole process
   bool check_jit = false;    // HEDDLE_JIT_CHECK: record captured functions at every call, and compare
+  std::string cache;         // HEDDLE_CACHE: the file of the disk cache, or off; empty means the user's cache folder
+  int64_t cache_size = 0;    // HEDDLE_CACHE_SIZE: bytes the disk cache may take; 0 (not set) means 512 MiB
+  int tune = 0;              // HEDDLE_TUNE: schedules to try for each kernel that has no tuned one; 0 (not set): none
   bool check_kernels = false;  // HEDDLE_CHECK: verify kernels after every pass
 };
 

@@ -179,8 +179,8 @@ std::string symbol_name(const kernel::Kernel& kernel, size_t phase);
 void initialize_llvm();
 void check_module(const kernel::Kernel& kernel, llvm::Module& module);  // throws InternalError if LLVM objects to it
 std::string text_of(const llvm::Module& module);
-// Functions of all phases, for a CPU (host.cpp) or an NVIDIA GPU (nvptx.cpp). Gives the bytes of scratch.
-int64_t emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module& module);
+// Functions of all phases, for a CPU (host.cpp) or an NVIDIA GPU (nvptx.cpp).
+void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module& module);
 void emit_nvptx(const kernel::Kernel& kernel, llvm::Module& module);
 
 }  // namespace heddle::codegen

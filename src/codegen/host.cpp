@@ -1,5 +1,6 @@
 // Kernels for the CPU we run on: entry functions, compilation, texts.
 #include <llvm/ADT/SmallVector.h>
+#include <llvm/Config/llvm-config.h>
 #include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/MC/TargetRegistry.h>
@@ -39,6 +40,19 @@ namespace {
 
 constexpr int64_t kLocalAlign = 64;
 
+// Where each Local buffer lies in the scratch memory of a thread, and how much of that there is.
+std::vector<int64_t> local_offsets(const kernel::Kernel& kernel, int64_t& bytes) {
+  std::vector<int64_t> offsets;
+  bytes = 0;
+  for (const kernel::Buffer& buffer : kernel.buffers) {
+    offsets.push_back(bytes);
+    if (buffer.space != kernel::Space::Local) continue;
+    HD_ASSERT(buffer.size.is_const(), buffer.name);
+    bytes += (buffer.size.value() * size_of(buffer.dtype) + kLocalAlign - 1) / kLocalAlign * kLocalAlign;
+  }
+  return offsets;
+}
+
 // Making one takes long and using one is not thread-safe: each thread keeps its own.
 llvm::TargetMachine& target_machine(const Target& target) {
   thread_local std::map<std::string, std::unique_ptr<llvm::TargetMachine>> machines;
@@ -59,11 +73,11 @@ llvm::TargetMachine& target_machine(const Target& target) {
 }
 
 std::unique_ptr<llvm::Module> make_module(const kernel::Kernel& kernel, const Target& target,
-                                          llvm::TargetMachine& machine, llvm::LLVMContext& context, int64_t& scratch) {
+                                          llvm::TargetMachine& machine, llvm::LLVMContext& context) {
   auto module = std::make_unique<llvm::Module>(kernel.name, context);
   module->setTargetTriple(machine.getTargetTriple().str());
   module->setDataLayout(machine.createDataLayout());
-  scratch = emit_host(kernel, target, *module);
+  emit_host(kernel, target, *module);
   if (config().check_kernels) check_module(kernel, *module);
   if (log_enabled(Log::Llvm)) log_write(Log::Llvm, text_of(*module));
   return module;
@@ -84,7 +98,7 @@ std::string generate(const kernel::Kernel& kernel, llvm::TargetMachine& machine,
 
 }  // namespace
 
-int64_t emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module& module) {
+void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module& module) {
   if (target.machine != Machine::Simd)
     throw CompileError(text("kernel ", kernel.name, ": target ", target.name, " is not a CPU"));
   if (kernel.threads != 1)
@@ -97,14 +111,8 @@ int64_t emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Modu
   Emitter emitter(kernel, module, traits);
   auto& b = emitter.b;
 
-  std::vector<int64_t> local_offsets;
   int64_t scratch_bytes = 0;
-  for (const kernel::Buffer& buffer : kernel.buffers) {
-    local_offsets.push_back(scratch_bytes);
-    if (buffer.space != kernel::Space::Local) continue;
-    HD_ASSERT(buffer.size.is_const(), buffer.name);
-    scratch_bytes += (buffer.size.value() * size_of(buffer.dtype) + kLocalAlign - 1) / kLocalAlign * kLocalAlign;
-  }
+  std::vector<int64_t> offsets = local_offsets(kernel, scratch_bytes);
 
   llvm::Type* pointer = b.getPtrTy();
   llvm::Type* word = b.getInt64Ty();
@@ -124,7 +132,7 @@ int64_t emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Modu
       for (size_t k = 0; k < kernel.buffers.size(); ++k) {
         if (kernel.buffers[k].space == kernel::Space::Local) {
           emitter.buffers[k] =
-              b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), function->getArg(4), static_cast<uint64_t>(local_offsets[k]));
+              b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), function->getArg(4), static_cast<uint64_t>(offsets[k]));
         } else {
           emitter.buffers[k] = b.CreateLoad(pointer, b.CreateConstInBoundsGEP1_64(pointer, function->getArg(0), k));
           emitter.buffers[k]->setName(kernel.buffers[k].name);
@@ -145,19 +153,28 @@ int64_t emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Modu
     if (emitter.streamed) b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
     emitter.end_function();
   }
-  return scratch_bytes;
 }
 
 }  // namespace codegen
 
-CompiledKernel compile_host(const kernel::Kernel& kernel, const Target& target) {
+CompiledKernel compile_host(const kernel::Kernel& kernel, const Target& target, std::string* object) {
   using namespace codegen;
   llvm::TargetMachine& machine = target_machine(target);
   llvm::LLVMContext context;
-  CompiledKernel result;
-  auto module = make_module(kernel, target, machine, context, result.scratch_bytes);
+  auto module = make_module(kernel, target, machine, context);
   if (log_enabled(Log::Asm)) log_write(Log::Asm, host_assembly(kernel, target));
-  std::string object = generate(kernel, machine, *module, llvm::CodeGenFileType::ObjectFile);
+  std::string made = generate(kernel, machine, *module, llvm::CodeGenFileType::ObjectFile);
+  CompiledKernel result = load_host(kernel, made);
+  if (object) *object = std::move(made);
+  return result;
+}
+
+std::string code_generator() { return "LLVM " LLVM_VERSION_STRING; }
+
+CompiledKernel load_host(const kernel::Kernel& kernel, const std::string& object) {
+  using namespace codegen;
+  CompiledKernel result;
+  local_offsets(kernel, result.scratch_bytes);
   std::vector<std::string> names;
   for (size_t phase = 0; phase < kernel.phases.size(); ++phase) names.push_back(symbol_name(kernel, phase));
   Linked linked = link(kernel.name, llvm::MemoryBufferRef(object, kernel.name), names);
@@ -170,8 +187,7 @@ std::string host_assembly(const kernel::Kernel& kernel, const Target& target) {
   using namespace codegen;
   llvm::TargetMachine& machine = target_machine(target);
   llvm::LLVMContext context;
-  int64_t scratch = 0;
-  auto module = make_module(kernel, target, machine, context, scratch);
+  auto module = make_module(kernel, target, machine, context);
   return generate(kernel, machine, *module, llvm::CodeGenFileType::AssemblyFile);
 }
 
@@ -184,8 +200,7 @@ std::string llvm_ir(const kernel::Kernel& kernel, const Target& target) {
     emit_nvptx(kernel, module);
     return text_of(module);
   }
-  int64_t scratch = 0;
-  return text_of(*make_module(kernel, target, target_machine(target), context, scratch));
+  return text_of(*make_module(kernel, target, target_machine(target), context));
 }
 
 }  // namespace heddle

@@ -44,8 +44,14 @@ class Device {
   virtual std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes) = 0;
   virtual void copy_from_host(DeviceBuffer& to, const void* from, uint64_t bytes) = 0;
   virtual void copy_to_host(void* to, const DeviceBuffer& from, uint64_t bytes) = 0;
-  // Throws CompileError.
-  virtual std::shared_ptr<Executable> compile(const kernel::Kernel& thread_kernel) = 0;
+  // Throws CompileError. `code`, if not null, receives machine code for load(); nothing where a device has none.
+  virtual std::shared_ptr<Executable> compile(const kernel::Kernel& thread_kernel, std::string* code) = 0;
+  std::shared_ptr<Executable> compile(const kernel::Kernel& thread_kernel) { return compile(thread_kernel, nullptr); }
+  // What compile() made of the same kernel, in another process with the same target() and code_version(), of its code.
+  // Null where a device cannot. Throws CompileError.
+  virtual std::shared_ptr<Executable> load(const kernel::Kernel&, const std::string&) { return nullptr; }
+  // Of what makes the code. Empty: there is none to keep.
+  virtual std::string code_version() const { return {}; }
   // Queues all phases, each for all segments: these do not need each other.
   virtual void launch(const Executable& executable, std::span<const LaunchSegment> segments) = 0;
   void launch(const Executable& executable, std::span<void* const> buffers, std::span<const int64_t> symbols) {

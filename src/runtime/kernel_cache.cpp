@@ -16,6 +16,7 @@
 #include "codegen/codegen.h"
 #include "compile/lower.h"
 #include "compile/schedule.h"
+#include "runtime/kernel_store.h"
 #include "runtime/profiler.h"
 
 namespace heddle {
@@ -41,14 +42,18 @@ KernelCache& cache() {
   return instance;
 }
 
-// What a caller relies on: number and kind of arguments.
-bool fits(const Executable& compiled, std::span<const kernel::Buffer> wanted) {
-  const auto& buffers = compiled.kernel().buffers;
-  if (buffers.size() < wanted.size()) return false;
-  for (size_t i = 0; i < wanted.size(); ++i)
-    if (buffers[i].dtype != wanted[i].dtype || buffers[i].space != wanted[i].space ||
-        !(buffers[i].size == wanted[i].size))
+// What a caller relies on: number and kind of arguments. A kernel from the disk has symbols of its own.
+bool fits(const Executable& compiled, std::span<const kernel::Buffer> wanted, std::span<const Expr> symbols) {
+  const kernel::Kernel& kernel = compiled.kernel();
+  if (kernel.buffers.size() < wanted.size() || kernel.symbols.size() != symbols.size()) return false;
+  Substitution renamed;
+  for (size_t i = 0; i < symbols.size(); ++i) renamed.emplace_back(kernel.symbols[i], symbols[i]);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const kernel::Buffer& buffer = kernel.buffers[i];
+    if (buffer.dtype != wanted[i].dtype || buffer.space != wanted[i].space ||
+        !(substitute(buffer.size, renamed) == wanted[i].size))
       return false;
+  }
   return true;
 }
 
@@ -62,11 +67,60 @@ void dump(const std::string& name, uint64_t key, const char* ending, const std::
   if (!(file << content)) warn(text("cannot write to HEDDLE_DUMP=", config().dump_directory));
 }
 
-std::shared_ptr<Executable> compile(const Program::Step& step, uint64_t key, Device& device) {
+struct Hooks {
+  std::mutex lock;
+  Tuner tuner = nullptr;
+  StepObserver observer;
+  std::atomic<bool> observed{false};
+};
+Hooks& hooks() {
+  static Hooks& instance = *new Hooks;
+  return instance;
+}
+
+Tuner tuner() {
+  std::lock_guard guard(hooks().lock);
+  return hooks().tuner;
+}
+
+// Whether people want to see what compiling produces: then it has to be done.
+bool watched() {
+  if (!config().dump_directory.empty()) return true;
+  for (Log topic : {Log::Fuse, Log::Schedule, Log::Tile, Log::Thread, Log::Llvm, Log::Asm})
+    if (log_enabled(topic)) return true;
+  return false;
+}
+
+// The tuned one from the disk, or one that is searched for now; nothing: the default one.
+std::optional<Schedule> tuned_schedule(const Program::Step& step, const std::string& description, Device& device) {
+  if (DiskCache* disk = disk_cache()) {
+    if (std::optional<TunedSchedule> found = load_schedule(*disk, description, device)) {
+      try {
+        Schedule schedule = parse_schedule(found->schedule);
+        if (check(schedule, step.loops, device.target()).empty()) return schedule;
+      } catch (const ParseError&) {}
+      warn(text("the cache ", disk->path(), " holds no legal schedule for ", step.loops.name, ": ", found->schedule));
+      return std::nullopt;
+    }
+  }
+  Tuner search = tuner();
+  return search && config().tune > 0 ? search(step, device, config().tune) : std::nullopt;
+}
+
+std::shared_ptr<Executable> compile(const Program::Step& step, const std::string& description, uint64_t key,
+                                    Device& device) {
   const Target& target = device.target();
   const std::string& name = step.direct ? step.direct->name : step.loops.name;
   const auto& buffers = step.direct ? step.direct->buffers : step.loops.buffers;
   ProfileScope scope(SliceKind::Compile, [&] { return "compile " + name; });
+  std::optional<Schedule> tuned;
+  if (!step.direct) tuned = tuned_schedule(step, description, device);
+  const std::string choice = step.direct ? "" : tuned ? print(*tuned) : "default";
+  DiskCache* disk = disk_cache();
+  if (disk && !watched()) {
+    std::shared_ptr<Executable> loaded = load_kernel(*disk, description, choice, device);
+    if (loaded && fits(*loaded, buffers, step.loops.symbols)) return loaded;
+  }
   auto show = [&](Log topic, const char* ending, auto&& thing) {
     bool dumping = !config().dump_directory.empty();
     if (!dumping && !log_enabled(topic)) return;
@@ -80,7 +134,7 @@ std::shared_ptr<Executable> compile(const Program::Step& step, uint64_t key, Dev
     threads = build_direct(*step.direct, target);
   } else {
     show(Log::Fuse, ".loops", [&] { return print(step.loops); });
-    Schedule schedule = default_schedule(step.loops, target);
+    Schedule schedule = tuned ? *tuned : default_schedule(step.loops, target);
     show(Log::Schedule, ".schedule", [&] { return print(schedule); });
     kernel::Kernel tiles = tile(step.loops, schedule, target);
     show(Log::Tile, ".tile", [&] { return kernel::print(tiles); });
@@ -92,24 +146,35 @@ std::shared_ptr<Executable> compile(const Program::Step& step, uint64_t key, Dev
     dump(name, key, ".s", host_assembly(threads, target));
   }
 
-  std::shared_ptr<Executable> result = device.compile(threads);
-  HD_ASSERT(fits(*result, buffers), "the buffers of kernel ", name, " changed on the way down");
+  std::string code;
+  std::shared_ptr<Executable> result = device.compile(threads, disk ? &code : nullptr);
+  if (disk) store_kernel(*disk, description, choice, device, threads, code);
+  HD_ASSERT(fits(*result, buffers, step.loops.symbols), "the buffers of kernel ", name, " changed on the way down");
   return result;
+}
+
+std::string describe(const Program::Step& step) {
+  return step.direct ? step.direct->description : kernel_text(step.loops);
 }
 
 }  // namespace
 
-namespace {
-
-// Equal for kernels that are the same: the name does not matter.
-std::string describe(const Program::Step& step) {
-  if (step.direct) return step.direct->description;
-  std::string text = print(step.loops);
+std::string kernel_text(const Loops& loops) {
+  std::string text = print(loops);
   text.erase(0, text.find(" outer("));
   return text;
 }
 
-}  // namespace
+void set_tuner(Tuner search) {
+  std::lock_guard guard(hooks().lock);
+  hooks().tuner = search;
+}
+
+void observe_steps(StepObserver observer) {
+  std::lock_guard guard(hooks().lock);
+  hooks().observed = observer != nullptr;
+  hooks().observer = std::move(observer);
+}
 
 std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::Step> steps, Device& device) {
   std::vector<size_t> different;
@@ -118,8 +183,8 @@ std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::
     for (size_t s = 0; s < steps.size(); ++s)
       if (seen.insert(describe(steps[s])).second) different.push_back(s);
   size_t workers = std::min<size_t>(different.size(), std::max(1u, std::thread::hardware_concurrency()));
-  for (Log topic : {Log::Fuse, Log::Schedule, Log::Tile, Log::Thread, Log::Llvm, Log::Asm})
-    if (log_enabled(topic)) workers = 1;  // people read one kernel after the other
+  // People read one kernel after the other; and nothing else should run while schedules are timed.
+  if (watched() || (tuner() && config().tune > 0)) workers = 1;
   if (workers > 1) {
     std::atomic<size_t> next{0};
     auto work = [&] {
@@ -139,6 +204,14 @@ std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::
 }
 
 std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& device) {
+  if (hooks().observed) {
+    StepObserver observer;
+    {
+      std::lock_guard guard(hooks().lock);
+      observer = hooks().observer;
+    }
+    if (observer) observer(step, device);
+  }
   std::string description = describe(step);
   uint64_t key = hash_combine(hash_bytes(description), reinterpret_cast<uintptr_t>(&device));
   KernelCache& kernels = cache();
@@ -151,7 +224,7 @@ std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& devi
     }
   }
   std::shared_ptr<Executable> compiled =
-      compile(step, key, device);                 // two threads may do the same; the later one is kept
+      compile(step, description, key, device);    // two threads may do the same; the later one is kept
   std::vector<std::shared_ptr<Executable>> gone;  // destroyed after the lock is released
   std::lock_guard guard(kernels.lock);
   Entry& entry = kernels.entries[key];

@@ -1,15 +1,32 @@
 // From a step of a program to something a device can launch. Kernels that are equal but for names are compiled once.
 #pragma once
 
+#include <functional>
+#include <optional>
+
 #include "compile/fuse.h"
+#include "compile/schedule.h"
 #include "runtime/device.h"
 
 namespace heddle {
 
-// Loops with the default schedule. The first buffers are those of the step. Throws CompileError.
+// With the tuned schedule of the disk cache, else the default one. The first buffers are those of the step. Code comes
+// from the disk cache if it is there, and goes there if not. Throws CompileError.
 std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& device);
 // Those of a whole program; different ones are compiled at the same time.
 std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::Step> steps, Device& device);
+
+// Equal for Loops that are the same kernel: the name does not matter.
+std::string kernel_text(const Loops& loops);
+
+// Searches for a schedule of a step, with so many trials; nothing: the default one is to be used. Asked for kernels
+// without a tuned schedule while HEDDLE_TUNE is set. tune/ provides it.
+using Tuner = std::optional<Schedule> (*)(const Program::Step& step, Device& device, int trials);
+void set_tuner(Tuner search);
+
+// Sees every step for which a program wants a kernel, cached or not. Called from several threads. Null: nobody looks.
+using StepObserver = std::function<void(const Program::Step& step, Device& device)>;
+void observe_steps(StepObserver observer);
 
 void clear_kernel_cache();
 size_t kernel_cache_size();

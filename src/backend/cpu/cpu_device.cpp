@@ -52,8 +52,8 @@ class CpuExecutable final : public Executable {
     WorkEstimate cell;
   };
 
-  CpuExecutable(const kernel::Kernel& kernel, const Target& target)
-      : kernel_(kernel), compiled_(compile_host(kernel, target)) {
+  CpuExecutable(const kernel::Kernel& kernel, CompiledKernel compiled)
+      : kernel_(kernel), compiled_(std::move(compiled)) {
     HD_ASSERT(compiled_.phases.size() == kernel_.phases.size(), "kernel ", kernel_.name);
     for (size_t i = 0; i < kernel_.phases.size(); ++i) {
       Expr cells = 1;
@@ -186,9 +186,13 @@ class CpuDevice final : public Device {
     HD_ASSERT(bytes <= from.bytes());
     if (bytes) std::memcpy(to, from.address(), bytes);
   }
-  std::shared_ptr<Executable> compile(const kernel::Kernel& kernel) override {
-    return std::make_shared<CpuExecutable>(kernel, target_);
+  std::shared_ptr<Executable> compile(const kernel::Kernel& kernel, std::string* code) override {
+    return std::make_shared<CpuExecutable>(kernel, compile_host(kernel, target_, code));
   }
+  std::shared_ptr<Executable> load(const kernel::Kernel& kernel, const std::string& code) override {
+    return std::make_shared<CpuExecutable>(kernel, load_host(kernel, code));
+  }
+  std::string code_version() const override { return code_generator(); }
   void launch(const Executable& executable, std::span<const LaunchSegment> segments) override;
   void synchronize() override {}  // a launch returns when it is done
   Memory memory() const override { return {memory_.used(), memory_.cached(), memory_.peak(), memory_.limit()}; }

@@ -111,7 +111,7 @@ class SimulatedDevice final : public Device {
     check_room("copy", from.address(), bytes);
     if (bytes) std::memcpy(to, from.address(), bytes);
   }
-  std::shared_ptr<Executable> compile(const kernel::Kernel& kernel) override {
+  std::shared_ptr<Executable> compile(const kernel::Kernel& kernel, std::string*) override {
     kernel::verify(kernel);
     if (kernel.level != kernel::Level::Thread)
       throw CompileError(text("kernel ", kernel.name, " is not at thread level"));

@@ -1,0 +1,175 @@
+#include "runtime/cache_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <thread>
+
+#include "base/error.h"
+
+namespace heddle {
+namespace {
+
+constexpr int kApplication = 0x48444c45;  // "HDLE"
+constexpr int kFormat = 1;
+constexpr int kBusyMilliseconds = 2000;
+
+constexpr const char* kTable =
+    "CREATE TABLE entries(kind INTEGER NOT NULL, hash INTEGER NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, "
+    "checksum INTEGER NOT NULL, bytes INTEGER NOT NULL, used INTEGER NOT NULL, PRIMARY KEY(kind, hash))";
+
+int64_t number(sqlite3* database, const char* sql) {
+  Statement statement = prepare(database, sql);
+  return statement && sqlite3_step(statement.get()) == SQLITE_ROW ? sqlite3_column_int64(statement.get(), 0) : -1;
+}
+
+// A path as part of a URI.
+std::string escaped(const std::string& path) {
+  std::string result;
+  for (char c : path) {
+    if (c == '%' || c == '?' || c == '#')
+      result += c == '%' ? "%25" : c == '?' ? "%3f" : "%23";
+    else
+      result += c;
+  }
+  return result;
+}
+
+// Code from the file is executed: it must be ours, and nobody else may write to it.
+std::string distrust(const struct stat& found) {
+  if (!S_ISREG(found.st_mode)) return "it is no file";
+  if (found.st_uid != geteuid() && found.st_uid != 0) return "it belongs to another user";
+  if (found.st_mode & (S_IWGRP | S_IWOTH)) return "others may write to it";
+  return "";
+}
+
+// Everything in the file must be what we made; a new one gets it.
+std::string check_schema(sqlite3* database, bool writable) {
+  int64_t tables = number(database, "SELECT count(*) FROM sqlite_master");
+  if (tables < 0) return sqlite3_errmsg(database);
+  if (tables == 0 && writable) {
+    // Another process may be doing the same, with a library that takes no FileLock.
+    bool made = run_sql(database, "BEGIN IMMEDIATE") && run_sql(database, kTable) &&
+                run_sql(database, text("PRAGMA application_id = ", kApplication).c_str()) &&
+                run_sql(database, text("PRAGMA user_version = ", kFormat).c_str()) && run_sql(database, "COMMIT");
+    if (!made) {
+      std::string why = sqlite3_errmsg(database);
+      run_sql(database, "ROLLBACK");
+      return why;
+    }
+  }
+  if (number(database, "PRAGMA application_id") != kApplication) return "it is a database of another program";
+  if (number(database, "PRAGMA user_version") != kFormat) return "it is of another version of Heddle";
+  Statement statement = prepare(database, "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL");
+  if (!statement || sqlite3_step(statement.get()) != SQLITE_ROW) return sqlite3_errmsg(database);
+  const unsigned char* sql = sqlite3_column_text(statement.get(), 0);
+  bool ours = sql && std::strcmp(reinterpret_cast<const char*>(sql), kTable) == 0;
+  return ours && sqlite3_step(statement.get()) == SQLITE_DONE ? "" : "it is a database of another program";
+}
+
+bool is_trouble_of_place(int code) {
+  int primary = code & 0xff;
+  return primary == SQLITE_FULL || primary == SQLITE_IOERR || primary == SQLITE_BUSY || primary == SQLITE_LOCKED ||
+         primary == SQLITE_NOMEM || primary == SQLITE_PERM;
+}
+
+}  // namespace
+
+FileLock::FileLock(const std::string& path) : file_(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {
+  if (file_ < 0) return;
+  // It is held for milliseconds. A process that was stopped while holding it must not stop all others.
+  for (int i = 0; i < 200 && flock(file_, LOCK_EX | LOCK_NB) != 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+FileLock::~FileLock() {
+  if (file_ >= 0) close(file_);
+}
+
+bool means_damage(int sqlite_code) {
+  int primary = sqlite_code & 0xff;
+  return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB;
+}
+
+Statement prepare(sqlite3* database, const char* sql) {
+  sqlite3_stmt* statement = nullptr;
+  sqlite3_prepare_v3(database, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
+  return Statement(statement);
+}
+
+bool run_sql(sqlite3* database, const char* sql) {
+  return sqlite3_exec(database, sql, nullptr, nullptr, nullptr) == SQLITE_OK;
+}
+
+CacheFile open_cache_file(const std::string& path) {
+  CacheFile result;
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  bool can_write = access(folder.c_str(), W_OK | X_OK) == 0;
+  struct stat found{};
+  if (stat(path.c_str(), &found) != 0) {
+    int file = open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    if (file < 0 && errno != EEXIST) {
+      result.problem = std::strerror(errno);
+      return result;
+    }
+    if (file >= 0) close(file);
+    if (stat(path.c_str(), &found) != 0) {
+      result.problem = std::strerror(errno);
+      return result;
+    }
+  }
+  result.inode = found.st_ino;
+  result.bad_file = true;
+  result.problem = distrust(found);
+  if (result.problem.empty() && can_write && access(path.c_str(), W_OK) != 0) result.problem = std::strerror(errno);
+  if (!result.problem.empty()) return result;
+
+  sqlite3* opened = nullptr;
+  std::string name = can_write ? "file:" + escaped(path) : "file:" + escaped(path) + "?immutable=1";
+  int flags = (can_write ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX;
+  int code = sqlite3_open_v2(name.c_str(), &opened, flags, nullptr);
+  result.database.reset(opened);
+  auto fail = [&](const std::string& why) {
+    if (opened && is_trouble_of_place(sqlite3_errcode(opened))) result.bad_file = false;
+    result.problem = why;
+    result.database.reset();
+    return std::move(result);
+  };
+  if (code != SQLITE_OK) return fail(opened ? sqlite3_errmsg(opened) : "out of memory");
+  sqlite3_busy_timeout(opened, kBusyMilliseconds);
+  sqlite3_db_config(opened, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  // Commits do not wait for the disk. What a crash of the machine may lose can be found out again.
+  if (!run_sql(opened, "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA synchronous = OFF") ||
+      (can_write && !run_sql(opened, "PRAGMA journal_mode = WAL")))
+    return fail(sqlite3_errmsg(opened));
+  if (std::string why = check_schema(opened, can_write); !why.empty()) return fail(why);
+  run_sql(opened, "PRAGMA synchronous = NORMAL");
+  result.writable = can_write;
+  result.bad_file = false;
+  return result;
+}
+
+std::string set_aside(const std::string& path, ino_t inode) {
+  struct stat found{};
+  if (stat(path.c_str(), &found) != 0 || (inode != 0 && found.st_ino != inode)) return "";
+  std::time_t seconds = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char time[32];
+  std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", &parts);
+  std::string aside = path + ".damaged-" + time;
+  for (int i = 1; access(aside.c_str(), F_OK) == 0; ++i) aside = text(path, ".damaged-", time, "-", i);
+  // The file itself last: a new one must never meet the journal of the old one.
+  for (const char* ending : {"-wal", "-shm"})
+    if (std::rename((path + ending).c_str(), (aside + ending).c_str()) != 0 && errno != ENOENT) return "";
+  return std::rename(path.c_str(), aside.c_str()) == 0 ? aside : "";
+}
+
+}  // namespace heddle

@@ -1,0 +1,33 @@
+// Kernels in the disk cache: tuned schedules, and machine code with the kernel that it was made of.
+#pragma once
+
+#include "compile/schedule.h"
+#include "runtime/device.h"
+#include "runtime/disk_cache.h"
+
+namespace heddle {
+
+// Version of Heddle and of the sources of its compiler: what is stored by one is not used by another.
+std::string compiler_id();
+
+// A schedule that search found for the kernel with this text (print(loops) without its name).
+struct TunedSchedule {
+  std::string schedule;  // as text
+  double default_seconds = 0, seconds = 0;
+  int tried = 0;
+};
+std::optional<TunedSchedule> load_schedule(DiskCache& cache, const std::string& loops_text, const Device& device);
+void store_schedule(DiskCache& cache, const std::string& loops_text, const Device& device, const TunedSchedule& tuned);
+
+// What entries are stored under: everything that decides whether they may be used.
+std::string schedule_key(const std::string& loops_text, const Device& device);
+std::string code_key(const std::string& text, const std::string& schedule, const Device& device);
+
+// `schedule`: its text, "default" for the default one, "" for a kernel that has none. Null when there is no such
+// kernel, or nothing that this device can load.
+std::shared_ptr<Executable> load_kernel(DiskCache& cache, const std::string& text, const std::string& schedule,
+                                        Device& device);
+void store_kernel(DiskCache& cache, const std::string& text, const std::string& schedule, const Device& device,
+                  const kernel::Kernel& thread_kernel, const std::string& code);
+
+}  // namespace heddle
