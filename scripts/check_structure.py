@@ -22,7 +22,7 @@ DRIVER = re.compile(r"^(cuda|nvrtc|nvml|hip/|hsa/|CL/|vulkan/|Metal/|webgpu|leve
 # The folder that implements a public header, by its name or that of its folder; the others belong to tensor.
 PUBLIC_OWNER = {"error.h": "base", "dtype.h": "core", "profile.h": "runtime", "io.h": "io", "progress.h": "io",
                 "plot.h": "io", "nn": "nn", "nn.h": "nn", "optim": "optim", "optim.h": "optim", "data.h": "data",
-                "heddle.h": "data"}
+                "models": "models", "models.h": "models", "heddle.h": "models"}
 
 
 def folder_order(root):

@@ -24,10 +24,10 @@ HEADERS = sorted((ROOT / "include/heddle/ops").glob("*.h")) + [ROOT / "include/h
 TABLE = ROOT / "docs/operators.md"
 # In the order of the table.
 AREAS = ["create", "random", "unary", "binary", "activation", "reduce", "scan", "normalize", "shape", "join", "index", "scatter", "sort",
-         "linalg", "loss", "grad", "vmap"]
+         "linalg", "conv", "loss", "grad", "vmap"]
 
 # Operators that move numbers, or multiply and add them: all have gradients, even where the example has only integers.
-MOVING = ["shape", "join", "scatter", "linalg"]
+MOVING = ["shape", "join", "scatter", "linalg", "conv"]
 # Its example shows a gradient that passes beside it.
 CONSTANT = ["detach"]
 

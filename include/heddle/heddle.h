@@ -8,6 +8,7 @@
 #include <heddle/grad.h>
 #include <heddle/io.h>
 #include <heddle/jit.h>
+#include <heddle/models.h>
 #include <heddle/nn.h>
 #include <heddle/ops.h>
 #include <heddle/optim.h>

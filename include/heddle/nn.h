@@ -1,6 +1,7 @@
 // Modules, layers and losses.
 #pragma once
 
+#include <heddle/nn/conv.h>
 #include <heddle/nn/init.h>
 #include <heddle/nn/layers.h>
 #include <heddle/nn/loss.h>

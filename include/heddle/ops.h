@@ -4,6 +4,7 @@
 
 #include <heddle/ops/activation.h>
 #include <heddle/ops/binary.h>
+#include <heddle/ops/conv.h>
 #include <heddle/ops/create.h>
 #include <heddle/ops/index.h>
 #include <heddle/ops/indexing.h>

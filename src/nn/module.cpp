@@ -18,6 +18,7 @@ void for_each(const Walk& walk, const std::function<void(const Visitor::Leaf& le
   walk(visitor);
 }
 
+bool is_buffer(const Visitor::Leaf& leaf) { return leaf.owner && leaf.owner->buffers.contains(leaf.name); }
 bool is_frozen(const Visitor::Leaf& leaf) { return leaf.owner && leaf.owner->frozen.contains(leaf.name); }
 
 // Tensors that several places share count once.
@@ -60,7 +61,7 @@ NamedTensors named_parameters(const Walk& walk) {
   NamedTensors result;
   Once once;
   for_each(walk, [&](const Visitor::Leaf& leaf) {
-    if (is_frozen(leaf) || !once.first(leaf.tensor)) return;
+    if (is_buffer(leaf) || is_frozen(leaf) || !once.first(leaf.tensor)) return;
     if (is_float(leaf.tensor.dtype())) leaf.tensor.requires_grad_();
     result.emplace_back(leaf.path, leaf.tensor);
   });
@@ -115,6 +116,7 @@ void set_frozen(const Walk& walk, const std::string& path, bool frozen) {
   for_each(walk, [&](const Visitor::Leaf& leaf) {
     if (!path.empty() && leaf.path != path && !leaf.path.starts_with(path + ".")) return;
     found = true;
+    if (is_buffer(leaf)) return;
     if (!leaf.owner) throw ValueError(text("freeze: ", leaf.path, " belongs to no module"));
     if (frozen)
       leaf.owner->frozen.insert(leaf.name);
@@ -152,7 +154,9 @@ void convert(const Walk& walk, DType dtype) {
 int64_t parameter_count(const Walk& walk) {
   int64_t count = 0;
   Once once;
-  for_each(walk, [&](const Visitor::Leaf& leaf) { count += once.first(leaf.tensor) ? leaf.tensor.numel() : 0; });
+  for_each(walk, [&](const Visitor::Leaf& leaf) {
+    count += !is_buffer(leaf) && once.first(leaf.tensor) ? leaf.tensor.numel() : 0;
+  });
   return count;
 }
 
@@ -169,9 +173,12 @@ std::string summary(const Walk& walk) {
   };
   visitor.on_tensor = [&](const Visitor::Leaf& leaf) {
     bool first = once.first(leaf.tensor);
-    line(leaf.path, text("  ", leaf.tensor.shape(), " ", leaf.tensor.dtype(), is_frozen(leaf) ? ", frozen" : "",
+    line(leaf.path, text("  ", leaf.tensor.shape(), " ", leaf.tensor.dtype(),
+                         is_buffer(leaf)   ? ", state"
+                         : is_frozen(leaf) ? ", frozen"
+                                           : "",
                          first ? "" : ", shared"));
-    if (!first) return;
+    if (!first || is_buffer(leaf)) return;
     count += leaf.tensor.numel();
     frozen += is_frozen(leaf) ? leaf.tensor.numel() : 0;
     bytes += leaf.tensor.numel() * size_of(leaf.tensor.dtype());

@@ -60,6 +60,10 @@ def layers(given):
         "embedding": torch.nn.Embedding(9, 4),
         "attention": torch.nn.MultiheadAttention(**attention),
         "causal": torch.nn.MultiheadAttention(**attention),
+        "conv": torch.nn.Conv2d(4, 6, 3, stride=2, padding=1, groups=2),
+        "up": torch.nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1),
+        "batch_norm": torch.nn.BatchNorm2d(4).eval(),
+        "group_norm": torch.nn.GroupNorm(2, 4),
         "net": torch.nn.Sequential(torch.nn.Linear(12, 8), torch.nn.GELU(), torch.nn.Linear(8, 6), torch.nn.SiLU()),
     }
     out = {}
@@ -74,6 +78,34 @@ def layers(given):
         else:
             y = module(x)
         out[prefix + "y"] = y.detach()
+    return out
+
+
+def convolutions(given):
+    functions = {
+        "plain": lambda x, w: F.conv2d(x, w),
+        "strided": lambda x, w: F.conv2d(x, w, stride=(2, 3), padding=(1, 0)),
+        "seven": lambda x, w: F.conv2d(x, w, stride=2, padding=3),
+        "dilated": lambda x, w: F.conv2d(x, w, stride=(1, 2), padding=2, dilation=(2, 3), groups=2),
+        "depthwise": lambda x, w: F.conv2d(x, w, padding="same", groups=6),
+        "one": lambda x, w: F.conv1d(x, w, padding="same"),
+        "three": lambda x, w: F.conv3d(x, w, stride=(1, 2, 1), padding=1),
+        "transposed": lambda x, w: F.conv_transpose2d(x, w, stride=(2, 3), padding=(1, 0), output_padding=(1, 2)),
+        "transposed_groups": lambda x, w: F.conv_transpose1d(x, w, stride=2, padding=1, groups=2, dilation=2),
+        "max_pool": lambda x, w: F.max_pool2d(x, 3, stride=2, padding=1, ceil_mode=True) * w,
+        "avg_pool": lambda x, w: F.avg_pool2d(x, (2, 3), padding=1, ceil_mode=True) * w,
+        "avg_pool_inside": lambda x, w: F.avg_pool2d(x, (2, 3), stride=2, padding=1, count_include_pad=False) * w,
+        "adaptive": lambda x, w: F.adaptive_avg_pool2d(x, (4, 5)) * w,
+        "adaptive_max": lambda x, w: F.adaptive_max_pool2d(x, (4, 5)) * w,
+    }
+    out = {}
+    for name, function in functions.items():
+        x, w, g = (given[f"in.conv.{name}.{part}"] for part in "xwg")
+        x.requires_grad_()
+        w.requires_grad_()
+        y = function(x, w)
+        dx, dw = torch.autograd.grad(y, (x, w), g)
+        out.update({f"conv.{name}.y": y.detach(), f"conv.{name}.dx": dx, f"conv.{name}.dw": dw})
     return out
 
 
@@ -128,15 +160,60 @@ class AttentionNet(torch.nn.Module):
         return self.out((x + self.attention(n, n, n, attn_mask=mask, need_weights=False)[0]).mean(1))
 
 
+class LastLogits(torch.nn.Module):
+    """GPT-2 from its tensors alone."""
+
+    def __init__(self, state, heads):
+        super().__init__()
+        self.names, self.heads = list(state), heads
+        for name, value in state.items():
+            self.register_parameter(name.replace(".", "/"), torch.nn.Parameter(value.clone()))
+
+    def load_state_dict(self, state):
+        pass
+
+    def forward(self, ids):
+        p = {name: getattr(self, name.replace(".", "/")) for name in self.names}
+
+        def norm(x, name):
+            return F.layer_norm(x, x.shape[-1:], p[name + ".weight"], p[name + ".bias"])
+
+        def linear(x, name):
+            return x @ p[name + ".weight"] + p[name + ".bias"]
+
+        time = ids.shape[1]
+        x = p["wte.weight"][ids] + p["wpe.weight"][:time]
+        for i in range(2):
+            parts = linear(norm(x, f"h.{i}.ln_1"), f"h.{i}.attn.c_attn").chunk(3, -1)
+            q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in parts)
+            scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+            scores = scores.masked_fill(torch.ones(time, time, dtype=torch.bool).triu(1), -float("inf"))
+            mixed = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+            x = x + linear(mixed, f"h.{i}.attn.c_proj")
+            h = linear(norm(x, f"h.{i}.ln_2"), f"h.{i}.mlp.c_fc")
+            x = x + linear(F.gelu(h, approximate="tanh"), f"h.{i}.mlp.c_proj")
+        return (norm(x, "ln_f") @ p["wte.weight"].T)[:, -1]
+
+
+def state_of(given, prefix):
+    return {n[len(prefix) + 6:]: v for n, v in given.items() if n.startswith(prefix + "state.")}
+
+
 def trainings(given):
+    n = torch.nn
+    images = n.Sequential(n.Conv2d(2, 4, 3, padding=1), n.BatchNorm2d(4), n.ReLU(), n.MaxPool2d(3, 2, 1),
+                          n.Conv2d(4, 6, 3, stride=2, groups=2, bias=False), n.BatchNorm2d(6), n.ReLU(),
+                          n.AdaptiveAvgPool2d(1), n.Flatten(), n.Linear(6, 5))
     nets = {
+        "images": images,
+        "gpt2": LastLogits(state_of(given, "train.gpt2."), 3),
         "perceptron": torch.nn.Sequential(torch.nn.Linear(12, 32), torch.nn.ReLU(), torch.nn.Linear(32, 5)),
         "attention": AttentionNet(),
     }
     out = {}
     for name, net in nets.items():
         prefix = f"train.{name}."
-        net.load_state_dict({n[len(prefix) + 6:]: v for n, v in given.items() if n.startswith(prefix + "state.")})
+        net.load_state_dict(state_of(given, prefix))
         optimiser = torch.optim.AdamW(net.parameters(), lr=0.01, weight_decay=0.1)
         losses = []
         for _ in range(50):
@@ -149,19 +226,28 @@ def trainings(given):
     return out
 
 
+def tolerance(name):
+    """Relative and absolute: rounding grows with sums of many products, and with every step of a training."""
+    if name.startswith("train.images."):  # gradients that are nothing but rounding (a bias before BatchNorm) count in full
+        return 5e-3, 1e-3
+    if name.startswith("train."):
+        return 1e-4, 2e-6
+    return (2e-5, 5e-5) if name.startswith("conv.") else (2e-5, 2e-6)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         path = folder + "/out.safetensors"
         subprocess.run([sys.argv[1], path], check=True)
         given = read(path)
-    wanted = {**losses(given), **layers(given), **optimisers(given), **trainings(given)}
+    wanted = {**losses(given), **layers(given), **convolutions(given), **optimisers(given), **trainings(given)}
     inputs = [n for n in given if n.startswith("in.") or ".state." in n or n.endswith((".x", ".begin", ".gradients"))]
     failures = [f"{name}: nothing to compare it with" for name in given if name not in wanted and name not in inputs]
     for name, want in wanted.items():
         got = given[name][:len(want)] if name.startswith("optim.") else given[name]
         if got.shape != want.shape:
             failures.append(f"{name}: shape {tuple(got.shape)} instead of {tuple(want.shape)}")
-        elif not torch.allclose(got, want, rtol=1e-4 if name.startswith("train.") else 2e-5, atol=2e-6):
+        elif not torch.allclose(got, want, *tolerance(name)):
             failures.append(f"{name}: off by {(got - want).abs().max().item():.3g}")
     print("\n".join(failures))
     print(f"torch {torch.__version__}: {len(wanted) - len(failures)} of {len(wanted)} agree")

@@ -47,6 +47,51 @@ void losses() {
   put("kl.batchmean", kl_div(log_softmax(logits), log(p), Reduction::BatchMean, true));
 }
 
+// A function of an input and a weight, with gradients of both.
+void function(const std::string& name, const Dims& x_shape, const Dims& w_shape,
+              const std::function<Tensor(const Tensor& x, const Tensor& w)>& f) {
+  Tensor x = randn(x_shape).realize(), w = randn(w_shape).realize();
+  auto [y, pull] = vjp([&](const TensorList& in) { return f(in[0], in[1]); }, TensorList{x, w});
+  Tensor g = randn(y.shape()).realize();
+  TensorList gradients = pull(g);
+  const std::pair<const char*, Tensor> values[] = {{"in.x", x}, {"in.w", w},          {"in.g", g},
+                                                   {"y", y},    {"dx", gradients[0]}, {"dw", gradients[1]}};
+  for (const auto& [part, value] : values)
+    put((part[0] == 'i' ? "in.conv." + name + (part + 2) : "conv." + name + "." + part), value);
+}
+
+void convolutions() {
+  manual_seed(21);
+  function("plain", {2, 3, 8, 9}, {4, 3, 3, 2}, [](auto& x, auto& w) { return conv2d(x, w); });
+  function("strided", {2, 3, 11, 12}, {4, 3, 3, 3},
+           [](auto& x, auto& w) { return conv2d(x, w, {}, {.stride = {2, 3}, .padding = {1, 0}}); });
+  function("seven", {2, 3, 20, 20}, {8, 3, 7, 7},
+           [](auto& x, auto& w) { return conv2d(x, w, {}, {.stride = 2, .padding = 3}); });
+  function("dilated", {1, 4, 12, 13}, {6, 2, 3, 3}, [](auto& x, auto& w) {
+    return conv2d(x, w, {}, {.stride = {1, 2}, .padding = 2, .dilation = {2, 3}, .groups = 2});
+  });
+  function("depthwise", {2, 6, 9, 9}, {6, 1, 3, 3},
+           [](auto& x, auto& w) { return conv2d(x, w, {}, {.padding = "same", .groups = 6}); });
+  function("one", {2, 3, 20}, {5, 3, 4}, [](auto& x, auto& w) { return conv1d(x, w, {}, {.padding = "same"}); });
+  function("three", {1, 2, 5, 6, 7}, {3, 2, 2, 3, 2},
+           [](auto& x, auto& w) { return conv3d(x, w, {}, {.stride = {1, 2, 1}, .padding = 1}); });
+  function("transposed", {2, 4, 5, 6}, {4, 3, 3, 2}, [](auto& x, auto& w) {
+    return conv_transpose2d(x, w, {}, {.stride = {2, 3}, .padding = {1, 0}, .output_padding = {1, 2}});
+  });
+  function("transposed_groups", {1, 4, 6}, {4, 2, 3}, [](auto& x, auto& w) {
+    return conv_transpose1d(x, w, {}, {.stride = 2, .padding = 1, .groups = 2, .dilation = 2});
+  });
+  function("max_pool", {2, 3, 9, 10}, {1},
+           [](auto& x, auto& w) { return max_pool2d(x, 3, {.stride = 2, .padding = 1, .ceil_mode = true}) * w; });
+  function("avg_pool", {2, 3, 9, 10}, {1},
+           [](auto& x, auto& w) { return avg_pool2d(x, {2, 3}, {.padding = 1, .ceil_mode = true}) * w; });
+  function("avg_pool_inside", {2, 3, 9, 10}, {1}, [](auto& x, auto& w) {
+    return avg_pool2d(x, {2, 3}, {.stride = 2, .padding = 1, .count_include_pad = false}) * w;
+  });
+  function("adaptive", {2, 3, 9, 10}, {1}, [](auto& x, auto& w) { return adaptive_avg_pool2d(x, {4, 5}) * w; });
+  function("adaptive_max", {2, 3, 9, 10}, {1}, [](auto& x, auto& w) { return adaptive_max_pool2d(x, {4, 5}) * w; });
+}
+
 template <class M>
 void layer(const std::string& name, const M& module, const Tensor& x) {
   for (const auto& [path, tensor] : module.state()) put("layer." + name + ".state." + path, tensor);
@@ -66,6 +111,20 @@ void layers() {
   attention.in_proj_bias.assign(randn(36));
   layer("attention", attention, x);
   layer("causal", causal, x);
+  Tensor images = randn({3, 4, 6, 5});
+  layer("conv", nn::Conv2d(4, 6, 3, {.stride = 2, .padding = 1, .groups = 2}), images);
+  layer("up", nn::ConvTranspose2d(4, 6, 3, {.stride = 2, .padding = 1, .output_padding = 1}), images);
+  nn::BatchNorm2d batch_norm(4);
+  batch_norm.weight->assign(randn(4));
+  batch_norm.bias->assign(randn(4));
+  batch_norm(images * 3 + 1).realize();
+  realize({batch_norm.running_mean, batch_norm.running_var, batch_norm.num_batches_tracked});
+  batch_norm.eval();
+  layer("batch_norm", batch_norm, images);
+  nn::GroupNorm group_norm(2, 4);
+  group_norm.weight->assign(randn(4));
+  group_norm.bias->assign(randn(4));
+  layer("group_norm", group_norm, images);
   layer("net", nn::Sequential(nn::Linear(12, 8), nn::GELU(), nn::Linear(8, 6), nn::SiLU()), x);
 }
 
@@ -138,6 +197,19 @@ void training(const std::string& name, Net net, const Tensor& x) {
 void trainings() {
   training("perceptron", nn::Sequential(nn::Linear(12, 32), nn::ReLU(), nn::Linear(32, 5)), randn({6, 12}).realize());
   training("attention", AttentionNet(), (arange(42) * 5 % 11).reshape(6, 7).realize());
+  training("images",
+           nn::Sequential(nn::Conv2d(2, 4, 3, {.padding = 1}), nn::BatchNorm2d(4), nn::ReLU(),
+                          nn::MaxPool2d(3, {.stride = 2, .padding = 1}),
+                          nn::Conv2d(4, 6, 3, {.stride = 2, .groups = 2, .bias = false}), nn::BatchNorm2d(6),
+                          nn::ReLU(), nn::AdaptiveAvgPool2d(1), nn::Flatten(), nn::Linear(6, 5)),
+           randn({6, 2, 10, 10}).realize());
+  // Logits of the last place.
+  struct Last : nn::Module<Last> {
+    models::GPT2 net{{.vocabulary = 11, .context = 8, .width = 12, .layers = 2, .heads = 3}};
+    Tensor operator()(const Tensor& ids) const { return net(ids).select(1, -1); }
+    void visit(nn::Visitor& v) { net.visit(v); }
+  };
+  training("gpt2", Last(), (arange(42) * 5 % 11).reshape(6, 7).realize());
 }
 
 }  // namespace
@@ -147,6 +219,7 @@ int main(int count, char** arguments) {
     if (count != 2) throw ValueError("usage: torch_test FILE");
     losses();
     layers();
+    convolutions();
     optimisers();
     trainings();
     save_safetensors(arguments[1], g_out);

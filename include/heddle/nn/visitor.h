@@ -33,6 +33,8 @@ class Visitor;
 struct ModuleState {
   bool training = true;
   std::set<std::string> frozen;  // paths, from this module on, of tensors that are not trained
+  // Of tensors that are never trained: state that is saved with the parameters, as running statistics are.
+  std::set<std::string> buffers = {};
 };
 
 template <class T>

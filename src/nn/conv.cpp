@@ -1,0 +1,132 @@
+#include <heddle/nn/conv.h>
+#include <heddle/nn/init.h>
+#include <heddle/ops.h>
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace heddle::nn {
+namespace {
+
+Tensor parameter(const Tensor& value) { return value.realize().requires_grad_(); }
+
+// Weight and bias of a convolution, as PyTorch begins: uniform, by the number of inputs of an output.
+template <class Layer, class Options>
+void begin(Layer& layer, const char* name, size_t axes, int64_t first, int64_t second, int64_t outputs,
+           const Dims& kernel, const Options& options, Generator& generator) {
+  if (kernel.size() != 1 && kernel.size() != axes)
+    throw ValueError(text(name, ": a kernel of ", kernel, " for ", axes, axes == 1 ? " axis" : " axes"));
+  Dims shape = {first, second};
+  for (size_t i = 0; i < axes; ++i) shape.push_back(kernel[kernel.size() == 1 ? 0 : i]);
+  for (int64_t size : shape)
+    if (size <= 0) throw ValueError(text(name, ": a weight of shape ", shape, "; its sizes must be positive"));
+  layer.weight = parameter(init::kaiming_uniform(shape, std::sqrt(5.0), options.dtype, generator));
+  double bound = 1 / std::sqrt(static_cast<double>(init::fans(shape).in));
+  if (options.bias) layer.bias = parameter(uniform(outputs, -bound, bound, options.dtype, generator));
+}
+
+void check_groups(const char* name, int64_t inputs, int64_t outputs, int64_t groups) {
+  if (groups < 1 || inputs % groups != 0 || outputs % groups != 0)
+    throw ValueError(text(name, "(", inputs, ", ", outputs, "): ", groups, " groups do not divide the channels"));
+}
+
+}  // namespace
+
+#define HD_CONV_LAYER(name, axes, function)                                                                            \
+  name::name(int64_t inputs, int64_t outputs, const Dims& kernel, const ConvLayerOptions& layer, Generator& generator) \
+      : options{layer.stride, layer.padding, layer.dilation, layer.groups} {                                           \
+    check_groups(#name, inputs, outputs, layer.groups);                                                                \
+    begin(*this, #name, axes, outputs, inputs / layer.groups, outputs, kernel, layer, generator);                      \
+  }                                                                                                                    \
+  Tensor name::operator()(const Tensor& x) const { return function(x, weight, bias, options); }
+HD_CONV_LAYER(Conv1d, 1, conv1d)
+HD_CONV_LAYER(Conv2d, 2, conv2d)
+HD_CONV_LAYER(Conv3d, 3, conv3d)
+#undef HD_CONV_LAYER
+
+#define HD_CONV_LAYER(name, axes, function)                                                               \
+  name::name(int64_t inputs, int64_t outputs, const Dims& kernel, const ConvTransposeLayerOptions& layer, \
+             Generator& generator)                                                                        \
+      : options{layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation} {        \
+    check_groups(#name, inputs, outputs, layer.groups);                                                   \
+    begin(*this, #name, axes, inputs, outputs / layer.groups, outputs, kernel, layer, generator);         \
+  }                                                                                                       \
+  Tensor name::operator()(const Tensor& x) const { return function(x, weight, bias, options); }
+HD_CONV_LAYER(ConvTranspose1d, 1, conv_transpose1d)
+HD_CONV_LAYER(ConvTranspose2d, 2, conv_transpose2d)
+HD_CONV_LAYER(ConvTranspose3d, 3, conv_transpose3d)
+#undef HD_CONV_LAYER
+
+namespace {
+
+template <class Layer>
+void begin(Layer& layer, const char* name, int64_t channels, const BatchNormOptions& options) {
+  if (channels <= 0) throw ValueError(text(name, ": ", channels, " channels"));
+  if (options.affine) {
+    layer.weight = parameter(ones(channels, options.dtype));
+    layer.bias = parameter(zeros(channels, options.dtype));
+  }
+  layer.running_mean = zeros(channels, options.dtype).realize();
+  layer.running_var = ones(channels, options.dtype).realize();
+  layer.num_batches_tracked = zeros({}, kI64).realize();
+  layer.epsilon = options.epsilon;
+  layer.momentum = options.momentum;
+  layer.buffers = {"running_mean", "running_var", "num_batches_tracked"};
+}
+
+// Of a handle to the same slot: the layer itself is not changed.
+void follow(Tensor running, const Tensor& now, double part) {
+  running.assign(cast(running * (1 - part) + now.detach() * part, running.dtype()));
+}
+
+template <class Layer>
+Tensor normalized(const Layer& layer, const char* name, const Tensor& x, int axes, int or_axes) {
+  int64_t channels = layer.running_mean.size(0);
+  if ((x.rank() != axes && x.rank() != or_axes) || x.size(1) != channels)
+    throw ShapeError(text(name, "(", channels, "): an input of shape ", x.shape(), "; it has ", axes, " axes",
+                          axes == or_axes ? "" : text(" or ", or_axes), ", and ", channels, " channels (axis 1)"));
+  if (!layer.training)
+    return batch_norm(x, layer.running_mean, layer.running_var, layer.weight, layer.bias, layer.epsilon);
+  Axes others = {0};
+  for (int64_t axis = 2; axis < x.rank(); ++axis) others.push_back(axis);
+  double count = static_cast<double>(x.numel()) / static_cast<double>(channels);
+  if (count < 2)
+    throw ValueError(text(name, "(", channels, "): an input of shape ", x.shape(),
+                          " has no variance: training takes more than one element for each channel"));
+  Tensor wide = size_of(x.dtype()) < 4 ? cast(x, kF32) : x;
+  Tensor centre = mean(wide, others), variance = var(wide, others, false, 0);
+  follow(layer.running_mean, centre, layer.momentum);
+  follow(layer.running_var, variance * (count / (count - 1)), layer.momentum);
+  Tensor batches = layer.num_batches_tracked;
+  batches.assign(batches + 1);
+  return batch_norm(x, centre, variance, layer.weight, layer.bias, layer.epsilon);
+}
+
+}  // namespace
+
+#define HD_BATCH_NORM(name, axes, or_axes)                                                                  \
+  name::name(int64_t channels, const BatchNormOptions& options) { begin(*this, #name, channels, options); } \
+  Tensor name::operator()(const Tensor& x) const { return normalized(*this, #name, x, axes, or_axes); }
+HD_BATCH_NORM(BatchNorm1d, 2, 3)
+HD_BATCH_NORM(BatchNorm2d, 4, 4)
+HD_BATCH_NORM(BatchNorm3d, 5, 5)
+#undef HD_BATCH_NORM
+
+GroupNorm::GroupNorm(int64_t group_count, int64_t channel_count, double eps, bool affine, DType dtype)
+    : groups(group_count), channels(channel_count), epsilon(eps) {
+  if (groups < 1 || channels < 1 || channels % groups != 0)
+    throw ValueError(text("GroupNorm: ", channels, " channels in ", groups, " groups"));
+  if (!affine) return;
+  weight = parameter(ones(channels, dtype));
+  bias = parameter(zeros(channels, dtype));
+}
+
+Tensor GroupNorm::operator()(const Tensor& x) const {
+  if (x.rank() < 2 || x.size(1) != channels)
+    throw ShapeError(text("GroupNorm(", groups, ", ", channels, "): an input of shape ", x.shape(), "; it must have ",
+                          channels, " channels (axis 1)"));
+  return group_norm(x, groups, weight, bias, epsilon);
+}
+
+}  // namespace heddle::nn
