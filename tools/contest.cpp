@@ -29,15 +29,16 @@ void run_contest(Peers& peers, const Contest& contest, double seconds, const Rep
   int threads = device("cpu").threads();
   double peak = 0, reading = 0;
   // A core does fewer operations than this while it reads a byte, even from memory.
-  bool may_be_reading = contest.flops < 100 * contest.bytes;
-  auto memory = memory_like(may_be_reading ? contest.bytes : 0);
+  bool may_be_reading = contest.flops < 100 * contest.bytes || contest.moved > 0;
+  auto memory = memory_like(may_be_reading ? std::max(contest.bytes, contest.moved) : 0);
   contest.ours();  // compiles
   Peers::Result result = peers.compare(contest.row, seconds, contest.ours, [&] {
     peak = std::max(peak, peak_rate(contest.peak, threads, 2));
     if (may_be_reading) reading = std::max(reading, read_rate(memory->address(), memory->bytes(), threads, 2));
   });
   double arithmetic = contest.flops / peak, traffic = may_be_reading ? contest.bytes / reading : 0;
-  double floor = std::max(arithmetic, traffic), best = result.ours.best();
+  double update = contest.moved > 0 ? contest.moved / reading : 0;
+  double floor = std::max(arithmetic, traffic) + update, best = result.ours.best();
 
   Figure figure{.name = contest.name, .unit = contest.unit};
   figure.group = contest.group;
@@ -45,6 +46,7 @@ void run_contest(Peers& peers, const Contest& contest, double seconds, const Rep
   figure.median = in_unit(contest, result.ours.median());
   figure.floor = in_unit(contest, floor);
   figure.floor_name = arithmetic >= traffic ? peak_name(contest.peak) : "reading";
+  if (update > 0) figure.floor_name += " + reading";
   figure.share = floor / best;
   figure.share_bar = contest.share_bar;
   figure.note = contest.note;

@@ -19,6 +19,7 @@ struct Contest {
   nlohmann::json row;     // what peers are told: bench/peers/README.md
   double flops = 0;       // of one call: a multiplication and an addition are two
   double bytes = 0;       // read and written at least
+  double moved = 0;       // bytes that arithmetic cannot hide, as those of an optimiser's update: their time is added
   Peak peak = Peak::F32;  // what arithmetic it is
   std::function<void()> ours;
   std::optional<double> bar = {};        // the least ratio to the fastest peer
