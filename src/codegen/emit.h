@@ -24,6 +24,8 @@ struct Traits {
   bool bfloat = false;  // converts vectors of f32 to bf16 as AVX-512 does
   bool fma = false;
   bool scale = false;         // multiplies by powers of two as AVX-512 does
+  bool pairs = false;         // adds the products of pairs of bf16 as AVX-512 does
+  bool matrix = false;        // has matrix registers as AMX does
   bool nan_minmax = false;    // has minimum and maximum that propagate NaN
   bool read_zeros = false;    // a load whose guard fails may read a block of zeros instead of being jumped over
   bool stream = false;        // has stores that bypass the caches, and fetches lines into them on request
@@ -101,7 +103,9 @@ struct Emitter {
   void reduce(const kernel::Inst& inst, Values& block_values);
   void scan(const kernel::Inst& inst, Values& block_values);
   void shuffle(const kernel::Inst& inst, Values& block_values);
-  void transpose(const kernel::Inst& inst, Values& block_values);  // transpose.cpp
+  void transpose(const kernel::Inst& inst, Values& block_values);           // transpose.cpp
+  llvm::Value* word_dot(llvm::Value* a, llvm::Value* b, llvm::Value* acc);  // words.cpp
+  void block_dot(const kernel::Inst& inst);
   llvm::Value* index(const kernel::Inst& inst, const Values& block_values);
   // for (i = begin; i < end; ++i) carried = body(i, carried); gives the final ones.
   Values counted_loop(const char* name, llvm::Value* begin, llvm::Value* end, bool runs, Values carried,
@@ -132,6 +136,7 @@ struct Emitter {
   void store(const kernel::Inst& inst, const Values& block_values);
   void combine(const kernel::Inst& inst, const Values& block_values);
   void check(const kernel::Inst& inst, const Values& block_values);
+  DType accessed(const kernel::Inst& inst) const;  // of the elements: those of the buffer, or words of them
   Place place(const kernel::Inst& inst, int64_t lanes, const Values& block_values);
   llvm::Value* guarded_load(const kernel::Inst& inst, llvm::Type* type, const Place& at, llvm::Value* flag);
   llvm::Value* gather(const kernel::Inst& inst, llvm::Type* type, const Place& at);
@@ -170,6 +175,8 @@ struct Emitter {
 int64_t lanes_of(const kernel::Type& type);  // 1 for scalars
 int64_t lanes_of(const llvm::Value* v);
 llvm::Value* scale(Emitter& emitter, llvm::Value* a, llvm::Value* n);  // the op of that name
+bool uses_matrix_unit(const kernel::Phase& phase);
+void configure_matrix_unit(Emitter& emitter);  // at the start of a function that uses it
 // The type with `like`'s number of lanes.
 llvm::Type* shaped(llvm::Type* element, const llvm::Value* like);
 // "kernel_0": letters, digits and underscores only.

@@ -107,6 +107,8 @@ void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module&
   traits.gather = traits.scale = target.vector_bytes >= 64;
   traits.half = traits.fma = target.vector_bytes >= 32;
   traits.bfloat = target.vector_bytes >= 64 && target.llvm_features.find("+avx512bf16") != std::string::npos;
+  traits.pairs = target.word_products && traits.bfloat;
+  traits.matrix = target.matrix_unit;
   traits.read_zeros = traits.stream = traits.shuffle = true;
   Emitter emitter(kernel, module, traits);
   auto& b = emitter.b;
@@ -143,12 +145,14 @@ void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module&
       emitter.bind(kernel.thread, b.getInt64(0));
     }
     const kernel::Phase& code = kernel.phases[phase];
+    if (uses_matrix_unit(code)) configure_matrix_unit(emitter);
     emitter.counted_loop("cell", function->getArg(2), function->getArg(3), false, {},
                          [&](llvm::Value* cell, const Emitter::Values&) -> Emitter::Values {
                            emitter.bind_cells(code, cell);
                            emitter.block(code.body, emitter.values);
                            return {};
                          });
+    if (uses_matrix_unit(code)) b.CreateIntrinsic(llvm::Intrinsic::x86_tilerelease, {}, {});
     // Stores that bypassed the caches are not ordered by the barrier that follows the phase.
     if (emitter.streamed) b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
     emitter.end_function();

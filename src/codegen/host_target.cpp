@@ -2,6 +2,7 @@
 #include <llvm/ADT/StringMap.h>
 #include <llvm/TargetParser/Host.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,6 +56,12 @@ int64_t cache_bytes(int level, int name, int64_t fallback) {
   return size > 0 ? size : fallback;
 }
 
+// The operating system must be asked, once for the process, before the matrix registers may be touched.
+bool may_use_matrix_unit() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
 bool has(const llvm::StringMap<bool>& features, const Kind& kind) {
   return std::ranges::all_of(kind.needs, [&](const char* feature) { return features.lookup(feature); });
 }
@@ -73,6 +80,9 @@ Target make_target(const llvm::StringMap<bool>& features, const Kind& kind, bool
       target.llvm_features += (feature.second ? "+" : "-") + feature.first().str();
     }
   }
+  auto supports = [&](const char* feature) { return best && features.lookup(feature); };
+  target.word_products = supports("avx512bf16");
+  target.matrix_unit = supports("amx-tile") && supports("amx-bf16") && supports("amx-int8") && may_use_matrix_unit();
   target.cores = available_cores();
   target.l1_bytes = cache_bytes(1, _SC_LEVEL1_DCACHE_SIZE, target.l1_bytes);
   target.l2_bytes = cache_bytes(2, _SC_LEVEL2_CACHE_SIZE, target.l2_bytes);

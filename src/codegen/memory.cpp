@@ -46,8 +46,12 @@ llvm::Value* Emitter::to_memory(llvm::Value* v, DType dtype) {
   return dtype == kBool ? b.CreateZExt(v, shaped(b.getInt8Ty(), v)) : v;
 }
 
+DType Emitter::accessed(const kernel::Inst& inst) const {
+  return inst.op == kernel::Op::load ? kernel.values[inst.results[0]].dtype : kernel.buffers[inst.buffer].dtype;
+}
+
 Place Emitter::place(const kernel::Inst& inst, int64_t lanes, const Values& block_values) {
-  DType dtype = kernel.buffers[inst.buffer].dtype;
+  DType dtype = accessed(inst);
   llvm::Type* type = memory_element(dtype);
   Place result;
   Formula formula = open_formula(inst, lanes, block_values);
@@ -181,7 +185,7 @@ llvm::Value* Emitter::pick(const kernel::Inst& inst, llvm::Type* type, const Pla
 
 llvm::Value* Emitter::load(const kernel::Inst& inst, const Values& block_values) {
   int64_t lanes = lanes_of(kernel.values[inst.results[0]]);
-  DType dtype = kernel.buffers[inst.buffer].dtype;
+  DType dtype = accessed(inst);
   llvm::Type* scalar = memory_element(dtype);
   llvm::Type* type = lanes == 1 ? scalar : llvm::FixedVectorType::get(scalar, static_cast<unsigned>(lanes));
   if (inst.guard.is_const(0)) return from_memory(llvm::Constant::getNullValue(type), dtype);

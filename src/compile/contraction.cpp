@@ -43,6 +43,23 @@ std::vector<bool> axes_of(const Loops& loops, const Stage& stage, kernel::Value 
   return outer;
 }
 
+std::optional<kernel::Value> narrow_factor(const Loops& loops, const Stage& stage, kernel::Value factor) {
+  auto dtype = [&](kernel::Value v) { return loops.values[static_cast<size_t>(v)].dtype; };
+  kernel::Value narrow = kernel::kNoValue;
+  for (const kernel::Inst& inst : stage.body.insts)
+    if (inst.op == kernel::Op::cast && inst.results[0] == factor) narrow = inst.args[0];
+  if (narrow == kernel::kNoValue) return {};
+  const bool fits = (dtype(narrow) == DType::bf16 && dtype(factor) == DType::f32) ||
+                    (dtype(narrow) == DType::i8 && dtype(factor) == DType::i32);
+  for (const kernel::Inst& inst : stage.body.insts)
+    if (fits && inst.op == kernel::Op::load && inst.results[0] == narrow) return narrow;
+  return {};
+}
+
+int64_t numbers_per_word(const Loops& loops, kernel::Value narrow) {
+  return 4 / size_of(loops.values[static_cast<size_t>(narrow)].dtype);
+}
+
 std::optional<Contraction> find_contraction(const Loops& loops, const Stage& stage) {
   if (!stage.reducer || kernel::simple_op(*stage.reducer) != ScalarOp::add) return {};
   const kernel::Inst* product = nullptr;

@@ -19,6 +19,11 @@ struct Contraction {
 // Factors are ordered so that a_axis < b_axis.
 std::optional<Contraction> find_contraction(const Loops& loops, const Stage& stage);
 
+// The narrow numbers (bf16 for a sum of f32, i8 for one of i32) that the factor is cast from, if they are loaded.
+std::optional<kernel::Value> narrow_factor(const Loops& loops, const Stage& stage, kernel::Value factor);
+// Of those, how many make a word of four bytes.
+int64_t numbers_per_word(const Loops& loops, kernel::Value narrow);
+
 // Axes that the value depends on, through everything computed in the stage's body.
 std::vector<bool> axes_of(const Loops& loops, const Stage& stage, kernel::Value v);
 

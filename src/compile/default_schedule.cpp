@@ -449,15 +449,23 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
         std::swap(plan.loops[0], plan.loops[static_cast<size_t>(draw(static_cast<int64_t>(plan.loops.size())))]);
       if (s == 0 && loops.stages[0].reducer && draw(3) == 0) plan.split = 1 + draw(5);
       if (s == 0 && has_scan(loops.stages[0]) && draw(3) == 0) plan.split = 1 + draw(5);
+      const bool words = plan.dot && s == 0 && draw(2) == 0 && narrow_factor(loops, loops.stages[s], contraction->a) &&
+                         narrow_factor(loops, loops.stages[s], contraction->b);
+      if (words) {
+        plan.unit = StageSchedule::Unit::Words;
+        plan.split = 1;
+        for (Level& level : plan.loops)
+          if (level.axis >= outer && level.step > 1) level.step = std::max<int64_t>(4, level.step / 4 * 4);
+      }
       if (plan.dot && s == 0)
         for (int operand = 0; operand < 2; ++operand) {
-          if (draw(2) == 0) continue;
+          if (!words && draw(2) == 0) continue;
           Staged staged;
           staged.operand = operand;
           staged.scope = draw(2) ? Staged::Scope::Phase : Staged::Scope::Cell;
           staged.depth = static_cast<int>(draw(static_cast<int64_t>(plan.loops.size()) + 1));
           int axis = operand == 0 ? contraction->a_axis : contraction->b_axis;
-          if (axis >= 0 && draw(2)) {
+          if (axis >= 0 && (words || draw(2))) {
             int64_t size = schedule.cell[static_cast<size_t>(axis)];
             for (const Level& level : plan.loops)
               if (level.axis == axis) size = level.step;

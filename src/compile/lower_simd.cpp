@@ -183,6 +183,8 @@ void Lowering::lower_block(const Block& block) {
         lower_loop(*item.single);
       else if (item.single->op == Op::branch)
         lower_branch(*item.single);
+      else if (item.single->op == Op::block_dot)
+        frames_.back()->insts.push_back(*item.single);
       else
         eager(*item.single);
       continue;

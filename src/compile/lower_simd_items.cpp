@@ -72,7 +72,7 @@ std::vector<Item> Lowering::partition(const Block& block) {
       items.push_back(std::move(item));
       continue;
     }
-    if (inst.op == Op::loop || inst.op == Op::branch) {
+    if (inst.op == Op::loop || inst.op == Op::branch || inst.op == Op::block_dot) {
       flush();
       Item item;
       item.single = &inst;
@@ -123,6 +123,7 @@ void Lowering::choose_saves(const Block& block, std::vector<Item>& items) {
         stores.push_back({item.roots_at[r], n, item.roots[r], item.roots[r]->buffer});
     }
     if (!item.single) continue;
+    if (item.single->op == Op::block_dot) stores.push_back({item.at, n, nullptr, item.single->panels[0].buffer});
     for (Value v : item.single->args) add_unique(users[v], n);
     for (const Block& inner : item.single->blocks) {
       kernel::visit(inner, [&](const Inst& inst) {
@@ -130,6 +131,7 @@ void Lowering::choose_saves(const Block& block, std::vector<Item>& items) {
         for (const Block& b : inst.blocks)
           for (Value v : b.results) add_unique(users[v], n);
         if (writes_memory(inst.op)) stores.push_back({item.at, n, nullptr, inst.buffer});
+        if (inst.op == Op::block_dot) stores.push_back({item.at, n, nullptr, inst.panels[0].buffer});
       });
       for (Value v : inner.results) add_unique(users[v], n);
     }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "compile/lower_simd.h"
+#include "kernel/types.h"
 
 namespace heddle::simd {
 
@@ -436,10 +437,12 @@ void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions,
             a = masked(a, mask, Scalar::of(out_.values[a].dtype, 0));
             b = masked(b, mask, Scalar::of(out_.values[b].dtype, 0));
             Builder build = builder();
-            a = build.cast(a, dtype);
-            b = build.cast(b, dtype);
-            now[slot] = is_float(dtype) ? build.op(ScalarOp::fma, {a, b, now[slot]})
-                                        : build.op(ScalarOp::add, {now[slot], build.op(ScalarOp::mul, {a, b})});
+            const bool words = kernel::holds_words(out_.values[a].dtype, dtype);
+            if (!words) a = build.cast(a, dtype);
+            if (!words) b = build.cast(b, dtype);
+            now[slot] = words             ? build.word_dot(a, b, now[slot])
+                        : is_float(dtype) ? build.op(ScalarOp::fma, {a, b, now[slot]})
+                                          : build.op(ScalarOp::add, {now[slot], build.op(ScalarOp::mul, {a, b})});
             slot += count * sets;
           } else {
             std::vector<Value> left, right;

@@ -47,7 +47,7 @@ Contents contents(const Kernel& kernel, const Block& block) {
     if (inst.op == Op::load || stores(inst.op)) c.accesses.push_back(&inst);
     if (stores(inst.op)) c.writes.push_back(&inst);
     if (inst.op == Op::reduce || inst.op == Op::scan) c.reduces.push_back(&inst);
-    c.dot |= inst.op == Op::dot;
+    c.dot |= inst.op == Op::dot || inst.op == Op::block_dot;
     c.work += inst.op == Op::load ? 0 : op_cost(inst.op);
   });
   return c;

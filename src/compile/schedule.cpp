@@ -10,6 +10,42 @@
 namespace heddle {
 namespace {
 
+// Several numbers to a word: both factors are packed, and blocks of the reduced axis hold whole words.
+std::string check_unit(const StageSchedule& plan, const Schedule& schedule, const Loops& loops, size_t s,
+                       const Contraction& c, const std::vector<int64_t>& size, const Target& target) {
+  const Stage& stage = loops.stages[s];
+  const bool matrix = plan.unit == StageSchedule::Unit::Matrix;
+  auto a = narrow_factor(loops, stage, c.a), b = narrow_factor(loops, stage, c.b);
+  if (!a || !b || !c.is_matmul()) return text("stage ", s, ": its factors do not fit into words");
+  if (plan.staged.size() != 2 || plan.staged[0].operand == plan.staged[1].operand)
+    return text("stage ", s, ": words are packed");
+  const int64_t block = numbers_per_word(loops, *a) * (matrix ? kernel::kBlockDepth : 1);
+  for (const Level& level : plan.loops)
+    if (static_cast<size_t>(level.axis) >= loops.outer.size() && level.step != 1 && level.step % block != 0)
+      return text("stage ", s, ": steps of ", level.step, " along an axis of blocks of ", block);
+  if (plan.split > 1 || target.machine != Machine::Simd) return text("stage ", s, ": words of a divided sum");
+  for (const Staged& staged : plan.staged)
+    if (staged.panel < 2) return text("stage ", s, ": words are packed in panels");
+  if (!matrix) return "";
+  if (!target.matrix_unit) return "the machine has no matrix unit";
+  bool outer_seen = false;
+  for (const Level& level : plan.loops) {
+    if (static_cast<size_t>(level.axis) < loops.outer.size())
+      outer_seen = true;
+    else if (outer_seen)
+      return text("stage ", s, ": a loop inside a block of the matrix unit");
+  }
+  if (s + 1 < schedule.stages.size() && schedule.stages[s + 1].joined)
+    return text("stage ", s + 1, " cannot join a matrix unit");
+  for (size_t i = 0; i < loops.outer.size(); ++i) {
+    const bool own = static_cast<int>(i) == c.a_axis || static_cast<int>(i) == c.b_axis;
+    if (size[i] != (own ? kernel::kBlock : 1))
+      return text("stage ", s, ": a matrix unit takes blocks of ", kernel::kBlock);
+    if (static_cast<int>(i) > c.b_axis && schedule.cell[i] != 1) return text("stage ", s, ": rows are not neighbours");
+  }
+  return "";
+}
+
 std::string check_stage(const StageSchedule& plan, const Schedule& schedule, const Loops& loops, size_t s,
                         const Target& target) {
   const Stage& stage = loops.stages[s];
@@ -66,6 +102,11 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
     int walked = 0;
     for (size_t i = outer; i < count; ++i) walked += size[i] > 1;
     if (walked > 1) return text("stage ", s, ": a dot runs along one reduced axis, the others need loops of step 1");
+  }
+  if (plan.unit != StageSchedule::Unit::Numbers) {
+    if (!plan.dot) return text("stage ", s, ": a unit without a dot");
+    if (std::string problem = check_unit(plan, schedule, loops, s, *contraction, size, target); !problem.empty())
+      return problem;
   }
   if (!plan.staged.empty() && !plan.dot) return text("stage ", s, ": only the factors of a dot are staged");
   for (const Staged& staged : plan.staged) {
@@ -150,6 +191,8 @@ std::string print(const Schedule& schedule) {
     if (plan.joined) out << " joined";
     if (plan.split != 1) out << " split " << plan.split;
     if (plan.dot) out << " dot";
+    if (plan.unit == StageSchedule::Unit::Words) out << " words";
+    if (plan.unit == StageSchedule::Unit::Matrix) out << " matrix";
     for (const Staged& staged : plan.staged) {
       out << " staged " << staged.operand;
       if (staged.scope == Staged::Scope::Phase)
@@ -210,6 +253,10 @@ Schedule parse_schedule(std::string_view source) {
         plan.split = number();
       } else if (accept("dot")) {
         plan.dot = true;
+      } else if (accept("words")) {
+        plan.unit = StageSchedule::Unit::Words;
+      } else if (accept("matrix")) {
+        plan.unit = StageSchedule::Unit::Matrix;
       } else if (accept("stream")) {
         plan.stream = true;
       } else if (accept("staged")) {

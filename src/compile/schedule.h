@@ -39,6 +39,8 @@ struct StageSchedule {
   // that is written to; each looks at all updates and does those that fall into it.
   int64_t split = 1;
   bool dot = false;  // compute as a contraction
+  // What multiplies. Words and Matrix take factors of bf16 or i8, packed several to a word along the reduced axis.
+  enum class Unit { Numbers, Words, Matrix } unit = Unit::Numbers;
   std::vector<Staged> staged;
   bool stream = false;  // stores bypass the caches
 };

@@ -13,6 +13,8 @@ constexpr int64_t kOneCellRows = 512;
 constexpr int64_t kFewRows = 32;
 // Then b is read a few of its rows at a time, in the order of memory.
 constexpr int64_t kFewRowsDepth = 32, kFewRowsColumns = 1024;
+// The same for a matrix unit, and how deep its blocks are.
+constexpr int64_t kMatrixRows = 512, kMatrixColumns = 256, kMatrixDepth = 512;
 // Elements of a so many bytes apart are packed.
 constexpr int64_t kFarApart = 1024;
 // A sum is divided among cores when it is so many times as long as the result is wide; a part is at least so long.
@@ -23,15 +25,22 @@ int64_t pieces(int64_t size, int64_t step) { return (size + step - 1) / step; }
 
 // How a factor lies in memory.
 struct Factor {
-  bool plain = false;  // loaded and nothing else
-  int64_t bytes = 0;   // of the whole buffer
-  int64_t size = 0;    // of an element
-  int64_t own = 0;     // elements between neighbours along the axis that the factor alone follows
-  int64_t inner = 0;   // ... along the reduced axis of the tile
+  bool plain = false;  // loaded, and at most cast
+  bool cast = false;
+  int64_t bytes = 0;  // of the whole buffer
+  int64_t size = 0;   // of an element
+  int64_t own = 0;    // elements between neighbours along the axis that the factor alone follows
+  int64_t inner = 0;  // ... along the reduced axis of the tile
 };
 
 Factor look_at(const Loops& loops, const Stage& stage, kernel::Value v, const Expr& own, const Expr& inner) {
   Factor f;
+  for (const kernel::Inst& inst : stage.body.insts) {
+    if (inst.op != kernel::Op::cast || inst.results[0] != v) continue;
+    f.cast = true;
+    v = inst.args[0];
+    break;
+  }
   for (const kernel::Inst& inst : stage.body.insts) {
     if (inst.results.empty() || inst.results[0] != v || inst.op != kernel::Op::load) continue;
     const kernel::Buffer& buffer = loops.buffers[static_cast<size_t>(inst.buffer)];
@@ -67,6 +76,17 @@ Micro micro_tile(int64_t m, int64_t n, int lanes, int registers) {
   return micro;
 }
 
+// Several numbers to a word, where the machine multiplies such words faster.
+StageSchedule::Unit choose_unit(const Loops& loops, const Stage& stage, const Contraction& c, const Target& target) {
+  using Unit = StageSchedule::Unit;
+  auto a = narrow_factor(loops, stage, c.a), b = narrow_factor(loops, stage, c.b);
+  if (!a || !b) return Unit::Numbers;
+  const auto last = static_cast<int>(loops.outer.size()) - 1;
+  if (target.matrix_unit && c.b_axis == last) return Unit::Matrix;
+  const bool pairs = loops.values[static_cast<size_t>(*a)].dtype == DType::bf16;
+  return target.word_products && pairs ? Unit::Words : Unit::Numbers;
+}
+
 }  // namespace
 
 void schedule_contraction(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
@@ -86,8 +106,12 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   StageSchedule& plan = schedule.stages[0];
   plan.dot = true;
 
+  using Unit = StageSchedule::Unit;
   const bool few_rows = m <= kFewRows && fb.plain && fb.bytes > target.l2_bytes;
+  if (!few_rows) plan.unit = choose_unit(loops, stage, c, target);
+  const bool matrix = plan.unit == Unit::Matrix;
   Micro micro = micro_tile(m, n, lanes, target.vector_registers);
+  if (matrix) micro = {kernel::kBlock, kernel::kBlock};
   int64_t kc = k, mc = round_up(std::min(m, kCellRows), micro.rows);
   int64_t nc = round_up(std::min(n, kCellColumns), micro.columns);
   if (few_rows && fb.inner == 1 && fb.own != 1) {
@@ -101,6 +125,11 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
     mc = round_up(m, micro.rows);
     nc = round_up(std::min<int64_t>(n, kFewRowsColumns), micro.columns);
     kc = std::min(k, kFewRowsDepth);
+  } else if (matrix) {
+    // The sums of a cell wait in the L2 cache, a panel of b in the L1, while rows of a pass by.
+    mc = round_up(std::min(m, kMatrixRows), micro.rows);
+    nc = round_up(std::min(n, kMatrixColumns), micro.columns);
+    kc = k <= kMatrixDepth ? k : kMatrixDepth;
   } else if (k * micro.columns * 4 > target.l2_bytes / 2) {
     // A panel of b stays in the L2 cache.
     kc = pieces(k, pieces(k * micro.columns * 4, target.l2_bytes / 2));
@@ -109,8 +138,9 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
 
   // Vectors of b must be neighbours in memory, and few enough to stay near.
   const bool walk_b = few_rows && (fb.inner == 1 || fb.own == 1);
-  const bool pack_b = !walk_b && (!fb.plain || fb.own != 1 || k * n * fb.size > target.l2_bytes);
-  const bool one_cell = pack_b && m <= kOneCellRows;
+  const bool words = plan.unit != Unit::Numbers;
+  const bool pack_b = !walk_b && (words || !fb.plain || fb.cast || fb.own != 1 || k * n * fb.size > target.l2_bytes);
+  const bool one_cell = pack_b && m <= kOneCellRows && !matrix;
   if (one_cell) mc = round_up(m, micro.rows);
 
   // Something for everybody, in equal shares.
@@ -119,7 +149,7 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
     if (i != a && i != b) others *= static_cast<double>(extent(loops.outer[i]));
   auto cells = [&] { return others * static_cast<double>(pieces(m, mc) * pieces(n, nc)); };
   const double wanted = target.cores == 1 ? 1 : 4.0 * target.cores;
-  if (cells() < target.cores && k >= kLongSum * std::max(m, n) && k >= kShortestPart * target.cores) {
+  if (!words && cells() < target.cores && k >= kLongSum * std::max(m, n) && k >= kShortestPart * target.cores) {
     // Few results, and each a long sum: the sums are divided.
     plan.split = std::min(static_cast<int64_t>(wanted / cells()), k / kShortestPart);
     kc = std::min(kc, round_up(pieces(k, plan.split), lanes));
@@ -136,22 +166,29 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   schedule.cell[b] = nc;
 
   const std::vector<Level> tiles = {{c.b_axis, micro.columns}, {c.a_axis, micro.rows}};
-  const bool in_memory = kc < k;
-  if (in_memory) plan.loops.push_back({axis_k, kc});
-  plan.loops.insert(plan.loops.end(), tiles.begin(), tiles.end());
+  std::vector<Level> around;
   for (size_t i = 0; i < stage.inner.size(); ++i)
-    if (i != depth && extent(stage.inner[i]) > 1) plan.loops.push_back({static_cast<int>(outer + i), 1});
+    if (i != depth && extent(stage.inner[i]) > 1) around.push_back({static_cast<int>(outer + i), 1});
+  const bool in_memory = kc < k || matrix;
+  if (matrix) plan.loops = std::move(around);
+  if (kc < k) plan.loops.push_back({axis_k, kc});
+  plan.loops.insert(plan.loops.end(), tiles.begin(), tiles.end());
+  if (!matrix) plan.loops.insert(plan.loops.end(), around.begin(), around.end());
   for (size_t s = 1; s < schedule.stages.size(); ++s) {
-    schedule.stages[s].loops = tiles;
+    if (matrix)
+      schedule.stages[s].loops = {{c.a_axis, 1}};
+    else
+      schedule.stages[s].loops = tiles;
     schedule.stages[s].joined = s > 1 || !in_memory;
   }
 
   if (walk_b) return;
   // Elements of a are read one by one, so rows may start anywhere; columns of them may not be far apart.
   const bool far = std::abs(fa.inner) * fa.size >= kFarApart && fa.bytes > target.l2_bytes / 2;
-  if (!fa.plain || far || stage.inner.size() > 1) plan.staged.push_back({0, Staged::Scope::Phase, 0, micro.rows});
+  if (words || !fa.plain || fa.cast || far || stage.inner.size() > 1)
+    plan.staged.push_back({0, Staged::Scope::Phase, 0, micro.rows});
   if (pack_b)
-    plan.staged.push_back({1, one_cell ? Staged::Scope::Cell : Staged::Scope::Phase, in_memory ? 2 : 1, micro.columns});
+    plan.staged.push_back({1, one_cell ? Staged::Scope::Cell : Staged::Scope::Phase, kc < k ? 2 : 1, micro.columns});
 }
 
 }  // namespace heddle

@@ -46,17 +46,18 @@ std::vector<Tiler::Value> Tiler::reduce_tile(size_t s, const Place& p, std::vect
   SmallVector<Expr, 4> where = coords(p, all);
   if (schedule_.stages[s].dot) {
     Contraction c = *find_contraction(loops_, stage(s));
+    if (schedule_.stages[s].unit == StageSchedule::Unit::Words) {
+      instance.place = in_words(s, p, numbers_per_word(loops_, *narrow_factor(loops_, stage(s), c.a)));
+      where = coords(instance.place, all);
+    }
     Value a = operand(s, 0, c.a, instance), b = operand(s, 1, c.b, instance);
     if (before.empty()) before = identities(s, p, schedule_.stages[s].loops.size());
     // Rows and columns outside only lead to results that nobody stores; the reduced axis must be exact.
     std::vector<bool> inner(axis_count(s), true);
     std::fill(inner.begin(), inner.begin() + static_cast<long>(outer_), false);
-    Expr inside = bounds(p, inner);
-    size_t along = outer_;  // the one of the reduced axes that the tile spans
-    for (size_t i = outer_; i < axis_count(s); ++i)
-      if (p.size[i] > 1) along = i;
+    Expr inside = bounds(instance.place, inner);
     std::span<const Expr> guarded = where;
-    return {builder_->dot(a, b, before[0], static_cast<int>(along), inside,
+    return {builder_->dot(a, b, before[0], static_cast<int>(dot_axis(s)), inside,
                           inside.is_const(1) ? std::span<const Expr>{} : guarded)};
   }
   std::vector<Value> tuple;
@@ -85,6 +86,7 @@ void Tiler::accumulate_in_memory(size_t s, const Place& p, size_t level, size_t 
   const std::vector<Level>& loops = schedule_.stages[s].loops;
   bool again = std::any_of(loops.begin() + static_cast<long>(level), loops.begin() + static_cast<long>(last_outer),
                            [&](const Level& l) { return static_cast<size_t>(l.axis) >= outer_; });
+  for (const Axis& inner : stage(s).inner) may_be_empty |= inner.extent.lo() < 1;
   // A sum needs no beginning: what is not loaded is zero.
   bool started = may_be_empty || (again && kernel::simple_op(*stage(s).reducer) != ScalarOp::add);
   if (started) {
@@ -105,6 +107,10 @@ void Tiler::accumulate(size_t s, const Place& p, size_t level, size_t last_outer
       accumulate(s, step_into(p, loop, var), level + 1, last_outer, fresh);
       return std::vector<Value>{};
     });
+    return;
+  }
+  if (schedule_.stages[s].unit == StageSchedule::Unit::Matrix) {
+    write_block_dot(s, p, logical_not(fresh));
     return;
   }
   std::vector<Value> before;

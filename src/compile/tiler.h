@@ -36,6 +36,9 @@ class Tiler {
     std::vector<Expr> base;
     std::vector<int64_t> size;
     std::vector<Expr> end;  // elements at or beyond are outside
+    // Neighbours along this axis are so many elements apart.
+    size_t sparse_axis = SIZE_MAX;
+    int64_t apart = 1;
   };
 
   // A stage computed at one place.
@@ -51,7 +54,10 @@ class Tiler {
   };
 
   Expr coordinate(size_t dimension, int64_t extent);
-  Expr index_at(const Place& p, size_t i) { return p.size[i] == 1 ? p.base[i] : p.base[i] + coordinate(i, p.size[i]); }
+  Expr index_at(const Place& p, size_t i) {
+    if (p.size[i] == 1) return p.base[i];
+    return p.base[i] + coordinate(i, p.size[i]) * (i == p.sparse_axis ? p.apart : 1);
+  }
 
   // The tile with `used` dimensions spanned, the others of size 1.
   SmallVector<Expr, 4> coords(const Place& p, const std::vector<bool>& used);
@@ -158,9 +164,13 @@ class Tiler {
     int buffer = -1;
     size_t panel_axis = 0;
     int64_t panel = 1;
-    std::vector<size_t> axes;   // that the factor follows, in storage order, the panel axis included
-    Place block;                // what has been copied
-    bool whole = false;         // the block is the whole operand
+    std::vector<size_t> axes;  // that the factor follows, in storage order, the panel axis included
+    Place block;               // what has been copied
+    bool whole = false;        // the block is the whole operand
+    // Numbers along the axis of the dot that share an element; places and extents count elements.
+    size_t word_axis = SIZE_MAX;
+    int64_t numbers = 1;
+    int64_t run = 1;            // elements along the axis of the dot that are neighbours, before the next lane
     std::vector<Expr> extents;  // of the block along `axes`; the panel axis rounded up to whole panels
   };
 
@@ -171,8 +181,15 @@ class Tiler {
 
   void write_packing_phase(size_t s, const Staged& staged);
 
-  // Copies the factor's tile at p into its place.
+  // Copies the factor's tile at p into its place. Along the axis of words, p counts words.
   void copy_tile(size_t s, const Packed& packed, Value factor, const Place& p);
+  Value words_at(size_t s, const Packed& packed, Value narrow, const Place& p);
+  DType packed_dtype(const Packed& packed, Value factor) const;
+  // The reduced axis that the tile spans.
+  size_t dot_axis(size_t s) const;
+  // The place, counted in words along the axis of the dot.
+  Place in_words(size_t s, Place p, int64_t numbers) const;
+  void write_block_dot(size_t s, const Place& p, const Expr& goes_on);
 
   // Copies the blocks that are due inside `level` loops of the stage.
   void write_cell_packing(size_t s, const Place& p, size_t level);

@@ -177,6 +177,22 @@ std::vector<Value> Builder::scan(std::span<const Value> args, std::span<const Va
   return results;
 }
 
+Value Builder::word_dot(Value a, Value b, Value acc) {
+  Inst inst;
+  inst.op = Op::word_dot;
+  inst.args = {a, b, acc};
+  return append(std::move(inst), word_dot_type(type(a), type(b), type(acc)));
+}
+
+void Builder::block_dot(std::vector<Panel> panels, const Expr& steps, const Expr& goes_on) {
+  Inst inst;
+  inst.op = Op::block_dot;
+  inst.panels = std::move(panels);
+  inst.extent = steps;
+  inst.guard = goes_on;
+  block().insts.push_back(std::move(inst));
+}
+
 Value Builder::dot(Value a, Value b, Value acc, int axis, const Expr& guard, std::span<const Expr> coords) {
   Inst inst;
   inst.op = Op::dot;
@@ -339,6 +355,8 @@ void Builder::clone(const Inst& inst, std::vector<Value>& map, const Substitutio
   copy.guard = substitute(inst.guard, exprs);
   copy.extent = substitute(inst.extent, exprs);
   copy.var = inst.var;
+  copy.panels = inst.panels;
+  for (Panel& panel : copy.panels) panel.address = substitute(panel.address, exprs);
   for (Value v : inst.args) copy.args.push_back(mapped(v, map));
 
   // A loop whose bound changed needs a variable of the new range; one that the caller renames gets that name.

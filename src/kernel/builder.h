@@ -47,6 +47,8 @@ class Builder {
   std::vector<Value> scan(std::span<const Value> args, std::span<const Value> start, int axis,
                           std::shared_ptr<const Reducer> reducer, const Expr& guard = 1,
                           std::span<const Expr> coords = {});
+  Value word_dot(Value a, Value b, Value acc);
+  void block_dot(std::vector<Panel> panels, const Expr& steps, const Expr& goes_on);
   Value dot(Value a, Value b, Value acc, int axis, const Expr& guard = 1, std::span<const Expr> coords = {});
   // body(var, carried) returns the next carried values.
   std::vector<Value> loop(const Expr& var, std::span<const Value> init,

@@ -69,6 +69,8 @@ class Eliminator {
         added.push_back(std::move(key));
       } else if (inst.op == Op::store || inst.op == Op::combine || inst.op == Op::check) {
         touch(static_cast<size_t>(inst.buffer));
+      } else if (inst.op == Op::block_dot) {
+        touch(static_cast<size_t>(inst.panels[0].buffer));
       } else if (inst.op == Op::barrier) {
         for (size_t k = 0; k < memory_.size(); ++k)
           if (kernel_.buffers[k].space != Space::In) touch(k);

@@ -64,6 +64,7 @@ class Machine {
   void scan(const Step& s, int thread);
   void scan_lanes(const Step& s, int thread);
   void dot(const Step& s, int thread);
+  void block_dot(const Step& s, int thread);
   void loop(const Step& s, const Mask& mask);
   void branch(const Step& s, const Mask& mask);
   void shuffle(const Step& s, const Mask& mask);
@@ -196,11 +197,20 @@ void Machine::memory(const Step& s, int thread) {
   const std::optional<ScalarOp> combine = inst.op == Op::combine ? simple_op(*inst.reducer) : std::nullopt;
   const Cell zero = cell(Scalar::of(kernel_.buffers[inst.buffer].dtype, 0));
   Cell* out = inst.op == Op::load ? data(s.results[0], thread) : nullptr;
+  const DType held = kernel_.buffers[inst.buffer].dtype;
+  const int parts = out ? size_of(s.results[0].dtype) / size_of(held) : 1;  // of a word
   const Cell* in = inst.op == Op::load ? nullptr : data(s.args[0], thread);
   for (int64_t e = 0; e < s.count; ++e) {
     const char* wrong = nullptr;
     if (!guard_[e]) {
       if (out) out[e] = zero;
+    } else if (out && parts > 1) {
+      out[e].u = 0;
+      for (int part = 0; part < parts && !wrong; ++part) {
+        Cell piece;
+        wrong = m.load(address_[e] * parts + part, period, owner, piece);
+        if (!wrong) out[e].u |= scalar(held, piece).bits() << (part * 8 * size_of(held));
+      }
     } else if (out) {
       wrong = m.load(address_[e], period, owner, out[e]);
     } else if (combine) {
@@ -328,6 +338,37 @@ void Machine::dot(const Step& s, int thread) {
     }
 }
 
+void Machine::block_dot(const Step& s, int thread) {
+  const Inst& inst = *s.inst;
+  int64_t at[3];
+  for (size_t n = 0; n < 3; ++n) at[n] = s.panels[n].run(slots_.data());
+  const int64_t steps = s.extent.run(slots_.data());
+  const bool goes_on = s.guard.run(slots_.data()) != 0;
+  auto touch = [&](size_t n, int64_t element, Cell& value, bool write) {
+    const Buffer& buffer = kernel_.buffers[inst.panels[n].buffer];
+    Memory& m = memory_[inst.panels[n].buffer];
+    const bool local = buffer.space == Space::Local;
+    const int32_t period = local ? epoch_ : phase_, owner = local ? thread : static_cast<int32_t>(cell_);
+    const char* wrong = write ? m.store(element, period, owner, value) : m.load(element, period, owner, value);
+    if (wrong) fail(s, text("element ", element, " of %", buffer.name, " (", m.size(), " elements) ", wrong));
+  };
+  const DType acc = kernel_.buffers[inst.panels[0].buffer].dtype;
+  for (int64_t i = 0; i < kBlock; ++i)
+    for (int64_t j = 0; j < kBlock; ++j) {
+      Cell sum = cell(Scalar::of(acc, 0));
+      const int64_t where = at[0] + i * inst.panels[0].stride + j;
+      if (goes_on) touch(0, where, sum, false);
+      for (int64_t t = 0; t < steps; ++t)
+        for (int64_t q = 0; q < kBlockDepth; ++q) {
+          Cell a, b;
+          touch(1, at[1] + i * inst.panels[1].stride + t * inst.panels[1].step + q, a, false);
+          touch(2, at[2] + q * inst.panels[2].stride + t * inst.panels[2].step + j, b, false);
+          sum = multiply_add(acc, DType::u32, sum, a, b);
+        }
+      touch(0, where, sum, true);
+    }
+}
+
 void Machine::loop(const Step& s, const Mask& mask) {
   const std::vector<Place>&params = s.params[0], &yields = s.yields[0];
   std::vector<int64_t> extents(static_cast<size_t>(threads_));
@@ -421,6 +462,13 @@ void Machine::step(const Step& s, const Mask& mask) {
       case Op::reduce: reduce(s, t); break;
       case Op::scan: kernel_.level == Level::Thread ? scan_lanes(s, t) : scan(s, t); break;
       case Op::dot: dot(s, t); break;
+      case Op::block_dot: block_dot(s, t); break;
+      case Op::word_dot: {
+        const Operand a = operand(s, 0, t), b = operand(s, 1, t), acc = operand(s, 2, t);
+        for (int64_t e = 0; e < s.count; ++e)
+          data(s.results[0], t)[e] = multiply_add(s.results[0].dtype, s.args[0].dtype, acc.at(e), a.at(e), b.at(e));
+        break;
+      }
       case Op::transpose:
         for (size_t i = 0; i < s.args.size(); ++i)
           for (size_t k = 0; k < s.results.size(); ++k) data(s.results[k], t)[i] = data(s.args[i], t)[k];

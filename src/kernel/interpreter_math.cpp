@@ -1,4 +1,5 @@
 #include "kernel/interpreter_math.h"
+#include "kernel/types.h"
 
 #include <cmath>
 
@@ -55,6 +56,16 @@ Cell apply_two(ScalarOp op, DType dtype, Cell a, Cell b) {
 }
 
 Cell multiply_add(DType acc_dtype, DType dtype, Cell acc, Cell a, Cell b) {
+  if (holds_words(dtype, acc_dtype)) {
+    const DType narrow = acc_dtype == DType::f32 ? DType::bf16 : DType::i8;
+    const int bits = 8 * size_of(narrow);
+    for (int at = 0; at < 32; at += bits) {
+      const uint64_t mask = (uint64_t{1} << bits) - 1;
+      acc = multiply_add(acc_dtype, narrow, acc, cell(Scalar::from_bits(narrow, a.u >> at & mask)),
+                         cell(Scalar::from_bits(narrow, b.u >> at & mask)));
+    }
+    return acc;
+  }
   if (dtype != acc_dtype) {
     a = cell(cast(scalar(dtype, a), acc_dtype));
     b = cell(cast(scalar(dtype, b), acc_dtype));

@@ -113,6 +113,8 @@ class Preparation {
       s.extent = compiled(i.extent);
       s.var_slot = slot(i.var);
     }
+    if (i.op == Op::block_dot) s.extent = compiled(i.extent);
+    for (const Panel& p : i.panels) s.panels.push_back(compiled(p.address));
     if (i.reducer) s.reducer.emplace(*i.reducer);
     for (const Block& b : i.blocks) {
       s.params.push_back(places(b.params));

@@ -31,6 +31,7 @@ struct Step {
   std::vector<int> coord_slots, bind_slots;
   AddressProgram address;
   IndexProgram guard, extent;
+  std::vector<IndexProgram> panels;  // their addresses
   int var_slot = -1;
   std::vector<std::vector<Step>> blocks;
   std::vector<std::vector<Place>> params, yields;  // of each block

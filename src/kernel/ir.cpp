@@ -79,6 +79,8 @@ const char* name(Op op) {
     case Op::reduce: return "reduce";
     case Op::scan: return "scan";
     case Op::dot: return "dot";
+    case Op::block_dot: return "block_dot";
+    case Op::word_dot: return "word_dot";
     case Op::loop: return "loop";
     case Op::branch: return "branch";
     case Op::barrier: return "barrier";
@@ -156,10 +158,19 @@ Type reduced_type(const Type& operand, int axis, Level level) {
 
 Dims dot_dims(const Type& a, const Type& b) { return broadcast_dims(a.shape, b.shape); }
 
+bool holds_words(DType factor, DType acc) { return factor == DType::u32 && (acc == DType::f32 || acc == DType::i32); }
+
+Type word_dot_type(const Type& a, const Type& b, const Type& acc) {
+  const Type operands[] = {a, b, acc};
+  if (a.dtype != b.dtype || !holds_words(a.dtype, acc.dtype)) bad_types("word_dot", operands, "no words");
+  return {acc.dtype, broadcast_dims(broadcast_dims(a.shape, b.shape), acc.shape)};
+}
+
 Type dot_type(const Type& a, const Type& b, const Type& acc, int axis) {
   const Type operands[] = {a, b, acc};
   if (a.dtype != b.dtype) bad_types("dot", operands, "dtypes of a and b differ");
   bool numbers = is_float(acc.dtype) ? is_float(a.dtype) : is_integer(acc.dtype) && is_integer(a.dtype);
+  numbers |= holds_words(a.dtype, acc.dtype);
   if (!numbers || size_of(acc.dtype) < size_of(a.dtype)) bad_types("dot", operands, "dtype of the sum does not fit");
   Dims dims = dot_dims(a, b);
   if (axis < 0 || static_cast<size_t>(axis) >= dims.size()) bad_types("dot", operands, "axis out of range");

@@ -52,7 +52,8 @@ enum class Op : uint8_t {
   cast,      // elementwise, to the result's dtype
   bitcast,
   index,    // the integer `address` at each coordinate, as a value of dtype i32 or i64 (or bool for a condition)
-  load,     // buffer[address] where guard holds, else 0
+  load,     // buffer[address] where guard holds, else 0. Of narrower elements, unsigned results are words of them: the
+            // buffer counts as one of the result's dtype, the first element lowest
   store,    // buffer[address] = args[0] where guard holds
   combine,  // buffer[address] = reducer(buffer[address], args[0]) where guard holds; simple reducers only
   check,    // reports values that must not be: buffer[address] = args[0] (an integer, as i64) of some element for which
@@ -63,13 +64,17 @@ enum class Op : uint8_t {
            // whose element i along `axis` combines c and x[0] .. x[i], then k tiles that combine c and all of x.
            // Elements whose guard is false count as the identity. On vectors (thread level) c and the last k
            // results are scalars.
-  dot,     // args a, b, acc: acc + sum over `axis` of a * b (operands broadcast). Same guard rule.
+  dot,     // args a, b, acc: acc + sum over `axis` of a * b (operands broadcast). Same guard rule. Words of u32 with an
+           // f32 acc are pairs of bf16, with an i32 acc four i8: their products add up
+  block_dot,  // what a matrix unit does from memory to memory: panels[0] += panels[1] * panels[2], blocks of words as
+              // in dot, `extent` steps of kBlockDepth; where guard is false panels[0] counts as 0
   loop,    // for var in [0, extent): carried values; args are the initial ones, results the final ones
   branch,  // if `guard` (free of coordinates): blocks[0], else blocks[1] (may be empty when there are no results).
            // args are the values of `binds`, single elements
   // thread level only
   barrier,      // all threads of the block; makes local memory written before visible after
   shuffle_xor,  // args[0] of the lane whose number in the warp is mine ^ immediate (warps are 32 threads)
+  word_dot,     // args a, b, acc: dot of words, element by element
   transpose,    // args: n vectors of n lanes, n a power of two; lane i of result k is lane k of args[i]
 };
 inline constexpr bool is_scalar_op(Op op) { return static_cast<int>(op) < kScalarOpCount; }
@@ -113,6 +118,17 @@ enum class Hint : uint8_t {
   Ahead,   // load: the element `immediate` further on will be wanted soon, fetch it into the caches
 };
 
+// One of the matrices of a block_dot: kBlock rows of kBlock results, kBlock rows of kBlockDepth words for each step of
+// the left factor, kBlockDepth rows of kBlock words of the right one.
+inline constexpr int64_t kBlock = 32, kBlockDepth = 16;
+struct Panel {
+  int32_t buffer = -1;
+  Expr address;        // of the first element
+  int64_t stride = 0;  // elements between rows
+  int64_t step = 0;    // elements from one step to the next
+  friend bool operator==(const Panel&, const Panel&) = default;
+};
+
 struct Inst {
   Op op = Op::constant;
   Hint hint = Hint::None;
@@ -129,9 +145,10 @@ struct Inst {
   // dimensions.
   SmallVector<Expr, 4> coords;
   SmallVector<Expr, 1> binds;              // variables in address or guard that stand for elements of the trailing args
-  Expr var, extent;                        // loop
+  Expr var, extent;                        // loop; block_dot: extent
   std::shared_ptr<const Reducer> reducer;  // reduce, scan, combine
   std::vector<Block> blocks;               // loop, branch
+  std::vector<Panel> panels;               // block_dot: result, left and right factor
 };
 
 enum class Space : uint8_t {

@@ -52,7 +52,9 @@ class Hoister {
     if (loop.extent.lo() >= 1) return true;
     if (!load.binds.empty()) return false;
     if (kernel_.buffers[static_cast<size_t>(load.buffer)].space == Space::Local) return false;
-    const Expr& size = kernel_.buffers[static_cast<size_t>(load.buffer)].size;
+    const Buffer& buffer = kernel_.buffers[static_cast<size_t>(load.buffer)];
+    if (buffer.dtype != kernel_.values[static_cast<size_t>(load.results[0])].dtype) return false;
+    const Expr& size = buffer.size;
     Expr inside = logical_and(ge(load.address, 0), lt(load.address, size));
     return provably_true(simplify_given(inside, load.guard));
   }

@@ -490,6 +490,32 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     expect(',');
     inst.immediate = integer<int>(0, 1 << 20);
     set_types(inst, values, {Type(values[inst.args[0]])});
+  } else if (op == "block_dot") {
+    inst.op = Op::block_dot;
+    for (int i = 0; i < 3; ++i) {
+      if (i > 0) expect(',');
+      Panel panel;
+      panel.buffer = buffer();
+      expect('[');
+      panel.address = expression(span());
+      expect(']');
+      expect_word("stride");
+      panel.stride = integer<int64_t>(0, INT64_MAX);
+      if (i > 0) {
+        expect_word("step");
+        panel.step = integer<int64_t>(0, INT64_MAX);
+      }
+      inst.panels.push_back(panel);
+    }
+    expect_word("steps");
+    inst.extent = expression(span());
+    if (accept_word("if")) inst.guard = expression(span());
+    set_types(inst, values, {});
+  } else if (op == "word_dot") {
+    inst.op = Op::word_dot;
+    uses(inst.args);
+    if (inst.args.size() != 3) fail_at(at, "word_dot takes three values");
+    set_types(inst, values, {word_dot_type(values[inst.args[0]], values[inst.args[1]], values[inst.args[2]])});
   } else if (op == "transpose") {
     inst.op = Op::transpose;
     uses(inst.args);

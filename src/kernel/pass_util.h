@@ -10,7 +10,7 @@ namespace heddle::kernel {
 // Depends on its operands and formulas alone, and may run any number of times.
 inline bool is_pure(Op op) {
   return is_scalar_op(op) || op == Op::constant || op == Op::cast || op == Op::bitcast || op == Op::index ||
-         op == Op::reduce || op == Op::scan || op == Op::dot || op == Op::transpose;
+         op == Op::reduce || op == Op::scan || op == Op::dot || op == Op::word_dot || op == Op::transpose;
 }
 
 // What a block writes, nested blocks included. Different buffers never share memory.
@@ -23,6 +23,7 @@ inline Writes writes_of(const Kernel& kernel, const Block& block) {
   visit(block, [&](const Inst& inst) {
     if (inst.op == Op::store || inst.op == Op::combine || inst.op == Op::check)
       writes.buffers[static_cast<size_t>(inst.buffer)] = true;
+    if (inst.op == Op::block_dot) writes.buffers[static_cast<size_t>(inst.panels[0].buffer)] = true;
     if (inst.op == Op::barrier) writes.barrier = true;
   });
   if (writes.barrier)

@@ -295,6 +295,15 @@ void Printer::inst(const Inst& inst) {
            std::to_string(inst.axis) + tail();
       break;
     case Op::dot: s += " " + uses(own) + " axis " + std::to_string(inst.axis) + tail(); break;
+    case Op::block_dot:
+      for (size_t i = 0; i < inst.panels.size(); ++i) {
+        const Panel& p = inst.panels[i];
+        s += std::string(i == 0 ? " " : ", ") + buffer_name(p.buffer) + "[" + expr(p.address) + "] stride " +
+             std::to_string(p.stride);
+        if (i > 0) s += " step " + std::to_string(p.step);
+      }
+      s += " steps " + expr(inst.extent) + tail();
+      break;
     case Op::loop: {
       std::string bound = expr(inst.extent);
       s += " " + declare_index(inst.var, inst.extent, 'k') + " < " + bound;

@@ -69,6 +69,7 @@ class Verifier {
   void access(const Inst& i, const Dims& dims, bool coords_needed);
   void buffer(const Inst& i, DType dtype) const;
   void reducer(const Inst& i, size_t width);
+  void block_dot(const Inst& i);
   void loop(const Inst& i);
   void branch(const Inst& i);
   void counts(const Inst& i, size_t args, size_t results) const {
@@ -171,7 +172,9 @@ void Verifier::buffer(const Inst& i, DType dtype) const {
   check(i.buffer >= 0 && static_cast<size_t>(i.buffer) < kernel_.buffers.size(), "buffer ", i.buffer,
         " does not exist");
   const Buffer& b = kernel_.buffers[i.buffer];
-  check(b.dtype == dtype, "buffer %", b.name, " holds ", b.dtype, ", not ", dtype);
+  bool words = i.op == Op::load && (dtype == DType::u16 || dtype == DType::u32 || dtype == DType::u64) &&
+               size_of(b.dtype) < size_of(dtype) && b.dtype != DType::boolean;
+  check(b.dtype == dtype || words, "buffer %", b.name, " holds ", b.dtype, ", not ", dtype);
   check(i.op == Op::load || b.space != Space::In, "writes to the input %", b.name);
 }
 
@@ -193,6 +196,23 @@ void Verifier::reducer(const Inst& i, size_t width) {
     for (Value v : {b.params[n], b.params[width + n], b.results[n]})
       check(r.values[v].dtype == dtype, "reducer's value %", v, " is ", r.values[v].dtype, ", not ", dtype);
   }
+}
+
+void Verifier::block_dot(const Inst& i) {
+  counts(i, 0, 0);
+  check(i.panels.size() == 3, "has ", i.panels.size(), " panels");
+  for (const Panel& p : i.panels) {
+    check(p.buffer >= 0 && static_cast<size_t>(p.buffer) < kernel_.buffers.size(), "buffer ", p.buffer,
+          " does not exist");
+    expression(p.address, "address");
+  }
+  auto buffer = [&](size_t n) -> const Buffer& { return kernel_.buffers[static_cast<size_t>(i.panels[n].buffer)]; };
+  for (size_t n : {1, 2})
+    check(holds_words(buffer(n).dtype, buffer(0).dtype), "buffer %", buffer(n).name, " holds no words for sums of ",
+          buffer(0).dtype);
+  check(buffer(0).space != Space::In, "writes to the input %", buffer(0).name);
+  expression(i.extent, "steps");
+  expression(i.guard, "guard");
 }
 
 void Verifier::loop(const Inst& i) {
@@ -244,6 +264,7 @@ void Verifier::inst(const Inst& i) {
   check(accesses || (i.binds.empty() && i.coords.empty()), "has coordinates or bound variables");
   check(i.op != Op::branch || i.coords.empty(), "has coordinates");
   check(i.hint != Hint::Ahead || i.op == Op::load, "fetches ahead without loading");
+  check(i.panels.empty() == (i.op != Op::block_dot), "has panels or lacks them");
   check(i.blocks.empty() || i.op == Op::loop || i.op == Op::branch, "has blocks");
   bool many_threads = kernel_.level == Level::Thread && kernel_.threads > 1;
   for (Value v : i.results) define(v);
@@ -325,6 +346,12 @@ void Verifier::inst(const Inst& i) {
         counts(i, 3, 1);
         result(i, 0, dot_type(arg(i, 0), arg(i, 1), arg(i, 2), i.axis));
         access(i, dot_dims(arg(i, 0), arg(i, 1)), !i.guard.is_const(1));
+        break;
+      case Op::block_dot: block_dot(i); break;
+      case Op::word_dot:
+        check(kernel_.level == Level::Thread, "word_dot at tile level");
+        counts(i, 3, 1);
+        result(i, 0, word_dot_type(arg(i, 0), arg(i, 1), arg(i, 2)));
         break;
       case Op::loop: loop(i); break;
       case Op::branch: branch(i); break;

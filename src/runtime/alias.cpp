@@ -69,6 +69,13 @@ bool may_share_memory(const kernel::Kernel& kernel, int in, int out) {
   if (a.space != kernel::Space::In || b.space != kernel::Space::Out || size_of(a.dtype) != size_of(b.dtype) ||
       !(a.size == b.size))
     return false;
+  bool words = false;
+  for (const kernel::Phase& phase : kernel.phases)
+    kernel::visit(phase.body, [&](const Inst& inst) {
+      words |= inst.op == Op::load && inst.buffer == in &&
+               kernel.values[static_cast<size_t>(inst.results[0])].dtype != a.dtype;
+    });
+  if (words) return false;
   for (const kernel::Phase& phase : kernel.phases)
     if (!safe(phase.body, in, out)) return false;
   return true;

@@ -34,8 +34,9 @@ using RunKernel = std::function<void(const kernel::Kernel&, std::span<void* cons
 
 // Elements of each root, as the evaluator gives them.
 inline std::vector<HostArray> run_program(std::span<const NodeRef> roots, How how, const PickSchedule& pick,
-                                          const RunKernel& run_kernel = {}, int* launches = nullptr) {
-  Target target = test_target(how);
+                                          const RunKernel& run_kernel = {}, int* launches = nullptr,
+                                          const Target* machine = nullptr) {
+  Target target = machine ? *machine : test_target(how);
   Program program = fuse(roots);
   std::vector<std::vector<std::byte>> memory(program.tensors.size());
   auto bytes_of = [](const Node* n) {

@@ -1,0 +1,142 @@
+// Products of bf16 and i8: several numbers to a word, multiplied one word at a time or in blocks on a matrix unit.
+#include <random>
+
+#include "../compile/run_program.h"
+#include "../graph/host_storage.h"
+#include "base/error.h"
+#include "codegen/codegen.h"
+#include "compile/contraction.h"
+
+namespace heddle {
+namespace {
+
+using testing::How;
+
+NodeRef numbers(const Shape& shape, uint64_t seed, DType dtype) {
+  std::mt19937_64 random(seed);
+  std::vector<double> values(static_cast<size_t>(shape.static_numel()));
+  for (double& v : values) v = static_cast<double>(static_cast<int64_t>(random() % 17) - 8);
+  return testing::buffer_of(dtype, shape, values);
+}
+
+// a is m x k or turned, b is k x n or turned; the sum is as wide as the dtype's products need.
+NodeRef product(int64_t m, int64_t n, int64_t k, bool turn_a, bool turn_b, DType narrow) {
+  const DType wide = narrow == DType::bf16 ? DType::f32 : DType::i32;
+  auto factor = [&](int64_t rows, bool turned, uint64_t seed) {  // rows x k
+    NodeRef x = numbers(turned ? Shape{k, rows} : Shape{rows, k}, seed, narrow);
+    return make_cast(turned ? make_permute(x, std::vector<int>{1, 0}) : x, wide);
+  };
+  Shape all{m, n, k};
+  NodeRef x = make_expand(make_reshape(factor(m, turn_a, 1), Shape{m, 1, k}), all);
+  NodeRef y = make_expand(make_reshape(factor(n, turn_b, 2), Shape{1, n, k}), all);
+  NodeRef factors[] = {x, y};
+  return make_reduce(ReduceOp::Sum, make_scalar(ScalarOp::mul, factors), std::vector<int>{2});
+}
+
+Target machine_with(bool matrix) {
+  Target target = testing::test_target(How::Simd);
+  target.word_products = true;
+  target.matrix_unit = matrix;
+  return target;
+}
+
+struct Case {
+  int64_t m, n, k;
+  DType dtype;
+};
+
+class Words : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Words, agree_with_the_evaluator) {
+  const Case c = GetParam();
+  for (bool matrix : {false, true})
+    for (int turned = 0; turned < 4; ++turned) {
+      NodeRef root = product(c.m, c.n, c.k, turned & 1, turned & 2, c.dtype);
+      std::vector<HostArray> want = evaluate(std::span(&root, 1));
+      const Target target = machine_with(matrix);
+      for (How how : {How::Tile, How::Simd}) {
+        SCOPED_TRACE(text(matrix ? "matrix" : "words", how == How::Tile ? ", tile" : ", simd", ", turned ", turned));
+        std::string used;
+        auto got = testing::run_program(
+            std::span(&root, 1), how,
+            [&](const Loops& l, const Target& t) {
+              Schedule s = default_schedule(l, t);
+              used = print(s);
+              return s;
+            },
+            {}, nullptr, &target);
+        const bool words = matrix || c.dtype == DType::bf16;
+        EXPECT_EQ(used.find(matrix ? "matrix" : "words") != std::string::npos, words) << used;
+        testing::expect_close(got[0], want[0], 0);  // small whole numbers: every order of adding gives the same
+        if (HasFatalFailure()) return;
+      }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Words,
+                         ::testing::Values(Case{32, 32, 32, DType::bf16}, Case{37, 70, 41, DType::bf16},
+                                           Case{8, 9, 3, DType::bf16}, Case{33, 20, 520, DType::bf16},
+                                           Case{40, 50, 64, DType::i8}, Case{33, 31, 67, DType::i8}),
+                         [](const auto& test) {
+                           const Case& c = test.param;
+                           return text(c.m, "x", c.n, "x", c.k, c.dtype == DType::i8 ? "_i8" : "_bf16");
+                         });
+
+TEST(WordKernels, random_schedules_draw_them_and_are_right) {
+  NodeRef root = product(21, 34, 30, false, false, DType::bf16);
+  std::vector<HostArray> want = evaluate(std::span(&root, 1));
+  int drawn = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    std::string used;
+    auto pick = [&](const Loops& l, const Target& t) {
+      Schedule s = random_schedule(l, t, seed);
+      used = print(s);
+      return s;
+    };
+    auto got = testing::run_program(std::span(&root, 1), How::Simd, pick);
+    drawn += used.find("words") != std::string::npos;
+    testing::expect_close(got[0], want[0], 0);
+    ASSERT_FALSE(HasFatalFailure()) << used;
+  }
+  EXPECT_GT(drawn, 0);
+}
+
+kernel::Kernel matrix_kernel(DType narrow) {
+  NodeRef root = product(64, 64, 600, false, false, narrow);
+  Program program = fuse(std::span(&root, 1));
+  const Target target = machine_with(true);
+  const Loops& loops = program.steps[0].loops;
+  return lower(tile(loops, default_schedule(loops, target), target), target);
+}
+
+TEST(WordKernels, blocks_print_and_parse_back) {
+  const std::string text = kernel::print(matrix_kernel(DType::bf16));
+  EXPECT_NE(text.find("block_dot"), std::string::npos);
+  kernel::Kernel back = kernel::parse(text);
+  kernel::verify(back);
+  EXPECT_EQ(kernel::print(back), text);
+}
+
+TEST(WordKernels, the_matrix_unit_is_configured_once_and_holds_the_sums) {
+  Target target = host_target();
+  if (target.name != "avx512") GTEST_SKIP() << "needs AVX-512";
+  target.matrix_unit = true;
+  target.llvm_cpu = "sapphirerapids";
+  target.llvm_features = "";
+  for (DType dtype : {DType::bf16, DType::i8}) {
+    const std::string code = host_assembly(matrix_kernel(dtype), target);
+    auto count = [&](const std::string& what) {
+      int found = 0;
+      for (size_t at = code.find(what); at != std::string::npos; at = code.find(what, at + 1)) ++found;
+      return found;
+    };
+    EXPECT_EQ(count("ldtilecfg"), 1);
+    EXPECT_EQ(count("tilerelease"), 1);
+    const int products = count(dtype == DType::bf16 ? "tdpbf16ps" : "tdpbssd");
+    EXPECT_GE(products, 4);
+    EXPECT_EQ(count("tilestored"), products);  // four sums for each block, none in between
+  }
+}
+
+}  // namespace
+}  // namespace heddle
