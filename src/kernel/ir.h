@@ -68,9 +68,9 @@ enum class Op : uint8_t {
            // f32 acc are pairs of bf16, with an i32 acc four i8: their products add up
   block_dot,  // what a matrix unit does from memory to memory: panels[0] += panels[1] * panels[2], blocks of words as
               // in dot, `extent` steps of kBlockDepth; where guard is false panels[0] counts as 0
-  loop,    // for var in [0, extent): carried values; args are the initial ones, results the final ones
-  branch,  // if `guard` (free of coordinates): blocks[0], else blocks[1] (may be empty when there are no results).
-           // args are the values of `binds`, single elements
+  loop,       // for var in [0, extent): carried values; args are the initial ones, results the final ones
+  branch,     // if `guard` (free of coordinates): blocks[0], else blocks[1] (may be empty when there are no results).
+              // args are the values of `binds`, single elements
   // thread level only
   barrier,      // all threads of the block; makes local memory written before visible after
   shuffle_xor,  // args[0] of the lane whose number in the warp is mine ^ immediate (warps are 32 threads)
