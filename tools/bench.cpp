@@ -83,18 +83,27 @@ void bench(const BenchOptions& options) {
   if (!file) throw Error(text("cannot write to ", options.json));
 }
 
-void measure_suite(const std::string& name, double seconds) {
-  for (const Suite& suite : kSuites) {
-    if (name != suite.name) continue;
-    suite.measure(seconds, [](const Figure& figure) {
-      Json json = to_json(figure);
-      json["note"] = figure.note;
-      std::printf("%s\n", json.dump().c_str());
-      std::fflush(stdout);
-    });
-    return;
-  }
+namespace {
+const Suite& suite_called(const std::string& name) {
+  for (const Suite& suite : kSuites)
+    if (name == suite.name) return suite;
   throw ValueError(text("there is no suite ", name));
+}
+}  // namespace
+
+bool one_thread_first(const std::string& suite) { return suite_called(suite).one_thread_first; }
+
+void measure_suite(const std::string& suite, double seconds, const Report& report) {
+  suite_called(suite).measure(seconds, report);
+}
+
+void measure_suite(const std::string& suite, double seconds) {
+  measure_suite(suite, seconds, [](const Figure& figure) {
+    Json json = to_json(figure);
+    json["note"] = figure.note;
+    std::printf("%s\n", json.dump().c_str());
+    std::fflush(stdout);
+  });
 }
 
 }  // namespace heddle::tools

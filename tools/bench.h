@@ -68,5 +68,8 @@ std::vector<std::string> suite_names();  // "all" last
 void bench(const BenchOptions& options);
 // The other side of bench(): one suite, figures as lines of JSON on standard output.
 void measure_suite(const std::string& suite, double seconds);
+void measure_suite(const std::string& suite, double seconds, const Report& report);
+// Whether a suite is measured with one thread before it is measured with all.
+bool one_thread_first(const std::string& suite);
 
 }  // namespace heddle::tools

@@ -50,6 +50,8 @@ def bad_options():
         (["bench", "overhead", "--threads", "two"], "--threads"),
         (["bench", "overhead", "--seconds", "-1"], "--seconds"),
         (["bench", "overhead", "--fast"], "--fast"),
+        (["tune"], "SUITE"),
+        (["tune", "small", "--trials", "-1"], "--trials"),
         (["weave"], "weave"),
     ]
     for arguments, named in cases:
@@ -118,6 +120,34 @@ def bench_floor():
         check((peer["best"] > 0) != bool(peer["note"]), f"{peer} has a figure or says why not", result)
 
 
+def tune():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "cache.sqlite")
+        arguments = ["tune", "small", "--only", "x + y, 1024", "--threads", "1", "--trials", "3"]
+        result = heddle(*arguments, HEDDLE_CACHE=path)
+        check(result.returncode == 0 and "3 tried" in result.stdout, "kernels are tuned", result)
+        check("small, 1 thread" in result.stdout and path in result.stdout, "the table says where", result)
+        result = heddle(*arguments, HEDDLE_CACHE=path)
+        check(result.returncode == 0 and "known" in result.stdout, "what is tuned is not tuned again", result)
+        result = heddle(*arguments, "--report", HEDDLE_CACHE=path)
+        check(result.returncode == 0 and "geometric mean" in result.stdout, "the report measures", result)
+        check("0 kernels" not in result.stdout, "the report has rows", result)
+        result = heddle("first-result", HEDDLE_CACHE=os.path.join(folder, "missing", "cache.sqlite"))
+        check(result.returncode == 0 and result.stderr == "", "a folder is made where there is none", result)
+        for ending in ["-wal", "-shm"]:
+            if os.path.exists(path + ending):
+                os.remove(path + ending)
+        with open(path, "r+b") as file:
+            file.write(b"nonsense " * 100)
+        result = heddle("first-result", HEDDLE_CACHE=path)
+        check(result.returncode == 0 and result.stderr.count("warning") == 1, "a damaged cache is one warning", result)
+        check(any(".damaged-" in name for name in os.listdir(folder)), "and is set aside", result)
+    result = heddle(*arguments, HEDDLE_CACHE="off")
+    check(result.returncode == 1 and "HEDDLE_CACHE" in result.stderr, "no place to keep anything", result)
+    result = heddle("first-result", HEDDLE_CACHE_SIZE="12")
+    check(result.returncode == 1 and "HEDDLE_CACHE_SIZE" in result.stderr, "a malformed size is named", result)
+
+
 {
     "info": info,
     "unknown_suite": unknown_suite,
@@ -126,4 +156,5 @@ def bench_floor():
     "profile": profile,
     "bench_json": bench_json,
     "bench_floor": bench_floor,
+    "tune": tune,
 }[sys.argv[2]]()

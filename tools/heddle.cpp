@@ -1,4 +1,4 @@
-// The command line: heddle info, heddle bench.
+// The command line: heddle info, heddle bench, heddle tune.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -7,6 +7,7 @@
 #include "tools/info.h"
 #include "tools/machine.h"
 #include "tools/peers.h"
+#include "tools/tune.h"
 
 namespace {
 
@@ -57,6 +58,35 @@ int main_or_throw(int argc, char** argv) {
   bench->add_option("--python", python, "The interpreter for --peers (default: that of bench/peers/.venv, or python3)")
       ->type_name("FILE");
 
+  tools::TuneOptions tuning;
+  int tuning_threads = 0;
+  auto add_tuning = [&](CLI::App* to) {
+    to->add_option("SUITE", tuning.suite, "A suite of heddle bench, or all")
+        ->required()
+        ->type_name("NAME")
+        ->check(CLI::IsMember(tools::suite_names()));
+    to->add_option("--trials", tuning.trials, "Schedules to try for each kernel (default 64)")
+        ->type_name("N")
+        ->check(CLI::Range(0, 1000000));
+    to->add_option("--seconds", tuning.seconds, "Search for so long at most, for each kernel (default 20)")
+        ->type_name("S")
+        ->check(CLI::Range(0.0, 86400.0));
+    to->add_option("--only", tuning.only, "Only kernels of figures whose name contains this")->type_name("TEXT");
+    to->add_flag("--report", tuning.report, "Search nothing: measure what was found against the default schedules");
+    to->add_flag("--again", tuning.again, "Search on for kernels that are tuned already");
+  };
+  CLI::App* tune = app.add_subcommand("tune", "Search faster schedules for the kernels of a suite, and keep them");
+  tune->footer(
+      "Kernels are collected by running the suite once. Every candidate's output is compared with that of the\n"
+      "default schedule before its time counts. The best schedules go to the disk cache (HEDDLE_CACHE), where\n"
+      "every later process finds them. Several processes may tune at once.");
+  add_tuning(tune);
+  CLI::Option* tuning_threads_option = tune->add_option("--threads", tuning_threads, "Threads that run kernels")
+                                           ->type_name("N")
+                                           ->check(CLI::Range(1, 4096));
+  CLI::App* tune_suite = app.add_subcommand("tune-suite", "")->group("");
+  add_tuning(tune_suite);
+
   // How bench calls this program again.
   std::string suite, only;
   double seconds = 0;
@@ -82,6 +112,9 @@ int main_or_throw(int argc, char** argv) {
   if (threads_option->count() > 0) options.threads = threads;
   if (info->parsed()) tools::print_info();
   if (peers) options.python = python;
+  if (tuning_threads_option->count() > 0) tuning.threads = tuning_threads;
+  if (tune->parsed()) tools::tune_suites(tuning);
+  if (tune_suite->parsed()) tools::tune_suite(tuning);
   if (bench->parsed()) tools::bench(options);
   tools::want_only(only);
   tools::set_peers_python(python);

@@ -1,16 +1,13 @@
 #include "runtime/cache_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <thread>
 
 #include "base/error.h"
 
@@ -81,16 +78,6 @@ bool is_trouble_of_place(int code) {
 }
 
 }  // namespace
-
-FileLock::FileLock(const std::string& path) : file_(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {
-  if (file_ < 0) return;
-  // It is held for milliseconds. A process that was stopped while holding it must not stop all others.
-  for (int i = 0; i < 200 && flock(file_, LOCK_EX | LOCK_NB) != 0; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-}
-FileLock::~FileLock() {
-  if (file_ >= 0) close(file_);
-}
 
 bool means_damage(int sqlite_code) {
   int primary = sqlite_code & 0xff;

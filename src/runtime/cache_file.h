@@ -9,19 +9,6 @@
 
 namespace heddle {
 
-// Held while a file is opened or set aside, so that no process renames what another has just made. Not getting it is
-// no error: then there is no such folder, or it cannot be written to.
-class FileLock {
- public:
-  explicit FileLock(const std::string& path);
-  ~FileLock();
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-
- private:
-  int file_;
-};
-
 struct StatementDeleter {
   void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
 };
@@ -40,7 +27,8 @@ struct CacheFile {
   std::string problem;
 };
 
-// Makes the file, and its folder, if there is none. FileLock is held by the caller.
+// Makes the file if there is none. While a file is opened or set aside the caller holds a FileLock (base/file_lock.h),
+// so that no process renames what another has just made.
 CacheFile open_cache_file(const std::string& path);
 
 // Renames the file, with SQLite's files beside it, to `path`.damaged-<time>, unless it is no longer the one with that

@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "runtime/cache_file.h"

@@ -10,11 +10,14 @@
 namespace heddle {
 namespace {
 
-// Everything that schedules and lowering may ask about the machine.
-std::string describe(const Target& t) {
-  return text(t.name, " ", static_cast<int>(t.machine), " ", t.llvm_triple, " ", t.llvm_cpu, " ", t.llvm_features, " ",
-              t.vector_bytes, " ", t.vector_registers, " ", t.cores, " ", t.l1_bytes, " ", t.l2_bytes, " ", t.l3_bytes,
-              " ", t.warp, " ", t.max_threads, " ", t.local_bytes, " ", t.multiprocessors);
+// Everything that schedules and lowering may ask about the machine: a new field does not compile until it is named
+// here.
+std::string describe(const Target& target) {
+  const auto& [name, machine, triple, cpu, features, vector_bytes, vector_registers, cores, word_products, matrix_unit,
+               l1_bytes, l2_bytes, l3_bytes, warp, max_threads, local_bytes, multiprocessors] = target;
+  return text(name, " ", static_cast<int>(machine), " ", triple, " ", cpu, " ", features, " ", vector_bytes, " ",
+              vector_registers, " ", cores, " ", word_products, " ", matrix_unit, " ", l1_bytes, " ", l2_bytes, " ",
+              l3_bytes, " ", warp, " ", max_threads, " ", local_bytes, " ", multiprocessors);
 }
 
 // Parts with their lengths before them.

@@ -11,8 +11,13 @@
 #include "tensor/capture.h"
 #include "tensor/slot.h"
 #include "tensor/track.h"
+#include "tune/tune.h"
 
 namespace heddle {
+namespace {
+// Makes HEDDLE_TUNE work: runtime/ knows nothing of tune/.
+[[maybe_unused]] const bool tuning = (enable_tuning(), true);
+}  // namespace
 
 Tensor::Tensor() : Tensor(make_const(Scalar::of(kF32, 0))) {}
 

@@ -1,141 +1,231 @@
 #include "tune/search.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <random>
+#include <unordered_set>
 
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/log.h"
 #include "compile/lower.h"
+#include "kernel/work_estimate.h"
+#include "tune/neighbours.h"
 
 namespace heddle {
 namespace {
 
-uint64_t bytes_of(const kernel::Buffer& buffer) {
-  return static_cast<uint64_t>(buffer.size.value()) * static_cast<uint64_t>(size_of(buffer.dtype));
+constexpr double kSegment = 2e-4;             // seconds that one side of a duel runs at a time, if a launch is shorter
+constexpr double kFinalDuels = 6;             // how much longer than others the last ones take
+constexpr double kHopeless = 1.15;            // so much slower in the first rounds: the rest is not run
+constexpr double kMostTime = 5;               // a first run that takes so many times the best is the last one
+constexpr double kMostWork = 20;              // the same for the time guessed from the instructions
+constexpr size_t kMostInstructions = 20'000;  // of a kernel worth compiling
+constexpr size_t kParents = 8;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+kernel::Kernel default_build(const Loops& loops, const Schedule& schedule, const Target& target) {
+  return lower(tile(loops, schedule, target), target);
 }
 
-// The kernel's arguments on the device: random inputs, outputs to be filled.
-struct Arguments {
-  std::vector<std::shared_ptr<DeviceBuffer>> buffers;
-
-  Arguments(const Loops& loops, Device& device, uint64_t seed) {
-    std::mt19937_64 random(seed);
-    std::uniform_real_distribution<double> values(-1, 1);
-    for (const kernel::Buffer& buffer : loops.buffers) {
-      buffers.push_back(device.allocate(bytes_of(buffer)));
-      std::vector<std::byte> host(bytes_of(buffer));
-      for (int64_t i = 0; i < buffer.size.value(); ++i) {
-        double v = is_float(buffer.dtype) ? values(random) : std::floor(8 * (values(random) + 1));
-        store_scalar(host.data(), i, Scalar::of(buffer.dtype, v));
-      }
-      device.copy_from_host(*buffers.back(), host.data(), host.size());
-    }
+// Nanoseconds on one core, guessed, at the first segment's sizes.
+double estimate(const kernel::Kernel& kernel, const Workload& workload) {
+  auto value_of = [&](const Expr& variable) {
+    for (size_t i = 0; i < kernel.symbols.size(); ++i)
+      if (kernel.symbols[i] == variable) return workload.segments[0][i];
+    return int64_t{1};
+  };
+  double total = 0;
+  for (const kernel::Phase& phase : kernel.phases) {
+    double cells = 1;
+    for (const Expr& cell : phase.cells) cells *= static_cast<double>(evaluate(cell.extent(), value_of));
+    total += cells * evaluate(estimate_cell(kernel, phase), value_of);
   }
+  return total;
+}
+
+size_t instructions(const kernel::Kernel& kernel) {
+  size_t count = 0;
+  for (const kernel::Phase& phase : kernel.phases) kernel::visit(phase.body, [&](const kernel::Inst&) { ++count; });
+  return count;
+}
+
+// In turns. Ends early when the second is hopeless, unless it is said to be worth the time.
+Duel in_turns(Bench& bench, const Candidate& first, const Candidate& second, double guess, double seconds, bool whole) {
+  const int times = std::clamp(static_cast<int>(kSegment / std::max(guess, 1e-9)), 1, 1000);
+  Duel best{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+  const double end = now() + seconds;
+  for (int round = 0; round < 2 || now() < end; ++round) {
+    best.first = std::min(best.first, bench.seconds(first, times));
+    best.second = std::min(best.second, bench.seconds(second, times));
+    if (!whole && round >= 1 && best.second > kHopeless * best.first) break;
+  }
+  return best;
+}
+
+struct Parent {
+  Schedule schedule;
+  double relative;  // time, of that of the default schedule
 };
 
-// One schedule, compiled, with the memory that it needs beside the arguments.
-struct Candidate {
-  std::shared_ptr<Executable> executable;
-  std::vector<std::shared_ptr<DeviceBuffer>> temps;
-  std::vector<void*> pointers;
+class Search {
+ public:
+  Search(const Workload& workload, Device& device, const SearchOptions& options)
+      : workload_(workload),
+        device_(device),
+        options_(options),
+        bench_(workload, device, options.seed),
+        random_(options.seed * 0x9e3779b97f4a7c15ull + 1) {}
 
-  Candidate(const Loops& loops, const Schedule& schedule, Device& device, const Arguments& arguments) {
-    executable = device.compile(lower(tile(loops, schedule, device.target()), device.target()));
-    const std::vector<kernel::Buffer>& all = executable->kernel().buffers;
-    for (size_t b = 0; b < all.size(); ++b) {
-      if (b < arguments.buffers.size()) {
-        pointers.push_back(arguments.buffers[b]->address());
-      } else if (all[b].space == kernel::Space::Temp) {
-        temps.push_back(device.allocate(bytes_of(all[b])));
-        pointers.push_back(temps.back()->address());
+  SearchResult run() {
+    const double end = options_.seconds > 0 ? now() + options_.seconds : std::numeric_limits<double>::infinity();
+    const Schedule plain = default_schedule(workload_.loops, device_.target());
+    default_ = best_ = compile(plain);
+    work_ = estimate(default_.executable->kernel(), workload_);
+    expected_ = bench_.outputs(default_);
+    bench_.seconds(default_, 1);  // warm
+    result_.default_seconds = result_.best_seconds = best_seconds_ = bench_.seconds(default_, 1);
+    result_.best = plain;
+    parents_ = {{plain, 1}};
+    seen_.insert(print(plain));
+    for (int trial = 0; trial < options_.trials && now() < end; ++trial) {
+      std::optional<Schedule> candidate = next(trial);
+      if (!candidate) break;
+      ++result_.tried;
+      try_one(*candidate);
+      if (options_.progress) options_.progress(result_.tried, result_.default_seconds, best_seconds_);
+    }
+    finish(plain);
+    return result_;
+  }
+
+ private:
+  Candidate compile(const Schedule& schedule) {
+    kernel::Kernel kernel =
+        (options_.build ? options_.build : default_build)(workload_.loops, schedule, device_.target());
+    if (instructions(kernel) > kMostInstructions)
+      throw CompileError(text("kernel ", kernel.name, " has ", instructions(kernel), " instructions"));
+    if (work_ > 0 && estimate(kernel, workload_) > kMostWork * work_) return {};
+    return bench_.prepare(device_.compile(kernel));
+  }
+
+  // One that was not tried before; nothing when there seem to be no more.
+  std::optional<Schedule> next(int trial) {
+    if (trial == 0 && options_.start && check(*options_.start, workload_.loops, device_.target()).empty() &&
+        seen_.insert(print(*options_.start)).second)
+      return options_.start;
+    for (int attempt = 0; attempt < 100; ++attempt) {
+      Schedule drawn;
+      if (random_() % 8 == 0) {
+        drawn = random_schedule(workload_.loops, device_.target(), random_());
       } else {
-        pointers.push_back(nullptr);
+        // The better, the more often.
+        double share = static_cast<double>(random_() % 1000) / 1000;
+        auto parent = static_cast<size_t>(share * share * static_cast<double>(parents_.size()));
+        drawn = neighbour(parents_[parent].schedule, workload_.loops, device_.target(), random_);
       }
+      if (seen_.insert(print(drawn)).second) return drawn;
+    }
+    return std::nullopt;
+  }
+
+  void try_one(const Schedule& schedule) {
+    try {
+      Candidate candidate = compile(schedule);
+      if (!candidate.executable) {
+        ++result_.abandoned;
+        return;
+      }
+      std::string problem;
+      if (!bench_.agree(expected_, bench_.outputs(candidate), problem)) {
+        ++result_.wrong;
+        warn(text("search: a schedule of ", workload_.loops.name, " computes something else and is ignored: ", problem,
+                  "; ", print(schedule)));
+        return;
+      }
+      std::optional<FileLock> turn;
+      if (!options_.turn.empty()) turn.emplace(options_.turn);
+      double first = bench_.seconds(candidate, 1);
+      if (first > kMostTime * best_seconds_ && bench_.seconds(candidate, 1) > kMostTime * best_seconds_) {
+        ++result_.abandoned;
+        return;
+      }
+      Duel times = in_turns(bench_, best_, candidate, best_seconds_, options_.duel, false);
+      double relative = best_relative_ * times.second / times.first;
+      parents_.push_back({schedule, relative});
+      std::stable_sort(parents_.begin(), parents_.end(),
+                       [](const Parent& a, const Parent& b) { return a.relative < b.relative; });
+      if (parents_.size() > kParents) parents_.pop_back();
+      best_seconds_ = std::min(best_seconds_, times.first);
+      if (times.second >= times.first) return;
+      best_ = std::move(candidate);
+      best_seconds_ = times.second;
+      best_relative_ = relative;
+    } catch (const Error&) {  // most are CompileErrors; a broken invariant of lowering is no reason to stop either
+      ++result_.failed;
     }
   }
 
-  double run(Device& device) const {
-    auto start = std::chrono::steady_clock::now();
-    device.launch(*executable, pointers, {});
-    device.synchronize();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
-  // After a first run that warms up.
-  double best_time(Device& device) const {
-    double best = std::numeric_limits<double>::infinity(), total = 0;
-    for (int i = 0; i < 10 && (i < 3 || total < 0.05); ++i) {
-      double seconds = run(device);
-      best = std::min(best, seconds);
-      total += seconds;
+  // The best few meet the default schedule once more, for longer.
+  void finish(const Schedule& plain) {
+    std::optional<FileLock> turn;
+    if (!options_.turn.empty()) turn.emplace(options_.turn);
+    double least = 1 - options_.gain;
+    result_.default_seconds = std::numeric_limits<double>::infinity();
+    const std::string plain_text = print(plain);
+    int met = 0;
+    for (const Parent& parent : parents_) {
+      if (met == 3 || parent.relative >= 1) break;
+      if (print(parent.schedule) == plain_text) continue;
+      ++met;
+      Candidate candidate;
+      try {
+        candidate = compile(parent.schedule);
+      } catch (const Error&) {
+        continue;
+      }
+      if (!candidate.executable) continue;
+      Duel times = in_turns(bench_, default_, candidate, best_seconds_, kFinalDuels * options_.duel, true);
+      result_.default_seconds = std::min(result_.default_seconds, times.first);
+      if (times.second / times.first >= least) continue;
+      least = times.second / times.first;
+      result_.best = parent.schedule;
+      result_.best_seconds = times.second;
     }
-    return best;
+    if (met == 0)
+      for (int i = 0; i < 5; ++i)
+        result_.default_seconds = std::min(result_.default_seconds, bench_.seconds(default_, 1));
+    if (print(result_.best) == plain_text) result_.best_seconds = result_.default_seconds;
   }
+
+  const Workload& workload_;
+  Device& device_;
+  const SearchOptions& options_;
+  Bench bench_;
+  std::mt19937_64 random_;
+  Candidate default_, best_;
+  double work_ = 0, best_seconds_ = 0, best_relative_ = 1;
+  Bench::Outputs expected_;
+  std::vector<Parent> parents_;
+  std::unordered_set<std::string> seen_;
+  SearchResult result_;
 };
-
-std::vector<std::vector<std::byte>> outputs(const Loops& loops, Device& device, const Arguments& arguments) {
-  std::vector<std::vector<std::byte>> result;
-  for (size_t b = 0; b < loops.buffers.size(); ++b) {
-    if (loops.buffers[b].space != kernel::Space::Out) continue;
-    result.emplace_back(bytes_of(loops.buffers[b]));
-    device.copy_to_host(result.back().data(), *arguments.buffers[b], result.back().size());
-  }
-  return result;
-}
-
-// Equal, but for the rounding that another order of summation brings.
-bool agree(const Loops& loops, const std::vector<std::vector<std::byte>>& a,
-           const std::vector<std::vector<std::byte>>& b) {
-  size_t next = 0;
-  for (const kernel::Buffer& buffer : loops.buffers) {
-    if (buffer.space != kernel::Space::Out) continue;
-    double tolerance = is_float(buffer.dtype) && size_of(buffer.dtype) == 1 ? 0.3
-                       : size_of(buffer.dtype) == 2                         ? 2e-2
-                       : buffer.dtype == kF64                               ? 1e-9
-                                                                            : 1e-3;
-    for (int64_t i = 0; i < buffer.size.value(); ++i) {
-      Scalar x = load_scalar(a[next].data(), i, buffer.dtype), y = load_scalar(b[next].data(), i, buffer.dtype);
-      if (x == y) continue;
-      if (!is_float(buffer.dtype)) return false;
-      if (std::isnan(x.f) && std::isnan(y.f)) continue;
-      if (!(std::fabs(x.f - y.f) <= tolerance * (1 + std::fabs(x.f)))) return false;
-    }
-    ++next;
-  }
-  return true;
-}
 
 }  // namespace
 
-SearchResult search(const Loops& loops, Device& device, int trials, uint64_t seed) {
-  Arguments arguments(loops, device, seed);
-  SearchResult result;
-  result.best = default_schedule(loops, device.target());
-  Candidate reference(loops, result.best, device, arguments);
-  reference.run(device);
-  auto expected = outputs(loops, device, arguments);
-  result.default_seconds = result.best_seconds = reference.best_time(device);
-  for (int trial = 0; trial < trials; ++trial) {
-    Schedule schedule = random_schedule(loops, device.target(), seed * 1000003 + static_cast<uint64_t>(trial));
-    ++result.tried;
-    try {
-      Candidate candidate(loops, schedule, device, arguments);
-      candidate.run(device);
-      if (!agree(loops, expected, outputs(loops, device, arguments))) {
-        ++result.wrong;
-        warn(text("search: a schedule of ", loops.name, " computes something else and is ignored: ", print(schedule)));
-        continue;
-      }
-      double seconds = candidate.best_time(device);
-      if (seconds >= result.best_seconds) continue;
-      result.best_seconds = seconds;
-      result.best = schedule;
-    } catch (const CompileError&) {
-      ++result.failed;
-    }
-  }
-  return result;
+SearchResult search(const Workload& workload, Device& device, const SearchOptions& options) {
+  return Search(workload, device, options).run();
+}
+
+Duel duel(const Workload& workload, Device& device, const Schedule& first, const Schedule& second, double seconds) {
+  Bench bench(workload, device, 0);
+  Candidate a = bench.prepare(device.compile(default_build(workload.loops, first, device.target())));
+  Candidate b = bench.prepare(device.compile(default_build(workload.loops, second, device.target())));
+  bench.outputs(a);
+  bench.seconds(b, 1);
+  return in_turns(bench, a, b, bench.seconds(a, 1), seconds, true);
 }
 
 }  // namespace heddle

@@ -8,10 +8,10 @@
 
 #include "backend/cpu/memory_pool.h"
 #include "backend/cpu/thread_pool.h"
-#include "backend/cpu/work_estimate.h"
 #include "base/config.h"
 #include "base/error.h"
 #include "codegen/codegen.h"
+#include "kernel/work_estimate.h"
 #include "runtime/device.h"
 
 namespace heddle {

@@ -1,4 +1,4 @@
-#include "backend/cpu/work_estimate.h"
+#include "kernel/work_estimate.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,0 +1,169 @@
+#include "tools/tune.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <unordered_set>
+
+#include "backend/cpu/thread_pool.h"
+#include "base/config.h"
+#include "base/error.h"
+#include "runtime/kernel_cache.h"
+#include "runtime/kernel_store.h"
+#include "runtime/plan.h"
+#include "tools/bench.h"
+#include "tools/measure.h"
+#include "tools/process.h"
+#include "tune/tune.h"
+
+namespace heddle::tools {
+namespace {
+
+// The different kernels that a suite's programs ask for.
+std::vector<Workload> collect(const TuneOptions& options, const Device& wanted) {
+  std::mutex lock;
+  std::vector<Workload> found;
+  std::unordered_set<std::string> seen;
+  observe_steps([&](const Program::Step& step, Device& used) {
+    if (step.direct || &used != &wanted) return;
+    // Kernels that only fill memory prepare the work of others.
+    if (std::none_of(step.loops.buffers.begin(), step.loops.buffers.end(), [](const kernel::Buffer& buffer) {
+          return buffer.space == kernel::Space::In && buffer.size.hi() > 4;
+        }))
+      return;
+    std::string text = kernel_text(step.loops);
+    std::lock_guard guard(lock);
+    if (seen.insert(std::move(text)).second) found.push_back(workload_of(step));
+  });
+  want_only(options.only);
+  measure_suite(options.suite, 0, [](const Figure&) {});
+  observe_steps(nullptr);
+  clear_plan_cache();
+  clear_kernel_cache();
+  return found;
+}
+
+// "2048x2048, 2048": outer axes, then the inner ones of each stage that has any.
+std::string sizes_of(const Loops& loops) {
+  auto list = [](const std::vector<Axis>& axes) {
+    std::string result;
+    for (const Axis& axis : axes) result += text(result.empty() ? "" : "x", axis.extent);
+    return result.empty() ? "1" : result;
+  };
+  std::string result = list(loops.outer);
+  for (const Stage& stage : loops.stages)
+    if (!stage.inner.empty()) result += ", " + list(stage.inner);
+  return result.size() > 36 ? result.substr(0, 33) + "..." : result;
+}
+
+std::string time_text(double seconds) {
+  char line[40];
+  if (seconds < 1e-3)
+    std::snprintf(line, sizeof line, "%.2f us", seconds * 1e6);
+  else
+    std::snprintf(line, sizeof line, "%.2f ms", seconds * 1e3);
+  return line;
+}
+
+void print_row(const Loops& loops, double default_seconds, double seconds, const std::string& note) {
+  std::printf("  %-40.40s %-36s %11s %11s %6.2f  %s\n", loops.name.c_str(), sizes_of(loops).c_str(),
+              time_text(default_seconds).c_str(), time_text(seconds).c_str(), default_seconds / seconds, note.c_str());
+  std::fflush(stdout);
+}
+
+// While a kernel is being searched for, on a terminal.
+void show_progress(const Loops& loops, int tried, double default_seconds, double best_seconds) {
+  static const bool terminal = isatty(STDERR_FILENO) != 0;
+  if (!terminal) return;
+  std::fprintf(stderr, "\r  %-40.40s trial %d, default %s, best %s   ", loops.name.c_str(), tried,
+               time_text(default_seconds).c_str(), time_text(best_seconds).c_str());
+}
+
+}  // namespace
+
+void tune_suite(const TuneOptions& options) {
+  Device& machine = device("cpu");
+  DiskCache* cache = disk_cache();
+  if (!cache) throw Error("tune: HEDDLE_CACHE is off: there is no place to keep what is found");
+  std::vector<Workload> kernels = collect(options, machine);
+  machine.free_cached();
+  std::printf("%s, %d thread%s: %zu kernels, %s\n", options.suite.c_str(), machine.threads(),
+              machine.threads() == 1 ? "" : "s", kernels.size(), cache->path().c_str());
+  std::printf("  %-40s %-36s %11s %11s %6s\n", "kernel", "sizes", "default", "tuned", "ratio");
+  std::fflush(stdout);
+  double logarithms = 0, worst = 1;
+  int rows = 0, slow = 0, wrong = 0;
+  auto add = [&](const Loops& loops, double default_seconds, double seconds, const std::string& note) {
+    print_row(loops, default_seconds, seconds, note);
+    double ratio = default_seconds / seconds;
+    logarithms += std::log(ratio);
+    worst = std::max(worst, ratio);
+    slow += ratio > 1.2;
+    ++rows;
+  };
+  for (const Workload& kernel : kernels) {
+    std::optional<TunedSchedule> known = load_schedule(*cache, kernel_text(kernel.loops), machine);
+    if (options.report) {
+      if (!known) continue;
+      Schedule plain = default_schedule(kernel.loops, machine.target()), tuned = parse_schedule(known->schedule);
+      bool same = print(plain) == known->schedule;
+      Duel times = duel(kernel, machine, plain, tuned, 0.3);
+      add(kernel.loops, times.first, same ? times.first : times.second, same ? "default" : known->schedule);
+      continue;
+    }
+    if (known && !options.again) {
+      add(kernel.loops, known->default_seconds, known->seconds, "known");
+      continue;
+    }
+    SearchOptions search{.trials = options.trials, .seconds = options.seconds};
+    search.progress = [&](int tried, double default_seconds, double best_seconds) {
+      show_progress(kernel.loops, tried, default_seconds, best_seconds);
+    };
+    try {
+      SearchResult result = tune(kernel, machine, cache, search);
+      if (isatty(STDERR_FILENO)) std::fprintf(stderr, "\r\033[K");
+      wrong += result.wrong;
+      add(kernel.loops, result.default_seconds, result.best_seconds,
+          text(result.tried, " tried", result.failed ? text(", ", result.failed, " failed") : "",
+               result.abandoned ? text(", ", result.abandoned, " abandoned") : "",
+               result.wrong ? text(", ", result.wrong, " WRONG") : ""));
+    } catch (const Error& error) {
+      std::printf("  %-40.40s %s\n", kernel.loops.name.c_str(), error.what());
+    }
+    machine.free_cached();
+  }
+  std::printf("  %d kernels; default / tuned: %.3f in the geometric mean, %.2f at most, over 1.2 for %d%s\n", rows,
+              rows ? std::exp(logarithms / rows) : 1, worst, slow,
+              wrong ? text("; ", wrong, " candidates computed something else").c_str() : "");
+  std::fflush(stdout);
+}
+
+void tune_suites(const TuneOptions& options) {
+  const int all = config().threads > 0 ? config().threads : available_cores();
+  auto run = [&](const std::string& suite, int threads) {
+    setenv("HEDDLE_THREADS", std::to_string(threads).c_str(), 1);
+    setenv("HEDDLE_TUNE", "0", 1);
+    std::vector<std::string> arguments = {"tune-suite", suite,
+                                          "--trials",   std::to_string(options.trials),
+                                          "--seconds",  std::to_string(options.seconds),
+                                          "--only",     options.only};
+    if (options.report) arguments.push_back("--report");
+    if (options.again) arguments.push_back("--again");
+    int code = run_self(arguments, [](const std::string& line) {
+      std::printf("%s\n", line.c_str());
+      std::fflush(stdout);
+    });
+    if (code != 0) throw Error(text("tune: suite ", suite, " ended with exit code ", code));
+  };
+  for (const std::string& suite : suite_names()) {
+    if (suite == "all" || (options.suite != "all" && options.suite != suite)) continue;
+    if (!options.threads && one_thread_first(suite) && all > 1) run(suite, 1);
+    run(suite, options.threads.value_or(all));
+  }
+}
+
+}  // namespace heddle::tools
