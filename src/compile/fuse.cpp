@@ -270,7 +270,8 @@ class LoopsWriter {
         Expr inside = 1;
         Index source = source_index(*node, index, inside);
         Value x = emit(node->inputs[0].get(), source, logical_and(guard, inside));
-        return inside.is_const(1) ? x : choose(inside, x, cast(node->literal, dtype));
+        if (inside.is_const(1) || (node->literal.bits() == 0 && is_loaded(x))) return x;
+        return choose(inside, x, cast(node->literal, dtype));
       }
       default: {
         HD_ASSERT(is_movement(*node), name(node->op));
@@ -279,6 +280,15 @@ class LoopsWriter {
         return emit(node->inputs[0].get(), source, guard);
       }
     }
+  }
+
+  // Whether the value is what a load gives, and so zero where the load's guard fails.
+  bool is_loaded(Value v) {
+    for (const kernel::Inst& inst : builder_->block().insts) {
+      if (inst.results.empty() || inst.results[0] != v) continue;
+      return inst.op == kernel::Op::load || (inst.op == kernel::Op::cast && is_loaded(inst.args[0]));
+    }
+    return false;
   }
 
   // A variable for the index (input 1) that a gather or scatter reads at `at`, with a check that it is in range.
@@ -479,6 +489,7 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
     Program::Step step = LoopsWriter(program, tensor_of, parts, group).finish();
     merge_reductions(step.loops);
     merge_axes(step.loops);
+    merge_columns(step.loops);
     share_blocks(step.loops);
     step.loops.symbols = find_symbols(step.loops);
     step.segments[0].symbols = step.loops.symbols;

@@ -53,6 +53,10 @@ bool scans_feed_scans(const Stage& stage);  // one scans what another has scanne
 // Makes one axis of neighbouring axes that every address and guard walks as one. In place.
 void merge_axes(Loops& loops);
 
+// Makes one axis of several that only one factor of a sum of products follows, where short rows of results would leave
+// vectors half empty. Addresses may get divisions: what cannot be walked in order is read once into a panel. In place.
+void merge_columns(Loops& loops);
+
 // Whether two instructions of one stage, or of stages with the same axes, have the same result.
 bool computes_the_same(const Loops& loops, const kernel::Inst& a, const kernel::Inst& b);
 

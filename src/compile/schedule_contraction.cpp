@@ -100,6 +100,8 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
     if (extent(stage.inner[i]) >= extent(stage.inner[depth])) depth = i;
   const int64_t m = extent(loops.outer[a]), n = extent(loops.outer[b]), k = extent(stage.inner[depth]);
   const int axis_k = static_cast<int>(outer + depth);
+  int64_t terms = 1;  // of a sum
+  for (const Axis& axis : stage.inner) terms *= extent(axis);
   const int lanes = target.vector_bytes / std::max(4, size_of(loops.values[static_cast<size_t>(c.a)].dtype));
   const Factor fa = look_at(loops, stage, c.a, loops.outer[a].var, stage.inner[depth].var);
   const Factor fb = look_at(loops, stage, c.b, loops.outer[b].var, stage.inner[depth].var);
@@ -130,9 +132,9 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
     mc = round_up(std::min(m, kMatrixRows), micro.rows);
     nc = round_up(std::min(n, kMatrixColumns), micro.columns);
     kc = k <= kMatrixDepth ? k : kMatrixDepth;
-  } else if (k * micro.columns * 4 > target.l2_bytes / 2) {
+  } else if (const int64_t panel = terms * micro.columns * 4; panel > target.l2_bytes / 2) {
     // A panel of b stays in the L2 cache.
-    kc = pieces(k, pieces(k * micro.columns * 4, target.l2_bytes / 2));
+    kc = pieces(k, pieces(panel, target.l2_bytes / 2));
     kc = std::min(k, round_up(kc, lanes));
   }
 
@@ -140,7 +142,8 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   const bool walk_b = few_rows && (fb.inner == 1 || fb.own == 1);
   const bool words = plan.unit != Unit::Numbers;
   const bool pack_b = !walk_b && (words || !fb.plain || fb.cast || fb.own != 1 || k * n * fb.size > target.l2_bytes);
-  const bool one_cell = pack_b && m <= kOneCellRows && !matrix;
+  // A copy of all windows of an image would be many times the image.
+  const bool one_cell = pack_b && (m <= kOneCellRows || stage.inner.size() > 1) && !matrix;
   if (one_cell) mc = round_up(m, micro.rows);
 
   // Something for everybody, in equal shares.

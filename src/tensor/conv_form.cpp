@@ -49,13 +49,12 @@ void append(std::vector<int>& axes, int first, size_t count) {
 
 Tensor value_of_y(const ConvForm& form, const Tensor& x, const Tensor& w) {
   const size_t d = form.kernel.size();
-  const int rank = static_cast<int>(d);
-  std::vector<int> of_x = {0, 1, -1}, of_w = {-1, 0, 1};  // n g o | p ... | c k ...
-  append(of_x, 3, d);
+  std::vector<int> of_x = {0, 1, -1}, of_w = {-1, 0, 1};  // n g o | p ... | k ... c
+  append(of_x, 3, 2 * d);
   of_x.push_back(2);
-  append(of_x, 3 + rank, d);
   of_w.insert(of_w.end(), d, -1);
-  append(of_w, 2, d + 1);
+  append(of_w, 3, d);
+  of_w.push_back(2);
   Tensor y = sum_of_products(arranged(windows_of_x(form, x), of_x), arranged(grouped(w, 0, form.groups), of_w), d + 1);
   return flatten(y, 1, 2);
 }
@@ -89,7 +88,7 @@ Tensor value_of_x(const ConvForm& form, const Tensor& w, const Tensor& y) {
   const int rank = static_cast<int>(d);
   Tensor turned = grouped(w, 0, form.groups);             // g o c (j r) ...
   Tensor windows = grouped(y, 1, form.groups);            // n g o q ... j ...
-  std::vector<int> of_y = {0, 1, -1}, of_w = {-1, 0, 2};  // n g c | (q r) ... | o j ...
+  std::vector<int> of_y = {0, 1, -1}, of_w = {-1, 0, 2};  // n g c | (q r) ... | j ... o
   for (size_t i = 0; i < d; ++i) {
     int64_t axis = static_cast<int64_t>(i) + 3, stride = form.stride[i], dilation = form.dilation[i];
     if (stride > 1 && dilation > 1) {
@@ -105,10 +104,10 @@ Tensor value_of_x(const ConvForm& form, const Tensor& w, const Tensor& y) {
     of_y.insert(of_y.end(), {3 + static_cast<int>(i), -1});
     of_w.insert(of_w.end(), {-1, 4 + 2 * static_cast<int>(i)});
   }
-  of_y.push_back(2);
   append(of_y, 3 + rank, d);
-  of_w.push_back(1);
+  of_y.push_back(2);
   for (int i = 0; i < rank; ++i) of_w.push_back(3 + 2 * i);
+  of_w.push_back(1);
   Tensor x = flatten(sum_of_products(arranged(windows, of_y), arranged(turned, of_w), d + 1), 1, 2);
   for (size_t i = 0; i < d; ++i) {
     int64_t axis = static_cast<int64_t>(i) + 2;
