@@ -15,6 +15,8 @@ constexpr int64_t kFewRows = 32;
 constexpr int64_t kFewRowsDepth = 32, kFewRowsColumns = 1024;
 // The same for a matrix unit, and how deep its blocks are.
 constexpr int64_t kMatrixRows = 512, kMatrixColumns = 256, kMatrixDepth = 512;
+// Bytes moved for each result, beyond which results are finished row by row, and the cells for that.
+constexpr int64_t kMuchToFinish = 16, kFinishedRows = 64, kFinishedColumns = 1024;
 // Elements of a so many bytes apart are packed.
 constexpr int64_t kFarApart = 1024;
 // A sum is divided among cores when it is so many times as long as the result is wide; a part is at least so long.
@@ -87,6 +89,20 @@ StageSchedule::Unit choose_unit(const Loops& loops, const Stage& stage, const Co
   return target.word_products && pairs ? Unit::Words : Unit::Numbers;
 }
 
+// Bytes that finishing one result moves between memory and the core.
+int64_t finishing_bytes(const Loops& loops, const Contraction& c) {
+  int64_t bytes = 0;
+  for (size_t s = 1; s < loops.stages.size(); ++s)
+    for (const kernel::Inst& inst : loops.stages[s].body.insts) {
+      if (inst.op != kernel::Op::load && inst.op != kernel::Op::store) continue;
+      const Expr &a = loops.outer[static_cast<size_t>(c.a_axis)].var,
+                 &b = loops.outer[static_cast<size_t>(c.b_axis)].var;
+      if (depends_on(inst.address, a) && depends_on(inst.address, b))
+        bytes += size_of(loops.buffers[static_cast<size_t>(inst.buffer)].dtype);
+    }
+  return bytes;
+}
+
 }  // namespace
 
 void schedule_contraction(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
@@ -138,12 +154,20 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
     kc = std::min(k, round_up(kc, lanes));
   }
 
+  // Much to read and write beside the results (the update of a parameter): the results of a few long rows wait in the
+  // L2 cache, then all of it moves in the order of memory.
+  const bool row_wise =
+      !few_rows && !matrix && kc == k && stage.inner.size() == 1 && finishing_bytes(loops, c) >= kMuchToFinish;
+  if (row_wise) {
+    mc = round_up(std::min(m, kFinishedRows), micro.rows);
+    nc = round_up(std::min(n, kFinishedColumns), micro.columns);
+  }
   // Vectors of b must be neighbours in memory, and few enough to stay near.
   const bool walk_b = few_rows && (fb.inner == 1 || fb.own == 1);
   const bool words = plan.unit != Unit::Numbers;
   const bool pack_b = !walk_b && (words || !fb.plain || fb.cast || fb.own != 1 || k * n * fb.size > target.l2_bytes);
   // A copy of all windows of an image would be many times the image.
-  const bool one_cell = pack_b && (m <= kOneCellRows || stage.inner.size() > 1) && !matrix;
+  const bool one_cell = pack_b && (m <= kOneCellRows || stage.inner.size() > 1) && !matrix && !row_wise;
   if (one_cell) mc = round_up(m, micro.rows);
 
   // Something for everybody, in equal shares.
@@ -158,7 +182,7 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
     kc = std::min(kc, round_up(pieces(k, plan.split), lanes));
   } else {
     while (cells() < wanted && (mc > micro.rows || nc > micro.columns)) {
-      const bool cut_rows = nc == micro.columns || (!one_cell && mc > micro.rows && mc * 2 > nc);
+      const bool cut_rows = nc == micro.columns || (!one_cell && mc > micro.rows && (row_wise || mc * 2 > nc));
       int64_t& size = cut_rows ? mc : nc;
       size = round_up(pieces(size, 2), cut_rows ? micro.rows : micro.columns);
     }
@@ -172,13 +196,13 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   std::vector<Level> around;
   for (size_t i = 0; i < stage.inner.size(); ++i)
     if (i != depth && extent(stage.inner[i]) > 1) around.push_back({static_cast<int>(outer + i), 1});
-  const bool in_memory = kc < k || matrix;
+  const bool in_memory = kc < k || matrix || row_wise;
   if (matrix) plan.loops = std::move(around);
   if (kc < k) plan.loops.push_back({axis_k, kc});
   plan.loops.insert(plan.loops.end(), tiles.begin(), tiles.end());
   if (!matrix) plan.loops.insert(plan.loops.end(), around.begin(), around.end());
   for (size_t s = 1; s < schedule.stages.size(); ++s) {
-    if (matrix)
+    if (matrix || row_wise)
       schedule.stages[s].loops = {{c.a_axis, 1}};
     else
       schedule.stages[s].loops = tiles;
