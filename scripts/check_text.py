@@ -20,7 +20,7 @@ def main():
 
     files = [p for p in ROOT.iterdir() if p.is_file() and not p.name.startswith(".")]
     for folder in FOLDERS:
-        files += [p for p in (ROOT / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+        files += [p for p in (ROOT / folder).rglob("*") if p.is_file() and not {"__pycache__", ".venv"} & set(p.parts)]
     count = 0
     for path in sorted(files):
         if path.suffix not in SOURCE:

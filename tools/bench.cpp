@@ -29,12 +29,14 @@ void run_suite(const Suite& suite, int threads, const BenchOptions& options, std
   setenv("HEDDLE_THREADS", std::to_string(threads).c_str(), 1);
   setenv("HEDDLE_CACHE", "off", 0);  // figures are those of default schedules, unless a cache is named
   std::vector<Figure> own;
-  int code = run_self({"measure", suite.name, "--seconds", std::to_string(options.seconds), "--only", options.only,
-                       "--python", options.python},
-                      [&](const std::string& line) {
-                        own.push_back(from_json(Json::parse(line)));
-                        print_figure(suite.name, threads, own.back(), own.size() == 1);
-                      });
+  std::vector<std::string> command{"measure", suite.name,   "--seconds", std::to_string(options.seconds),
+                                   "--only",  options.only, "--python",  options.python};
+  if (options.rows) command.push_back("--rows");
+  int code = run_self(command, [&](const std::string& line) {
+    if (options.rows) return void(std::printf("%s\n", line.c_str()));
+    own.push_back(from_json(Json::parse(line)));
+    print_figure(suite.name, threads, own.back(), own.size() == 1);
+  });
   if (code != 0) throw Error(text("suite ", suite.name, " ended with exit code ", code));
   print_means(own);
   figures.insert(figures.end(), own.begin(), own.end());
@@ -44,13 +46,16 @@ void run_suite(const Suite& suite, int threads, const BenchOptions& options, std
 
 namespace {
 std::string only_part, python;
-}
+bool only_rows = false;
+}  // namespace
 bool wanted(const std::string& name) {
   return name.find(only_part) != std::string::npos || only_part.find(name) != std::string::npos;
 }
 void want_only(const std::string& part) { only_part = part; }
 const std::string& peers_python() { return python; }
 void set_peers_python(const std::string& interpreter) { python = interpreter; }
+bool lists_rows() { return only_rows; }
+void set_lists_rows(bool on) { only_rows = on; }
 
 std::vector<std::string> suite_names() {
   std::vector<std::string> names;
@@ -60,6 +65,12 @@ std::vector<std::string> suite_names() {
 }
 
 void bench(const BenchOptions& options) {
+  if (options.rows) {
+    std::vector<Figure> none;
+    for (const Suite& suite : kSuites)
+      if (options.suite == suite.name) run_suite(suite, 1, options, none);
+    return;
+  }
   std::ofstream file;
   if (!options.json.empty()) {
     file.open(options.json);  // before the long work, so that a bad name is found now
@@ -99,6 +110,7 @@ void measure_suite(const std::string& suite, double seconds, const Report& repor
 
 void measure_suite(const std::string& suite, double seconds) {
   measure_suite(suite, seconds, [](const Figure& figure) {
+    if (lists_rows()) return;
     Json json = to_json(figure);
     json["note"] = figure.note;
     std::printf("%s\n", json.dump().c_str());

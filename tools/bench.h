@@ -36,6 +36,9 @@ void want_only(const std::string& part);  // figures whose name contains it; emp
 // The interpreter that runs the scripts of bench/peers; empty: they are not asked for.
 const std::string& peers_python();
 void set_peers_python(const std::string& python);
+// Rows are only listed, as lines of JSON for the scripts of bench/peers.
+bool lists_rows();
+void set_lists_rows(bool on);
 
 // One suite in this process. `seconds`: about how long each figure is measured.
 void measure_memory(double seconds, const Report& report);
@@ -61,6 +64,7 @@ struct BenchOptions {
   std::string only;  // figures whose name contains this
   double seconds = 3;
   std::string python;  // runs PyTorch and others beside us; empty: not
+  bool rows = false;   // list the rows that others can do, and measure nothing
 };
 std::vector<std::string> suite_names();  // "all" last
 // Measures each suite in a process of its own, because the number of threads is fixed once per process. Prints a table.

@@ -1,6 +1,7 @@
 // Work bound by memory on large tensors, against a copy, or a reading, of the same number of bytes.
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "runtime/device.h"
@@ -8,6 +9,7 @@
 #include "tools/bench.h"
 #include "tools/measure.h"
 #include "tools/memory_cases.h"
+#include "tools/peers.h"
 #include "tools/reference.h"
 
 namespace heddle::tools {
@@ -38,6 +40,25 @@ std::string describe_run(const MemoryCase& which, const Tensor& x, const Tensor&
   std::snprintf(line, sizeof line, "%lu launch%s, %.2f x the bytes", static_cast<unsigned long>(stats.launches),
                 stats.launches == 1 ? "" : "es", static_cast<double>(stats.bytes_read + stats.bytes_written) / bytes);
   return line;
+}
+
+// PyTorch and others on the same work, where they are asked for: after ours, because they need as much memory again.
+void compare_with_peers(const MemoryCase& which, const Tensor& x, double bytes, double seconds, Figure& figure) {
+  if (peers_python().empty()) return;
+  static Peers peers(device("cpu").threads(), peers_python(), false);
+  nlohmann::json row{{"work", "memory"},
+                     {"name", which.name},
+                     {"dtype", name(x.dtype())},
+                     {"rows", x.size(0)},
+                     {"columns", x.size(1)}};
+  figure.about_peers = peers.about();
+  for (const PeerTimes& times : peers.compare(row, seconds).peers) {
+    PeerFigure& peer = figure.peers.emplace_back(PeerFigure{times.name});
+    peer.note = times.skip;
+    if (!times.skip.empty()) continue;
+    peer.best = bytes / times.samples.best() * 1e-9;
+    peer.median = bytes / times.samples.median() * 1e-9;
+  }
 }
 
 void measure_case(const MemoryCase& which, const std::string& label, const Tensor& x, const Tensor& y,
@@ -74,6 +95,7 @@ void measure_case(const MemoryCase& which, const std::string& label, const Tenso
     figure.reference_name = memcpy_rate > stream_rate ? "memcpy" : "streaming copy";
   }
   figure.ratio = figure.ours / figure.reference;
+  compare_with_peers(which, x, bytes, seconds, figure);
   figure.bar = which.bound == Bound::Transpose ? bars.transpose : bars.full;
   report(figure);
 }

@@ -27,28 +27,36 @@ void print_columns(const char* suite, int threads, const Figure& figure) {
   std::printf("\n%s, %d thread%s\n", suite, threads, threads == 1 ? "" : "s");
   for (const std::string& line : figure.about_peers) std::printf("  beside us: %s\n", line.c_str());
   std::printf("  %-40s %-10s %8s %8s", "name", "unit", "ours", "median");
-  if (figure.floor_name.empty()) {
+  for (const PeerFigure& peer : figure.peers) std::printf(" %13s %8s", peer.name.c_str(), "median");
+  if (figure.floor_name.empty())
     std::printf(" %9s %6s %5s       %s\n", "reference", "ratio", "bar", "reference_name");
-    return;
-  }
-  for (const PeerFigure& peer : figure.peers) std::printf(" %11s %8s", peer.name.c_str(), "median");
-  std::printf(" %6s %5s       %8s %6s %5s       %s\n", "ratio", "bar", "floor", "share", "bar", "floor_name");
+  else
+    std::printf(" %6s %5s       %8s %6s %5s       %s\n", "ratio", "bar", "floor", "share", "bar", "floor_name");
 }
 
-void print_beside_peers(const Figure& figure) {
+// Returns why some are absent.
+std::string print_peers(const Figure& figure) {
   std::string absent;
   for (const PeerFigure& peer : figure.peers) {
     bool there = peer.best > 0;
-    std::printf(" %11s %8s", there ? number_text(peer.best).c_str() : "-",
+    std::printf(" %13s %8s", there ? number_text(peer.best).c_str() : "-",
                 there ? number_text(peer.median).c_str() : "-");
     if (!there) absent += "; " + peer.name + ": " + peer.note;
   }
+  return absent;
+}
+
+void print_against_reference(const Figure& figure) {
+  std::printf(" %9s %6s %5s %-5s %s", number_text(figure.reference).c_str(), number_text(figure.ratio).c_str(),
+              bar_text(figure.bar).c_str(), verdict(figure.ratio, figure.bar), figure.reference_name.c_str());
+}
+
+void print_against_floor(const Figure& figure) {
   bool compared = figure.reference_name != "floor";
-  std::printf(" %6s %5s %-5s %8s %6s %5s %-5s %s%s%s%s\n", compared ? number_text(figure.ratio).c_str() : "-",
+  std::printf(" %6s %5s %-5s %8s %6s %5s %-5s %s", compared ? number_text(figure.ratio).c_str() : "-",
               bar_text(figure.bar).c_str(), verdict(figure.ratio, figure.bar), number_text(figure.floor).c_str(),
               number_text(figure.share).c_str(), bar_text(figure.share_bar).c_str(),
-              verdict(figure.share, figure.share_bar), figure.floor_name.c_str(), figure.note.empty() ? "" : "; ",
-              figure.note.c_str(), absent.c_str());
+              verdict(figure.share, figure.share_bar), figure.floor_name.c_str());
 }
 
 }  // namespace
@@ -62,15 +70,15 @@ Json to_json(const Figure& figure) {
             {"ratio", figure.ratio},
             {"median", figure.median}};
   if (figure.bar) json["bar"] = *figure.bar;
+  if (!figure.about_peers.empty()) json["about_peers"] = figure.about_peers;
+  for (const PeerFigure& peer : figure.peers)
+    json["peers"].push_back({{"name", peer.name}, {"best", peer.best}, {"median", peer.median}, {"note", peer.note}});
   if (figure.floor_name.empty()) return json;
   json["group"] = figure.group;
   json["floor"] = figure.floor;
   json["floor_name"] = figure.floor_name;
   json["share"] = figure.share;
   if (figure.share_bar) json["share_bar"] = *figure.share_bar;
-  json["about_peers"] = figure.about_peers;
-  for (const PeerFigure& peer : figure.peers)
-    json["peers"].push_back({{"name", peer.name}, {"best", peer.best}, {"median", peer.median}, {"note", peer.note}});
   return json;
 }
 
@@ -83,16 +91,16 @@ Figure from_json(const Json& json) {
   figure.ratio = json.at("ratio");
   figure.note = json.at("note");
   if (json.contains("bar")) figure.bar = json.at("bar").get<double>();
+  if (json.contains("about_peers")) figure.about_peers = json.at("about_peers").get<std::vector<std::string>>();
+  if (json.contains("peers"))
+    for (const Json& peer : json.at("peers"))
+      figure.peers.push_back({peer.at("name"), peer.at("best"), peer.at("median"), peer.at("note")});
   if (!json.contains("floor")) return figure;
   figure.group = json.at("group");
   figure.floor = json.at("floor");
   figure.floor_name = json.at("floor_name");
   figure.share = json.at("share");
   if (json.contains("share_bar")) figure.share_bar = json.at("share_bar").get<double>();
-  figure.about_peers = json.at("about_peers").get<std::vector<std::string>>();
-  if (json.contains("peers"))
-    for (const Json& peer : json.at("peers"))
-      figure.peers.push_back({peer.at("name"), peer.at("best"), peer.at("median"), peer.at("note")});
   return figure;
 }
 
@@ -109,12 +117,9 @@ void print_figure(const char* suite, int threads, const Figure& figure, bool fir
   if (first) print_columns(suite, threads, figure);
   std::printf("  %-40s %-10s %8s %8s", figure.name.c_str(), figure.unit.c_str(), number_text(figure.ours).c_str(),
               number_text(figure.median).c_str());
-  if (!figure.floor_name.empty())
-    print_beside_peers(figure);
-  else
-    std::printf(" %9s %6s %5s %-5s %s%s%s\n", number_text(figure.reference).c_str(), number_text(figure.ratio).c_str(),
-                bar_text(figure.bar).c_str(), verdict(figure.ratio, figure.bar), figure.reference_name.c_str(),
-                figure.note.empty() ? "" : "; ", figure.note.c_str());
+  std::string absent = print_peers(figure);
+  figure.floor_name.empty() ? print_against_reference(figure) : print_against_floor(figure);
+  std::printf("%s%s%s\n", figure.note.empty() ? "" : "; ", figure.note.c_str(), absent.c_str());
   std::fflush(stdout);
 }
 

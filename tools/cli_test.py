@@ -148,6 +148,75 @@ def tune():
     check(result.returncode == 1 and "HEDDLE_CACHE_SIZE" in result.stderr, "a malformed size is named", result)
 
 
+def bench_rows():
+    result = heddle("bench", "matmul", "--rows", "--only", "f32 1024")
+    check(result.returncode == 0, "rows are listed", result)
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    check(len(rows) == 4 and all(row["row"]["m"] == 1024 and row["flops"] == 2**31 for row in rows), "rows", result)
+    check({row["row"]["transpose"] for row in rows} == {"nn", "nt", "tn", "tt"}, "transpositions", result)
+
+
+# A peer that knows one work and counts its calls.
+FAKE_PEER = """
+import sys
+sys.path.insert(0, {folder!r})
+from peer import Missing, Skip, main
+calls = []
+def load(arguments):
+    print("a library's own message")
+    if arguments.threads == 3:
+        raise Missing("no library")
+    def matmul(row):
+        if row["m"] > 9:
+            raise Skip("too large")
+        return lambda: calls.append(1)
+    return dict(about="1.0", works=dict(matmul=matmul))
+main("fake", load)
+"""
+
+
+def peer_protocol():
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../bench/peers")
+
+    def fake(lines, *arguments):
+        with tempfile.TemporaryDirectory() as temporary:
+            path = os.path.join(temporary, "fake.py")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(FAKE_PEER.format(folder=folder))
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            result = subprocess.run([sys.executable, path, *arguments], input=text, capture_output=True, text=True)
+        check(result.returncode == 0, "the peer runs", result)
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+    def row(work, m):
+        return {"row": {"work": work, "m": m}}
+
+    asked = [row("matmul", 4), {"seconds": 0.01}, row("matmul", 10), row("conv", 4)]
+    hello, ready, times, large, unknown = fake(asked, "--serve", "--threads", "1")
+    check(hello == {"name": "fake", "about": "1.0"} and ready == {"ready": True}, f"{hello} {ready}")
+    check(len(times["times"]) > 1 and min(times["times"]) > 0, f"{times}")
+    check(large == {"skip": "too large"} and unknown == {"skip": "no conv"}, f"{large} {unknown}")
+    missing = fake(asked, "--serve", "--threads", "3")
+    check(missing == [{"name": "fake", "missing": "not installed (no library)"}], f"{missing}")
+    listed = fake([{"name": "a", "flops": 8, **row("matmul", 4)}, {"name": "b", **row("conv", 4)}], "--seconds", "0.01")
+    check(listed[0]["name"] == "a" and listed[0]["gflops"] > 0 and listed[0]["best"] > 0, f"{listed}")
+    check("no conv" in listed[1]["skip"], f"{listed}")
+
+
+def bench_peers():
+    with tempfile.TemporaryDirectory() as folder:
+        # An interpreter without any packages: everybody is missing, and named.
+        python = os.path.join(folder, "python")
+        with open(python, "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+        os.chmod(python, 0o755)
+        result = heddle("bench", "matmul", "--seconds", "0.05", "--threads", "1", "--only", "f32 64,", "--peers",
+                        "--python", python)
+    check(result.returncode == 0, "bench runs without the peers", result)
+    for name in ["PyTorch", "torch.compile", "JAX", "ONNX Runtime", "tinygrad"]:
+        check(f"beside us: {name}: not installed" in result.stdout, f"{name} is named", result)
+
+
 {
     "info": info,
     "unknown_suite": unknown_suite,
@@ -157,4 +226,7 @@ def tune():
     "bench_json": bench_json,
     "bench_floor": bench_floor,
     "tune": tune,
+    "bench_rows": bench_rows,
+    "bench_peers": bench_peers,
+    "peer_protocol": peer_protocol,
 }[sys.argv[2]]()

@@ -58,6 +58,8 @@ int main_or_throw(int argc, char** argv) {
   bench->add_option("--python", python, "The interpreter for --peers (default: that of bench/peers/.venv, or python3)")
       ->type_name("FILE");
 
+  bench->add_flag("--rows", options.rows, "List the rows that others can do as lines of JSON, and measure nothing");
+
   tools::TuneOptions tuning;
   int tuning_threads = 0;
   auto add_tuning = [&](CLI::App* to) {
@@ -95,6 +97,7 @@ int main_or_throw(int argc, char** argv) {
   measure->add_option("--seconds", seconds);
   measure->add_option("--only", only);
   measure->add_option("--python", python);
+  measure->add_flag("--rows", options.rows);
   CLI::App* first_result = app.add_subcommand("first-result", "")->group("");
 
   CLI::App* first_program = app.add_subcommand("first-program", "")->group("");
@@ -118,6 +121,7 @@ int main_or_throw(int argc, char** argv) {
   if (bench->parsed()) tools::bench(options);
   tools::want_only(only);
   tools::set_peers_python(python);
+  tools::set_lists_rows(options.rows);
   if (measure->parsed()) tools::measure_suite(suite, seconds);
   if (first_result->parsed()) tools::first_result();
   if (first_program->parsed()) tools::first_program();

@@ -78,6 +78,7 @@ class Peers::Process {
 
   std::string name;
   bool alive = true;
+  bool spreads = false;  // each of its threads works, and can have a core of its own
 
  private:
   pid_t child_ = 0;
@@ -87,7 +88,12 @@ class Peers::Process {
 namespace {
 
 constexpr const char* kCoreTypes[] = {"SKYLAKEX", "COOPERLAKE", "ZEN", "HASWELL"};
-constexpr const char* kScripts[] = {"pytorch.py", "jax_peer.py", "onnxruntime_peer.py", "tinygrad_peer.py"};
+// A script of bench/peers, and how it is called.
+constexpr const char* kScripts[][2] = {{"pytorch_peer.py", ""},
+                                       {"pytorch_peer.py", "--compile"},
+                                       {"jax_peer.py", ""},
+                                       {"onnxruntime_peer.py", ""},
+                                       {"tinygrad_peer.py", ""}};
 
 Json square(int64_t n) {
   return {{"work", "matmul"}, {"dtype", "f32"}, {"batch", 1}, {"m", n}, {"k", n}, {"n", n}, {"transpose", "nn"}};
@@ -100,14 +106,17 @@ std::string default_python() {
   return std::filesystem::exists(own) ? own.string() : "python3";
 }
 
-Peers::Peers(int threads, const std::string& python) {
+Peers::Peers(int threads, const std::string& python, bool libraries) {
   signal(SIGPIPE, SIG_IGN);  // a peer that died is noticed when it does not answer
-  start_libraries(threads);
-  if (python.empty()) return;
-  for (const char* script : kScripts) {
-    std::filesystem::path path = std::filesystem::path(HEDDLE_PEERS_FOLDER) / script;
-    if (std::filesystem::exists(path)) start({python, path, "--serve", "--threads", std::to_string(threads)}, "");
-  }
+  bool chosen = libraries && start_libraries(threads);
+  if (!python.empty())
+    for (auto [script, option] : kScripts) {
+      std::string path = std::filesystem::path(HEDDLE_PEERS_FOLDER) / script;
+      std::vector<std::string> command{python, path, "--serve", "--threads", std::to_string(threads)};
+      if (*option) command.push_back(option);
+      start(command, "");
+    }
+  if (chosen) unsetenv("OPENBLAS_CORETYPE");  // until here, because some of the others are built on it
 }
 
 Peers::~Peers() = default;
@@ -125,10 +134,11 @@ void Peers::start(const std::vector<std::string>& command, const std::string& no
   processes_.push_back(std::move(process));
 }
 
-void Peers::start_libraries(int threads) {
+bool Peers::start_libraries(int threads) {
   std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   std::string openblas = folder / "heddle_peer_openblas", onednn = folder / "heddle_peer_onednn";
   std::string count = std::to_string(threads), note;
+  bool chosen = false;
   if (!std::filesystem::exists(openblas)) {
     about_.push_back("OpenBLAS: not there when this was built (scripts/setup --peers)");
   } else {
@@ -148,15 +158,17 @@ void Peers::start_libraries(int threads) {
           if (seconds < best) best = seconds, fastest = type;
       }
       setenv("OPENBLAS_CORETYPE", fastest.c_str(), 1);
+      chosen = true;
       note = " (the fastest of SKYLAKEX, COOPERLAKE, ZEN, HASWELL)";
     }
     start({openblas, count}, note);
-    if (!given) unsetenv("OPENBLAS_CORETYPE");
   }
   if (std::filesystem::exists(onednn))
     start({onednn, count}, "");
   else
     about_.push_back("oneDNN: not there when this was built (scripts/setup --peers)");
+  for (auto& process : processes_) process->spreads = true;
+  return chosen;
 }
 
 Peers::Result Peers::compare(const Json& row, double seconds, const std::function<void()>& ours,
@@ -169,23 +181,24 @@ Peers::Result Peers::compare(const Json& row, double seconds, const std::functio
     Json answer = process->alive ? process->ask({{"row", row}}) : Json{{"died", true}};
     times.skip = answer.contains("ready") ? "" : answer.value("skip", "died");
     taking_part += times.skip.empty();
-    process->spread();
+    if (process->spreads) process->spread();
   }
-  int calls = calls_per_sample(ours);
+  int calls = ours ? calls_per_sample(ours) : 0;
   spread_threads(getpid());
   constexpr double kRounds = 12;
+  const double kLongCall = std::max(2.0, seconds);  // one such call is enough
   double segment = std::clamp(seconds / kRounds / static_cast<double>(taking_part), 2e-3, 0.1);
   double end = now() + seconds;
   for (int round = 0; round < 3 || now() < end; ++round) {
-    take_segment(ours, calls, segment, result.ours);
+    if (ours) take_segment(ours, calls, segment, result.ours);
     for (size_t i = 0; i < processes_.size(); ++i) {
       PeerTimes& times = result.peers[i];
-      if (!times.skip.empty()) continue;
+      if (!times.skip.empty() || (round > 0 && times.samples.best() > kLongCall)) continue;
       Json answer = processes_[i]->ask({{"seconds", segment}});
       if (!processes_[i]->alive) times.skip = "died";
       for (double one : answer.value("times", std::vector<double>{})) times.samples.seconds.push_back(one);
     }
-    also();
+    if (also) also();
   }
   for (PeerTimes& times : result.peers)
     if (times.skip.empty() && times.samples.seconds.empty()) times.skip = "no times";

@@ -24,8 +24,9 @@ struct PeerTimes {
 // stopped: threads that spin while they wait would disturb the others.
 class Peers {
  public:
-  // `python`: the interpreter that runs PyTorch and others; empty: libraries only.
-  Peers(int threads, const std::string& python);
+  // `python`: the interpreter that runs PyTorch and others; empty: libraries only. Work that neither OpenBLAS nor
+  // oneDNN knows can do without these.
+  Peers(int threads, const std::string& python, bool libraries = true);
   ~Peers();
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
@@ -34,17 +35,17 @@ class Peers {
   const std::vector<std::string>& about() const { return about_; }
 
   // Runs `ours`, every peer that knows `row`, and `also` in short segments that take turns, until `seconds` have passed
-  // and each has run three times. bench/peers/README.md says what a row may be.
+  // and each has run three times. bench/peers/README.md says what a row may be. Without `ours` and `also`: the peers.
   struct Result {
     Samples ours;
     std::vector<PeerTimes> peers;  // always the same ones in the same order
   };
-  Result compare(const nlohmann::json& row, double seconds, const std::function<void()>& ours,
-                 const std::function<void()>& also);
+  Result compare(const nlohmann::json& row, double seconds, const std::function<void()>& ours = {},
+                 const std::function<void()>& also = {});
 
  private:
   class Process;
-  void start_libraries(int threads);
+  bool start_libraries(int threads);  // whether it has set OPENBLAS_CORETYPE
   void start(const std::vector<std::string>& command, const std::string& note);
   std::vector<std::unique_ptr<Process>> processes_;
   std::vector<std::string> about_;
