@@ -228,10 +228,24 @@ bool Partitioner::join_reduction(int id, const std::vector<int>& groups) {
       wide += unit(member).points() > rows && !in_one_pass(unit(member), u);
     }
   if (rows < kMinRows && largest > kSmallWork && wide > 1) return false;
+  for (int g : groups)
+    for (int member : group(g).units)
+      if (unit(member).reduces && (multiplies(u) || multiplies(unit(member)))) return false;
   for (size_t g = 0; g < groups.size(); ++g) settle(groups[g], witness[g], wanted[g]);
   for (size_t g = 1; g < groups.size(); ++g) merge(groups[0], groups[g], outers[0], outers[g]);
   join(id, groups[0], outers[0]);
   return true;
+}
+
+bool Partitioner::multiplies(const Unit& u) {
+  constexpr double kManyTimes = 8;
+  if (!u.reduces || u.node->op != NodeOp::Reduce || u.node->reduce_op != ReduceOp::Sum) return false;
+  const Node& product = *u.node->inputs[0];
+  if (product.op != NodeOp::Scalar || product.scalar_op != ScalarOp::mul || u.points() <= kSmallWork) return false;
+  double elements = upper(u.node->shape.numel());
+  for (const Node* leaf : u.leaves) elements += upper(leaf->shape.numel());
+  for (const Unit::Read& read : u.reads) elements += upper(read.node->shape.numel());
+  return u.points() > kManyTimes * elements;
 }
 
 bool Partitioner::in_one_pass(const Unit& reader, const Unit& u) {

@@ -143,6 +143,9 @@ class Partitioner {
 
   // Reductions over the same axes that do not need each other: fuse makes one of them.
   static bool in_one_pass(const Unit& reader, const Unit& u);
+  // A sum of products that reads its factors many times over. Blocked for registers and caches it is many times as
+  // fast, but only as the one reduction of its kernel.
+  static bool multiplies(const Unit& u);
 
   // In a group that is not settled every unit's outer variables correspond by position.
   bool same_positions(int a, const std::vector<Expr>& a_axes, int b, const std::vector<Expr>& b_axes);

@@ -289,6 +289,24 @@ TEST(Conv, is_one_kernel_without_a_copy_of_the_windows) {
   check_moved("gradient of the weight", pulled(1), 1);
 }
 
+// Two reductions in one kernel could not be blocked for registers.
+TEST(Conv, products_do_not_share_a_kernel) {
+  Tensor x = noise_tensor({2, 16, 14, 14}), w = noise_tensor({32, 16, 3, 3}, 2), v = noise_tensor({32, 16, 1, 1}, 3);
+  auto launches = [](const std::vector<Tensor>& results) {
+    StatsSince stats;
+    realize(results);
+    return stats->launches;
+  };
+  Tensor a = conv2d(x, w, {}, {.padding = 1}), b = conv2d(x, v);
+  EXPECT_EQ(launches({relu(a + b)}), 2u);
+  Tensor m = noise_tensor({64, 80}, 4), p = noise_tensor({80, 48}, 5), q = noise_tensor({80, 48}, 6);
+  EXPECT_EQ(launches({matmul(m, p) + matmul(m, q)}), 2u);
+  EXPECT_EQ(launches({matmul(m, p) * 2, matmul(m, q) * 3}), 2u);
+  // Small ones cost less together than a launch.
+  Tensor s = noise_tensor({8, 9}, 7), t = noise_tensor({9, 8}, 8), u = noise_tensor({9, 8}, 9);
+  EXPECT_EQ(launches({matmul(s, t) + matmul(s, u)}), 1u);
+}
+
 TEST(Conv, bad_arguments) {
   Tensor x = zeros({2, 4, 5, 5}), w = zeros({6, 4, 3, 3});
   expect_error<ShapeError>([&] { conv2d(x, zeros({6, 3, 3, 3})); }, {"conv2d", "[2, 4, 5, 5]", "[6, 3, 3, 3]"});
