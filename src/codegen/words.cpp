@@ -114,15 +114,26 @@ void Emitter::block_dot(const kernel::Inst& inst) {
                  for (size_t n : {1, 2})
                    at[n] = b.CreateGEP(b.getInt32Ty(), base[n],
                                        b.CreateMul(t, b.getInt64(static_cast<uint64_t>(inst.panels[n].step))));
-                 for (int64_t k = 0; k < 2; ++k) {
-                   llvm::Value* right = part(at[2], k * kSide);
-                   llvm::Value* left = part(at[1], k * kSide * inst.panels[1].stride);
-                   b.CreateIntrinsic(ids::x86_tileloadd64, {}, {reg(6 + k), right, stride[2]});
-                   b.CreateIntrinsic(ids::x86_tileloadd64, {}, {reg(4 + k), left, stride[1]});
-                 }
-                 for (int64_t n = 0; n < 4; ++n)
+                 auto load_right = [&](int64_t k) {
+                   b.CreateIntrinsic(ids::x86_tileloadd64, {}, {reg(6 + k), part(at[2], k * kSide), stride[2]});
+                 };
+                 // The left factor passes by once for each panel of the right one: it stays out of the first cache.
+                 auto load_left = [&](int64_t k) {
+                   llvm::Value* from = part(at[1], k * kSide * inst.panels[1].stride);
+                   b.CreateIntrinsic(ids::x86_tileloaddt164, {}, {reg(4 + k), from, stride[1]});
+                 };
+                 auto multiply = [&](int64_t n) {
                    b.CreateIntrinsic(pairs ? ids::x86_tdpbf16ps : ids::x86_tdpbssd, {},
                                      {reg(n), reg(4 + n / 2), reg(6 + n % 2)});
+                 };
+                 load_left(0);
+                 load_right(0);
+                 multiply(0);
+                 load_right(1);
+                 multiply(1);
+                 load_left(1);
+                 multiply(2);
+                 multiply(3);
                  return {};
                });
   for (int64_t n = 0; n < 4; ++n)

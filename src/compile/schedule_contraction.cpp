@@ -14,7 +14,7 @@ constexpr int64_t kFewRows = 32;
 // Then b is read a few of its rows at a time, in the order of memory.
 constexpr int64_t kFewRowsDepth = 32, kFewRowsColumns = 1024;
 // The same for a matrix unit, and how deep its blocks are.
-constexpr int64_t kMatrixRows = 512, kMatrixColumns = 256, kMatrixDepth = 512;
+constexpr int64_t kMatrixRows = 256, kMatrixColumns = 256, kMatrixDepth = 512;
 // Bytes moved for each result, beyond which results are finished row by row, and the cells for that.
 constexpr int64_t kMuchToFinish = 16, kFinishedRows = 64, kFinishedColumns = 1024;
 // Elements of a so many bytes apart are packed.
