@@ -40,7 +40,8 @@ void set_peers_python(const std::string& python);
 bool lists_rows();
 void set_lists_rows(bool on);
 
-// One suite in this process. `seconds`: about how long each figure is measured.
+// One suite in this process. `seconds`: about how long each figure is measured; less than 0: everything runs once, so
+// that its kernels are seen (heddle tune), and the figures mean nothing.
 void measure_memory(double seconds, const Report& report);
 void measure_odd(double seconds, const Report& report);
 void measure_small(double seconds, const Report& report);

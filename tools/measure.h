@@ -17,7 +17,8 @@ struct Samples {
 };
 
 // Runs each action once to warm up, then all of them in turn until `seconds` have passed and each has run `least`
-// times. Taking turns makes what happens to the machine meanwhile happen to all of them.
+// times; with less than no seconds only the warming up is done. Taking turns makes what happens to the machine
+// meanwhile happen to all of them.
 std::vector<Samples> take_turns(double seconds, int least, std::initializer_list<std::function<void()>> actions);
 
 // How many calls one sample should hold, so that reading the clock costs nothing beside them. Calls it a few times.

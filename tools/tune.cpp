@@ -40,7 +40,7 @@ std::vector<Workload> collect(const TuneOptions& options, const Device& wanted) 
     if (seen.insert(std::move(text)).second) found.push_back(workload_of(step));
   });
   want_only(options.only);
-  measure_suite(options.suite, 0, [](const Figure&) {});
+  measure_suite(options.suite, -1, [](const Figure&) {});
   observe_steps(nullptr);
   clear_plan_cache();
   clear_kernel_cache();
