@@ -116,8 +116,10 @@ int64_t column_step(const Loops& loops) {
 // Reducing the columns of a wide matrix on a CPU: memory is read in order, a few whole rows at a time, and the results
 // of a cell wait in the L1 cache.
 void schedule_wide_columns(Schedule& schedule, const Loops& loops, const Shape2& shape, size_t column_axis) {
-  constexpr int64_t kWidest = 4096, kRows = 16;
-  int64_t step = column_step(loops);
+  constexpr int64_t kWidest = 4096;
+  // A vector times a matrix multiplies besides: half as many rows and twice as many columns gain 20 %.
+  const bool product = find_contraction(loops, loops.stages[0]).has_value();
+  const int64_t step = column_step(loops) * (product ? 2 : 1), most_rows = product ? 8 : 16;
   int64_t columns = shape.outer[column_axis];
   int64_t cells = (columns + kWidest - 1) / kWidest;
   schedule.cell[column_axis] = round_up((columns + cells - 1) / cells, step);
@@ -125,7 +127,7 @@ void schedule_wide_columns(Schedule& schedule, const Loops& loops, const Shape2&
   StageSchedule& plan = schedule.stages[0];
   for (size_t i = 0; i < shape.inner[0].size(); ++i)
     plan.loops.push_back(
-        {outer + static_cast<int>(i), i + 1 < shape.inner[0].size() ? 1 : std::min(kRows, shape.inner[0][i])});
+        {outer + static_cast<int>(i), i + 1 < shape.inner[0].size() ? 1 : std::min(most_rows, shape.inner[0][i])});
   plan.loops.push_back({static_cast<int>(column_axis), step});
   for (size_t s = 1; s < schedule.stages.size(); ++s) schedule.stages[s].joined = s > 1;
 }
