@@ -160,18 +160,33 @@ llvm::Value* Emitter::gather(const kernel::Inst& inst, llvm::Type* type, const P
 }
 
 // Every second, third or fourth element, in either direction: loads everything between the first and the last of them,
-// and leaves out what is not wanted.
+// and leaves out what is not wanted. With a mask only the wanted elements themselves are loaded.
 llvm::Value* Emitter::pick(const kernel::Inst& inst, llvm::Type* type, const Place& at) {
   const int64_t lanes = lanes_of(at.indices), apart = std::abs(at.stride), last = (lanes - 1) * apart;
   llvm::Value* lowest = at.pointer;
   if (at.stride < 0) lowest = b.CreateGEP(type->getScalarType(), lowest, b.getInt64(static_cast<uint64_t>(-last)));
+  auto lane_of = [&](int64_t element) {
+    return static_cast<int>(at.stride < 0 ? lanes - 1 - element / apart : element / apart);
+  };
+  llvm::Value* mask = at.mask && at.condition ? both(b, at.mask, splat(at.condition, lanes)) : at.mask;
   llvm::Value* result = nullptr;
   for (int64_t part = 0; part < apart; ++part) {
     // The last vector ends with the last element wanted: what lies behind may not exist.
     const int64_t start = std::min(part * lanes, last + 1 - lanes);
     Place here = at;
     here.pointer = b.CreateGEP(type->getScalarType(), lowest, b.getInt64(static_cast<uint64_t>(start)));
-    llvm::Value* loaded = guarded_load(inst, type, here, at.condition);
+    llvm::Value* loaded = nullptr;
+    if (mask) {
+      std::vector<int> from;
+      for (int64_t e = start; e < start + lanes; ++e)
+        from.push_back(e % apart == 0 ? lane_of(e) : static_cast<int>(lanes));
+      llvm::Value* wanted = b.CreateShuffleVector(mask, llvm::Constant::getNullValue(mask->getType()), from);
+      loaded = annotate(
+          b.CreateMaskedLoad(type, here.pointer, llvm::Align(at.align), wanted, llvm::Constant::getNullValue(type)),
+          inst);
+    } else {
+      loaded = guarded_load(inst, type, here, at.condition);
+    }
     std::vector<int> order;
     for (int64_t lane = 0; lane < lanes; ++lane) {
       const int64_t element = (at.stride < 0 ? lanes - 1 - lane : lane) * apart;
@@ -221,7 +236,9 @@ llvm::Value* Emitter::load(const kernel::Inst& inst, const Values& block_values)
     }
     case Place::Pattern::Scattered: {
       const int64_t apart = std::abs(at.stride);
-      bool near = traits.shuffle && !at.mask && apart >= 2 && apart <= kNearStride && lanes >= 4;
+      // Masked loads of small elements would be taken apart.
+      bool maskable = !at.mask || (traits.gather && size_of(dtype) >= 4);
+      bool near = traits.shuffle && maskable && apart >= 2 && apart <= kNearStride && lanes >= 4;
       v = near ? pick(inst, type, at) : gather(inst, type, at);
       break;
     }

@@ -73,6 +73,8 @@ Micro micro_tile(int64_t m, int64_t n, int lanes, int registers) {
       if (pieces(m, rows) * rows < pieces(m, micro.rows) * micro.rows) micro.rows = rows;
   while (2 * micro.columns / lanes * micro.rows <= most && micro.columns < 4 * lanes) micro.columns *= 2;
   micro.columns = std::min(micro.columns, round_up(n, lanes));
+  // The last tile would be half empty, and there are few: 7 vectors are better walked one by one.
+  if (10 * round_up(n, lanes) < 9 * round_up(n, micro.columns)) micro.columns = lanes;
   // One vector of columns: more rows instead.
   if (micro.columns == lanes) micro.rows = std::min<int64_t>(m, 2 * most_rows);
   return micro;

@@ -7,6 +7,8 @@
 namespace heddle {
 namespace {
 
+constexpr int64_t kFewChannels = 16;
+
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // What sums of products need: the axes in another order, axes of size 1 (-1 in the list) between them.
@@ -49,12 +51,15 @@ void append(std::vector<int>& axes, int first, size_t count) {
 
 Tensor value_of_y(const ConvForm& form, const Tensor& x, const Tensor& w) {
   const size_t d = form.kernel.size();
-  std::vector<int> of_x = {0, 1, -1}, of_w = {-1, 0, 1};  // n g o | p ... | k ... c
-  append(of_x, 3, 2 * d);
-  of_x.push_back(2);
+  std::vector<int> of_x = {0, 1, -1}, of_w = {-1, 0, 1};  // n g o | p ... | k ... c, or c k ...
+  append(of_x, 3, d);
   of_w.insert(of_w.end(), d, -1);
+  // The last axis is walked most often: that of the channels, unless they are few.
+  const bool few = w.size(1) < kFewChannels;
+  if (few) of_x.push_back(2), of_w.push_back(2);
+  append(of_x, 3 + static_cast<int>(d), d);
   append(of_w, 3, d);
-  of_w.push_back(2);
+  if (!few) of_x.push_back(2), of_w.push_back(2);
   Tensor y = sum_of_products(arranged(windows_of_x(form, x), of_x), arranged(grouped(w, 0, form.groups), of_w), d + 1);
   return flatten(y, 1, 2);
 }

@@ -96,6 +96,13 @@ TEST(Memory, guards_of_strided_and_gathered_accesses) {
     check({dtype, 16, 10, 10, "(i * 16 + d0) // 3", "i * 16 + d0 < 30", "i * 16 + d0", "i * 16 + d0 < 10", "i < 4", "",
            false});
     check({dtype, 16, 33, 33, "i + d0 * 3", "i + d0 * 3 < 33", "i + d0 * 3", "i + d0 * 3 < 33", "i < 3", "", false});
+    // Close together: nothing beside the wanted elements may be touched.
+    for (const char* at : {"i + d0 * 2", "i + 30 - d0 * 2", "i + d0 * 4", "i * 7 - 9 + d0 * 2"})
+      for (const char* inside : {"0 <= %", "% < 9 && 3 <= %", "0 <= % && 2 < d0 && d0 != 7", "0 <= % && 0 < i"}) {
+        std::string bounds = text(inside, " && % < 21");
+        for (size_t place; (place = bounds.find('%')) != std::string::npos;) bounds.replace(place, 1, at);
+        check({dtype, 16, 21, 64, at, bounds, "i * 16 + d0", "", "i < 4", "", false});
+      }
     check({dtype, 16, 64, 64, "i * 16 + d0", "d0 == i + 3", "i * 16 + d0", "d0 != i", "i < 4", "", false});
     check({dtype, 16, 64, 64, "i * 16 + d0", "(d0 % 3) == 1", "i * 16 + d0", "d0 < 12 && 2 <= d0", "i < 4", "", false});
     check({dtype, 16, 4, 64, "i", "d0 * 2 < i * 9", "i * 16 + d0", "i * 5 - d0 * 3 < 2", "i < 4", "", false});
