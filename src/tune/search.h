@@ -36,7 +36,7 @@ struct SearchResult {
 
 // Explores around the default schedule: neighbours of the best ones so far, and random legal schedules. A candidate's
 // output is compared with that of the default schedule before its time counts: a fast wrong kernel cannot win. It is
-// timed in turns with the best one so far, and the winner meets the default schedule once more at the end.
+// timed in turns with the best one so far, and the winner meets the default schedule twice more at the end.
 //
 //   SearchResult result = search(workload_of(loops), device(), {.trials = 100});
 SearchResult search(const Workload& workload, Device& device, const SearchOptions& options = {});
