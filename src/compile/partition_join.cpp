@@ -4,25 +4,6 @@
 
 namespace heddle {
 
-namespace {
-
-// Whether elements of x repeat.
-bool spreads(const Node* x) {
-  while (x->op == NodeOp::Reshape || x->op == NodeOp::Permute || x->op == NodeOp::Cast) x = x->inputs[0].get();
-  return x->op == NodeOp::Expand;
-}
-
-// A sum of products, such as a matrix product: alone it is computed in blocks, next to another sum it could not be.
-bool contracts(const Unit& u) {
-  const Node& node = *u.node;
-  if (!u.reduces || node.op != NodeOp::Reduce || node.reduce_op != ReduceOp::Sum || u.kept.size() < 2) return false;
-  const Node& x = *node.inputs[0];
-  return x.op == NodeOp::Scalar && x.scalar_op == ScalarOp::mul && spreads(x.inputs[0].get()) &&
-         spreads(x.inputs[1].get());
-}
-
-}  // namespace
-
 void Partitioner::join_siblings() {
   constexpr size_t kMostTried = 4;
   std::unordered_map<uint64_t, std::vector<int>> alike;  // groups by their loops and one thing they read
@@ -61,7 +42,7 @@ std::vector<Expr> Partitioner::loop_shape(int g) {
   const Unit* reduction = nullptr;
   for (int member : group(g).units) {
     const Unit& u = unit(member);
-    if (u.scatters() || !u.writes.empty() || contracts(u)) return {};
+    if (u.scatters() || !u.writes.empty() || multiplies(u)) return {};  // alone it is computed in blocks
     if (u.reduces && reduction && !in_one_pass(u, *reduction) && !in_one_pass(*reduction, u)) return {};
     if (u.reduces) reduction = &u;
     if (!u.reduces && u.kept.size() != u.outer.size()) return {};

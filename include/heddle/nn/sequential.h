@@ -15,8 +15,9 @@ concept Layer = std::copy_constructible<L> && requires(const L& layer, const Ten
 // Any module or function from a tensor to a tensor. Copying it copies the layer, which shares its parameters.
 class AnyLayer {
  public:
-  template <Layer L>
-    requires(!std::same_as<L, AnyLayer>)
+  // Compared first: whether AnyLayer itself is a Layer depends on this constructor.
+  template <class L>
+    requires(!std::same_as<L, AnyLayer> && Layer<L>)
   AnyLayer(L layer) : self_(std::make_unique<Model<L>>(std::move(layer))) {}
   AnyLayer(const AnyLayer& other) : self_(other.self_->clone()) {}
   AnyLayer(AnyLayer&&) = default;
