@@ -24,7 +24,7 @@ HEADERS = sorted((ROOT / "include/heddle/ops").glob("*.h")) + [ROOT / "include/h
 TABLE = ROOT / "docs/operators.md"
 # In the order of the table.
 AREAS = ["create", "random", "unary", "binary", "activation", "reduce", "scan", "normalize", "shape", "join", "index", "scatter", "sort",
-         "linalg", "conv", "loss", "grad", "vmap"]
+         "linalg", "conv", "attention", "loss", "grad", "vmap"]
 
 # Operators that move numbers, or multiply and add them: all have gradients, even where the example has only integers.
 MOVING = ["shape", "join", "scatter", "linalg", "conv"]

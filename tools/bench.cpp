@@ -19,10 +19,10 @@ struct Suite {
   bool one_thread_first;  // unless a number of threads is asked for, measured with one thread and with all
 };
 constexpr Suite kSuites[] = {
-    {"memory", measure_memory, false},     {"odd", measure_odd, false},         {"small", measure_small, false},
-    {"index", measure_index, false},       {"compile", measure_compile, false}, {"matmul", measure_matmul, true},
-    {"overhead", measure_overhead, false}, {"sort", measure_sort, true},        {"conv", measure_conv, true},
-    {"train", measure_train, false},
+    {"memory", measure_memory, false},      {"odd", measure_odd, false},         {"small", measure_small, false},
+    {"index", measure_index, false},        {"compile", measure_compile, false}, {"matmul", measure_matmul, true},
+    {"overhead", measure_overhead, false},  {"sort", measure_sort, true},        {"conv", measure_conv, true},
+    {"attention", measure_attention, true}, {"train", measure_train, false},
 };
 
 void run_suite(const Suite& suite, int threads, const BenchOptions& options, std::vector<Figure>& figures) {

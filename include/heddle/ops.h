@@ -3,6 +3,7 @@
 #pragma once
 
 #include <heddle/ops/activation.h>
+#include <heddle/ops/attention.h>
 #include <heddle/ops/binary.h>
 #include <heddle/ops/conv.h>
 #include <heddle/ops/create.h>

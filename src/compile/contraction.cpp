@@ -12,12 +12,19 @@ std::vector<Expr> axis_variables(const Loops& loops, const Stage& stage) {
   return vars;
 }
 
-// For every value of the body, the axes it depends on. Results of earlier stages follow all outer axes.
+// For every value of the body, and every result of another stage, the axes it depends on. Such results follow all outer
+// axes, and those that they are kept along.
 std::unordered_map<kernel::Value, std::vector<bool>> dependences(const Loops& loops, const Stage& stage) {
   std::vector<Expr> vars = axis_variables(loops, stage);
   std::unordered_map<kernel::Value, std::vector<bool>> result;
   std::vector<bool> outer(vars.size(), false);
   for (size_t i = 0; i < loops.outer.size(); ++i) outer[i] = true;
+  for (const Stage& other : loops.stages) {
+    std::vector<bool> axes = outer;
+    for (size_t k = 0; k < other.kept; ++k)
+      for (size_t i = loops.outer.size(); i < vars.size(); ++i) axes[i] = axes[i] || vars[i] == other.inner[k].var;
+    for (kernel::Value v : other.results) result[v] = axes;
+  }
   for (const kernel::Inst& inst : stage.body.insts) {
     std::vector<bool> axes(vars.size(), false);
     for (size_t i = 0; i < vars.size(); ++i)
@@ -74,7 +81,7 @@ std::optional<Contraction> find_contraction(const Loops& loops, const Stage& sta
   // A dot has just the dimensions of its factors: an axis that neither follows would be lost.
   for (size_t i = 0; i < c.a_axes.size(); ++i)
     if (!c.a_axes[i] && !c.b_axes[i]) return {};
-  for (size_t i = 0; i < loops.outer.size(); ++i) {
+  for (size_t i = 0; i < loops.outer.size() + stage.kept; ++i) {
     if (c.a_axes[i] && !c.b_axes[i]) c.a_axis = static_cast<int>(i);
     if (c.b_axes[i] && !c.a_axes[i]) c.b_axis = static_cast<int>(i);
   }

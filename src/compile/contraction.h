@@ -11,7 +11,7 @@ namespace heddle {
 struct Contraction {
   kernel::Value a, b;
   std::vector<bool> a_axes, b_axes;  // which axes each factor depends on
-  // The last outer axis that only a (only b) follows; -1 if there is none.
+  // The last outer or kept axis that only a (only b) follows; -1 if there is none.
   int a_axis = -1, b_axis = -1;
   bool is_matmul() const { return a_axis >= 0 && b_axis >= 0; }
 };

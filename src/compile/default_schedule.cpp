@@ -6,6 +6,7 @@
 #include "compile/contraction.h"
 #include "compile/schedule.h"
 #include "compile/schedule_contraction.h"
+#include "compile/schedule_nested.h"
 
 namespace heddle {
 namespace {
@@ -369,6 +370,7 @@ bool worth_blocking(const Loops& loops, const Shape2& shape, const std::optional
 }  // namespace
 
 Schedule default_schedule(const Loops& loops, const Target& target) {
+  if (is_nested(loops)) return nested_schedule(loops, target);
   Shape2 shape = shape_of(loops);
   Schedule schedule;
   schedule.cell.assign(loops.outer.size(), 1);
@@ -421,7 +423,7 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
       plan.joined = s > 0 && draw(4) != 0;
       plan.stream = draw(4) == 0;
       auto contraction = find_contraction(loops, loops.stages[s]);
-      plan.dot = contraction && !shape.inner[s].empty() && draw(3) != 0;
+      plan.dot = contraction && shape.inner[s].size() > loops.stages[s].kept && draw(3) != 0;
       if (plan.joined) {
         size_t first = s - 1;
         while (first > 0 && schedule.stages[first].joined) --first;
@@ -468,7 +470,8 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
           staged.depth = static_cast<int>(draw(static_cast<int64_t>(plan.loops.size()) + 1));
           int axis = operand == 0 ? contraction->a_axis : contraction->b_axis;
           if (axis >= 0 && (words || draw(2))) {
-            int64_t size = schedule.cell[static_cast<size_t>(axis)];
+            int64_t size = axis < outer ? schedule.cell[static_cast<size_t>(axis)]
+                                        : shape.inner[s][static_cast<size_t>(axis - outer)];
             for (const Level& level : plan.loops)
               if (level.axis == axis) size = level.step;
             staged.panel = size;

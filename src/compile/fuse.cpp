@@ -43,8 +43,11 @@ class LoopsWriter {
       Expr var = Expr::index(text("i", step_.loops.outer.size()), axis.extent());
       step_.loops.outer.push_back({var, axis.extent()});
     }
-    for (int id : group.units) {
-      const Unit& u = unit(id);
+    unify_axes(group);
+    for (size_t i = 0; i < group.units.size(); ++i) {
+      for (const Group::Shared& shared : group.shared)
+        if (shared.before == i) write_shared(unit(shared.unit));
+      const Unit& u = unit(group.units[i]);
       u.reduces ? write_reduction(u) : u.scatters() ? write_scatter(u) : write_store(u);
       for (const Node* token : u.after)
         if (unit(parts.storing.at(token)).group != u.group) step_.after.push_back(tensor_of.at(token));
@@ -69,19 +72,66 @@ class LoopsWriter {
  private:
   const Unit& unit(int id) const { return parts_.units[static_cast<size_t>(id)]; }
 
+  // An axis that a reduction keeps is the same as the one along which others read its results.
+  void unify_axes(const Group& group) {
+    const Unit* nested = nullptr;
+    for (int id : group.units) {
+      if (!unit(id).along.is_var()) continue;
+      if (nested) same_axis_[axis_of(unit(id).along).id()] = axis_of(nested->along);
+      nested = &unit(id);
+    }
+    for (int id : group.units)
+      for (const Unit::Read& read : unit(id).reads) {
+        if (read.memory) continue;
+        for (int other : group.units) {
+          const Unit& from = unit(other);
+          if (!from.reduces || from.node != reduction_of(read.node)) continue;
+          for (size_t i = 0; i < from.at.size(); ++i)
+            if (from.at[i].is_var() && std::find(from.outer.begin(), from.outer.end(), from.at[i]) == from.outer.end())
+              same_axis_[axis_of(from.at[i]).id()] = axis_of(read.index[i]);
+        }
+      }
+  }
+
+  // The one that stands for all axes that are the same.
+  Expr axis_of(Expr axis) const {
+    for (auto it = same_axis_.find(axis.id()); it != same_axis_.end() && !(it->second == axis);
+         it = same_axis_.find(axis.id()))
+      axis = it->second;
+    return axis;
+  }
+
   // The nest's variables: those along outer axes become the group's, the others new inner axes of the stage.
   Substitution enter(const Unit& u, Stage& stage) {
     Substitution to;
     for (size_t i = 0; i < u.outer.size(); ++i) to.emplace_back(u.outer[i], step_.loops.outer[i].var);
     auto add_inner = [&](const Expr& axis) {
       if (std::find(u.outer.begin(), u.outer.end(), axis) != u.outer.end()) return;
-      Expr var = Expr::index(text(u.reduces ? "r" : "j", inner_count_++), axis.extent());
-      stage.inner.push_back({var, axis.extent()});
-      to.emplace_back(axis, var);
+      auto [var, fresh] = variables_.try_emplace(axis_of(axis).id());
+      if (fresh) var->second = Expr::index(text(u.reduces ? "r" : "j", inner_count_++), axis.extent());
+      stage.inner.push_back({var->second, axis.extent()});
+      to.emplace_back(axis, var->second);
     };
     for (const Expr& axis : u.kept) add_inner(axis);
+    if (u.reduces) stage.kept = stage.inner.size();
     for (const Expr& axis : u.reduced) add_inner(axis);
     return to;
+  }
+
+  // The factor of a nested sum, as a stage that keeps it for all that use it.
+  void write_shared(const Unit& u) {
+    Stage sum, stage;
+    Substitution to = enter(u, sum);
+    stage.inner = {sum.inner.back()};
+    stage.kept = 1;
+    Index at = renamed(u.factor_at, to);
+    begin(stage);
+    stage.body.results = {emit(u.factor, at, 1)};
+    step_.loops.values.push_back(step_.loops.values[static_cast<size_t>(stage.body.results[0])]);
+    stage.results = {static_cast<Value>(step_.loops.values.size()) - 1};
+    shared_.push_back({u.factor, at, 1, stage.results[0]});
+    step_.loops.stages.push_back(std::move(stage));
+    builder_.reset();
   }
 
   static Index renamed(std::span<const Expr> index, const Substitution& to) {
@@ -129,8 +179,10 @@ class LoopsWriter {
     Stage fresh;
     Substitution to = enter(u, fresh);
     Stage* stage = step_.loops.stages.empty() ? nullptr : &step_.loops.stages.back();
-    bool shared = stage && !stage->reducer && stage->inner.size() == fresh.inner.size();
-    for (size_t i = 0; shared && i < fresh.inner.size(); ++i) shared = stage->inner[i].extent == fresh.inner[i].extent;
+    bool shared = stage && stores(*stage) && stage->inner.size() == fresh.inner.size();
+    for (size_t i = 0; shared && i < fresh.inner.size(); ++i)
+      shared = same_axis_.empty() ? stage->inner[i].extent == fresh.inner[i].extent
+                                  : stage->inner[i].var == fresh.inner[i].var;
     if (shared) {
       Substitution rename;
       for (size_t i = 0; i < fresh.inner.size(); ++i) rename.emplace_back(fresh.inner[i].var, stage->inner[i].var);
@@ -221,6 +273,8 @@ class LoopsWriter {
     bool from_memory = from_memory_.count(node) && !inlined_.count(node);
     // A scan is computed at every point of its nest, and lies inside at each.
     const Expr guard = node->op == NodeOp::Scan && !from_memory ? Expr(1) : wanted;
+    for (const Emitted& e : shared_)
+      if (e.node == node && e.index == index) return e.value;
     uint64_t key = hash_combine(reinterpret_cast<uintptr_t>(node), guard.hash());
     for (const Expr& e : index) key = hash_combine(key, e.hash());
     auto& bucket = memo_[key];
@@ -437,7 +491,10 @@ class LoopsWriter {
     Program::Step::Check check;
     Expr var;
   };
-  int inner_count_ = 0;  // names inner axes apart
+  int inner_count_ = 0;                           // names inner axes apart
+  std::unordered_map<uint64_t, Expr> same_axis_;  // inner axes of units, by id; another that is the same
+  std::unordered_map<uint64_t, Expr> variables_;  // of the inner axes that stand for them
+  std::vector<Emitted> shared_;                   // what earlier stages keep
   Program& program_;
   std::unordered_map<const Node*, int>& tensor_of_;
   const Partition& parts_;

@@ -38,7 +38,7 @@ class Dismantler {
  public:
   // Nothing for kernels that are not joined.
   static std::optional<Structure> run(const Program::Step& step) {
-    if (step.direct || !step.checks.empty()) return std::nullopt;
+    if (step.direct || !step.checks.empty() || is_nested(step.loops)) return std::nullopt;
     for (const Stage& stage : step.loops.stages)
       if (stage.ordered || has_scan(stage) || goes_where_data_says(stage)) return std::nullopt;
     Dismantler d;

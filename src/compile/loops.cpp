@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -57,6 +58,10 @@ std::string axis_list(const std::vector<Axis>& axes, const Substitution& names) 
 
 }  // namespace
 
+bool is_nested(const Loops& loops) {
+  return std::any_of(loops.stages.begin(), loops.stages.end(), [](const Stage& stage) { return stage.kept > 0; });
+}
+
 bool has_scan(const Stage& stage) {
   return std::any_of(stage.body.insts.begin(), stage.body.insts.end(),
                      [](const kernel::Inst& inst) { return inst.op == kernel::Op::scan; });
@@ -82,6 +87,7 @@ bool computes_the_same(const Loops& loops, const kernel::Inst& a, const kernel::
 void merge_axes(Loops& loops) {
   // From the inside out, so that runs of axes collapse into one.
   for (size_t i = loops.outer.size(); i-- > 1;) try_merge(loops.outer, i - 1, loops.stages, 0, loops.stages.size());
+  if (is_nested(loops)) return;  // stages share axes
   for (size_t s = 0; s < loops.stages.size(); ++s) {
     std::vector<Axis> inner = loops.stages[s].inner;
     for (size_t i = inner.size(); i-- > 1;) try_merge(inner, i - 1, loops.stages, s, s + 1);
@@ -140,7 +146,7 @@ std::vector<std::string> instruction_lines(const Loops& loops) {
     for (const Axis& axis : stage.inner) k.phases[0].cells.push_back(axis.var);
     std::vector<kernel::Inst>& all = k.phases[0].body.insts;
     all.insert(all.end(), stage.body.insts.begin(), stage.body.insts.end());
-    if (!stage.reducer) continue;
+    if (stores(stage)) continue;
     kernel::Inst& reduction = all.emplace_back();
     reduction.op = kernel::Op::reduce;
     reduction.results.append(stage.results.begin(), stage.results.end());
@@ -177,20 +183,35 @@ std::string print(const Loops& loops) {
   std::vector<std::string> lines = instruction_lines(loops);
   size_t next = 0;
   for (const Stage& stage : loops.stages) {
-    out << "  stage inner(" << axis_list(stage.inner, names) << ")" << (stage.ordered ? " ordered" : "") << "\n";
+    out << "  stage inner(" << axis_list(stage.inner, names) << ")" << (stage.ordered ? " ordered" : "");
+    if (stage.kept > 0) out << " keeps " << stage.kept;
+    out << "\n";
     for (size_t i = 0; i < stage.body.insts.size(); ++i) out << lines.at(next++) << "\n";
-    if (!stage.reducer) continue;
+    if (stores(stage)) continue;
     std::string line = lines.at(next++);
-    size_t begin = line.find("reduce add") + 7, end = line.rfind(" axis");
-    auto simple = kernel::simple_op(*stage.reducer);
-    out << line.substr(0, begin) << (simple ? info(*simple).name : kernel::print(*stage.reducer))
-        << line.substr(begin + 3, end - begin - 3) << "\n";
+    size_t begin = line.find("reduce add"), end = line.rfind(" axis");
+    std::string how = "keep";
+    if (stage.reducer) {
+      auto simple = kernel::simple_op(*stage.reducer);
+      how = text("reduce ", simple ? info(*simple).name : kernel::print(*stage.reducer));
+    }
+    out << line.substr(0, begin) << how << line.substr(begin + 10, end - begin - 10) << "\n";
   }
   return out.str();
 }
 
 void verify(const Loops& loops) {
   std::vector<bool> known(loops.values.size(), false);
+  std::unordered_map<kernel::Value, const Stage*> keeping;
+  auto check_kept = [&](kernel::Value v, const Stage& stage) {
+    auto from = keeping.find(v);
+    if (from == keeping.end()) return;
+    for (size_t i = 0; i < from->second->kept; ++i) {
+      const Expr& var = from->second->inner[i].var;
+      HD_ASSERT(std::any_of(stage.inner.begin(), stage.inner.end(), [&](const Axis& axis) { return axis.var == var; }),
+                "value %", v, " is kept along ", var, ", which is no axis of a stage that uses it");
+    }
+  };
   auto check_axes = [&](const Expr& e, const Stage& stage, const kernel::Inst& inst) {
     for (const Expr& var : variables(e)) {
       auto is_axis = [&](const Axis& axis) { return axis.var == var; };
@@ -203,8 +224,10 @@ void verify(const Loops& loops) {
   };
   for (const Stage& stage : loops.stages) {
     for (const kernel::Inst& inst : stage.body.insts) {
-      for (kernel::Value v : inst.args)
+      for (kernel::Value v : inst.args) {
         HD_ASSERT(known.at(static_cast<size_t>(v)), "value %", v, " used before it is computed");
+        check_kept(v, stage);
+      }
       for (kernel::Value v : inst.results) known.at(static_cast<size_t>(v)) = true;
       HD_ASSERT(inst.coords.empty(), "loops hold scalars only");
       check_axes(inst.address, stage, inst);
@@ -212,9 +235,18 @@ void verify(const Loops& loops) {
     }
     HD_ASSERT(!has_scan(stage) || (!stage.reducer && stage.inner.size() == 1), "a scan along ", stage.inner.size(),
               " axes");
-    HD_ASSERT((stage.reducer ? stage.reducer->width() : 0) == stage.results.size(), "a reducer's results");
-    for (kernel::Value v : stage.body.results) HD_ASSERT(known.at(static_cast<size_t>(v)), "lifted value %", v);
-    for (kernel::Value v : stage.results) known.at(static_cast<size_t>(v)) = true;
+    HD_ASSERT((stage.reducer ? stage.reducer->width() : stage.body.results.size()) == stage.results.size(),
+              "a reducer's results");
+    HD_ASSERT(stage.kept <= stage.inner.size(), stage.kept, " kept axes of ", stage.inner.size());
+    HD_ASSERT(stage.reducer || stage.kept == (stores(stage) ? 0 : stage.inner.size()), "axes that a stage keeps");
+    for (kernel::Value v : stage.body.results) {
+      HD_ASSERT(known.at(static_cast<size_t>(v)), "lifted value %", v);
+      check_kept(v, stage);
+    }
+    for (kernel::Value v : stage.results) {
+      known.at(static_cast<size_t>(v)) = true;
+      if (stage.kept > 0) keeping[v] = &stage;
+    }
   }
 }
 

@@ -4,11 +4,19 @@
 // reduces over all of them (its results are then one tuple per outer point) or stores. A later stage uses an earlier
 // stage's results by naming them: always at the same outer point.
 //
+// A reducing stage may *keep* some of its inner axes. It reduces over the others, and has one tuple of results per
+// outer point and point of the kept axes. Later stages that have the same axis among their inner ones, which is the
+// same variable, name the results at the same point. A stage may also keep all of its inner axes and reduce nothing: it
+// holds what several later stages use. Loops with such stages are *nested*.
+//
 // A scatter is two stages: the base is stored, then an ordered stage stores the updates one after the other to places
 // that data decides, each after having read what is there if it combines.
 //
 //   softmax over rows:  outer (r)   stage 0: inner (c) reduce max   stage 1: inner (c) reduce add   stage 2: inner (c)
 //   store matmul:             outer (m,n) stage 0: inner (k) reduce add   stage 1: store
+//   attention:          outer (b,q) stage 0: inner (k, d) keeps k, reduce add   stage 1: inner (k) reduce max
+//                       stage 2: inner (k) keeps k   stage 3: inner (k) reduce add
+//                       stage 4: inner (e, k) keeps e, reduce add   stage 5: inner (e) store
 #pragma once
 
 #include <string>
@@ -31,7 +39,8 @@ struct Stage {
                        // With a reducer, body.results is the lifted tuple; without, the body ends in stores. A stage
                        // that stores and has one inner axis may hold scans: they run along that axis.
   std::shared_ptr<const kernel::Reducer> reducer;
-  std::vector<kernel::Value> results;  // with a reducer: the reduced tuple, as named by later stages
+  std::vector<kernel::Value> results;  // the reduced tuple, or what is kept, as named by later stages
+  size_t kept = 0;  // so many of the inner axes, the first ones, are kept; all if there are results and no reducer
   // The points of the inner axis run in ascending order, for several may write to one place. `place` is the variable
   // bound to the place along the axis that the stage before walks as its inner one.
   bool ordered = false;
@@ -47,6 +56,8 @@ struct Loops {
   std::vector<Stage> stages;
 };
 
+inline bool stores(const Stage& stage) { return !stage.reducer && stage.results.empty(); }
+bool is_nested(const Loops& loops);
 bool has_scan(const Stage& stage);
 bool scans_feed_scans(const Stage& stage);  // one scans what another has scanned
 

@@ -404,11 +404,26 @@ void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions,
     }
   }
 
+  // Positions in which only the vector differs come after each other: a factor that is the same for all vectors is
+  // needed only for a moment, and takes no register from the sums.
+  std::vector<size_t> order;
+  std::vector<bool> taken(count, false);
+  for (size_t p = 0; p < count; ++p)
+    for (size_t other = p; other < count && !taken[p]; ++other) {
+      bool same = !taken[other];
+      for (size_t d = 0; same && d < nest.shape.size(); ++d)
+        same = static_cast<int>(d) == nest.axis || (static_cast<int>(d) == nest.vector_dim && nest.has_dot()) ||
+               positions[p].at[d] == positions[other].at[d];
+      if (!same) continue;
+      order.push_back(other);
+      if (other != p) taken[other] = true;
+    }
+
   bool writes = !nest.saves.empty() || roots.size() != nest.roots.size();
   accumulators = walk(along, std::move(accumulators), [&](std::span<const Part> parts, std::vector<Value> now) {
     std::vector<Position> all;
     for (size_t j = 0; j < parts.size(); ++j) {
-      for (size_t p = 0; p < count; ++p) {
+      for (size_t p : order) {
         Position at = positions[p];
         at.at[nest.axis] = parts[j].base;
         at.level[nest.axis] = parts[j].level;

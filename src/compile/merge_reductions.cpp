@@ -56,8 +56,9 @@ void append(Loops& loops, Stage& to, Stage&& from) {
 }  // namespace
 
 void merge_reductions(Loops& loops) {
+  if (is_nested(loops)) return;  // stages share axes
   auto merges = [&](const Stage& stage) {
-    if (!stage.reducer || stage.inner.empty()) return false;
+    if (!stage.reducer || stage.inner.empty() || stage.kept > 0) return false;
     auto contraction = find_contraction(loops, stage);
     return !contraction || !contraction->is_matmul();  // those have schedules of their own
   };

@@ -20,7 +20,7 @@ bool is_compute(const Node& node) {
          node.op == NodeOp::Gather || node.op == NodeOp::Cat || node.op == NodeOp::Scan;
 }
 
-Partitioner::Partitioner(std::span<const NodeRef> roots, const std::vector<const Node*>& forced)
+Partitioner::Partitioner(std::span<const NodeRef> roots, const std::vector<const Node*>& forced, bool nests)
     : order_(topological(roots)) {
   number_.reserve(order_.size());
   for (size_t i = 0; i < order_.size(); ++i) number_[order_[i]] = static_cast<int>(i);
@@ -31,6 +31,7 @@ Partitioner::Partitioner(std::span<const NodeRef> roots, const std::vector<const
       roots_.insert(root.get());
     }
   for (const Node* node : forced) store(node);
+  if (nests) find_nests();
 }
 
 std::vector<const Node*> Partitioner::repeated() const {
@@ -59,7 +60,7 @@ std::vector<const Node*> Partitioner::repeated() const {
   return result;
 }
 
-Partition Partitioner::run() {
+std::optional<Partition> Partitioner::run() {
   // Users before inputs: when a unit's turn comes, everything that reads it has a group already.
   while (!pending_.empty()) {
     const Node* node = order_[static_cast<size_t>(pending_.top())];
@@ -68,13 +69,17 @@ Partition Partitioner::run() {
       if (placed_direct_.insert(node).second) place_direct(node);
     } else if (stored_.count(node) && !result_.storing.count(node)) {
       place_storing(open_unit(node, false));
-    } else if (wanted_.count(node) && !result_.reducing.count(node)) {
+    } else if (wanted_.count(node) && (kept_.count(node) || !result_.reducing.count(node))) {
       place_reduction(node);
     }
   }
   join_siblings();
   drop_dead_stores();
-  order_groups();
+  if (!order_groups()) {
+    HD_ASSERT(!nests_.empty(), "kernels depend on each other in a circle");
+    return {};
+  }
+  share_factors();
   for (const Unit& u : result_.units) group_of_.push_back(u.group);
   return std::move(result_);
 }
@@ -84,7 +89,8 @@ void Partitioner::measure() {
   work_.resize(count);
   reduces_below_.resize(count);
   from_little_.resize(count);
-  std::vector<std::vector<int>> users(count);
+  users_.assign(count, {});
+  std::vector<std::vector<int>>& users = users_;
   for (size_t i = 0; i < count; ++i) {
     const Node& node = *order_[i];
     bool reduction = reduction_of(&node) == &node;
@@ -180,6 +186,7 @@ int Partitioner::open_unit(const Node* node, bool reduces) {
   int id = static_cast<int>(result_.units.size());
   result_.units.push_back(make_unit(node, reduces));
   (reduces ? result_.reducing : result_.storing)[node] = id;
+  enter_nest(unit(id));
   explore(unit(id), true, id);
   enter_reads(id);
   return id;
@@ -197,11 +204,17 @@ void Partitioner::forget_reads(int id) {
 
 Partition partition(std::span<const NodeRef> roots) {
   std::vector<const Node*> forced;
+  // What a nested sum's kernel hands to others may come back to it by a way that was not foreseen. That is rare.
+  bool nests = true;
   for (int round = 0;; ++round) {
-    Partitioner partitioner(roots, forced);
-    Partition result = partitioner.run();
+    Partitioner partitioner(roots, forced, nests);
+    std::optional<Partition> result = partitioner.run();
+    if (!result) {
+      nests = false;
+      continue;
+    }
     std::vector<const Node*> repeated = partitioner.repeated();
-    if (repeated.empty() || round == 3) return result;
+    if (repeated.empty() || round >= 3) return std::move(*result);
     forced.insert(forced.end(), repeated.begin(), repeated.end());
   }
 }

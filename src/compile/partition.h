@@ -37,6 +37,13 @@ struct Unit {
   // What a kernel that is built directly writes (the results of a Sort); its node is never read itself.
   std::vector<const Node*> writes;
 
+  // Nested: the sum over a factor that is computed on the way, and what else its group reduces along the same axis.
+  const Node* nest = nullptr;    // the sum; nullptr: not nested
+  const Node* factor = nullptr;  // of the sum itself: what is computed once for all that the sum keeps
+  Index factor_at;               // and where
+  std::vector<Expr> nest_outer;  // of the sum itself: those of `kept` that are outer axes
+  Expr along;                    // the axis that all of the nest's units have in common
+
   int group = -1;
   std::vector<Expr> outer;  // the `kept` variables that run along the outer axes of the group, in the group's order
 
@@ -51,6 +58,13 @@ struct Unit {
 struct Group {
   std::vector<int> units;  // inputs before users
   bool fixed = false;      // the outer axes are settled: a reduction's result is used inside, or something is scanned
+  // Values that several units use at each point of the outer axes and of one more: the factor of a unit, to be computed
+  // before the unit at `before` of `units`.
+  struct Shared {
+    int unit;
+    size_t before;
+  };
+  std::vector<Shared> shared;
 };
 
 // The node whose kernel is built directly, not from Loops, and of which `node` is a result; or nullptr. Such a kernel
@@ -63,7 +77,7 @@ struct Partition {
   std::vector<Unit> units;
   std::vector<Group> groups;                      // in an order in which they can run
   std::unordered_map<const Node*, int> storing;   // nodes written to memory, and the unit that does
-  std::unordered_map<const Node*, int> reducing;  // reductions, and the unit that computes them
+  std::unordered_map<const Node*, int> reducing;  // reductions, and a unit that computes them
 };
 
 // What a gather's element at `at` needs of its operands: where in the index, and where in x if the index were `chosen`.

@@ -5,7 +5,10 @@
 namespace heddle {
 
 void Partitioner::explore(Unit& u, bool decide, int id) {
-  if (explore_once(u, decide, id)) return;
+  if (explore_once(u, decide, id)) {
+    read_own(u, decide);
+    return;
+  }
   // A scan of something turned around: the nest goes the other way.
   Substitution turned = {{u.scanned, u.scanned.extent() - 1 - u.scanned}};
   for (Expr& e : u.at) e = substitute(e, turned);
@@ -69,9 +72,15 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
       u.reads.push_back({&node, visit.index, true});
       continue;
     }
-    if (const Node* reduction = reduction_of(&node)) {
+    const Node* reduction = reduction_of(&node);
+    if (reduction && u.nest && !takes_in(u, reduction, visit.index)) {
+      if (decide) store(&node);
+      u.reads.push_back({&node, visit.index, true});
+      continue;
+    }
+    if (reduction) {
       u.reads.push_back({&node, visit.index, false});
-      if (decide && wanted_.insert(reduction).second) pending_.push(number_.at(reduction));
+      if (decide && (wanted_.insert(reduction).second || kept_.count(reduction))) pending_.push(number_.at(reduction));
       continue;
     }
     if (node.op == NodeOp::Scan) {
@@ -96,7 +105,7 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
       continue;
     }
     ++u.evaluations;
-    if (id >= 0) computed_in_[&node].push_back(id);
+    if (id >= 0 && !u.nest) computed_in_[&node].push_back(id);
     if (node.op == NodeOp::Barrier) wait_for(u, node.inputs[1].get(), decide);
     if (is_movement(node)) {
       push(node.inputs[0].get(), source_index(node, visit.index, guard));
@@ -156,11 +165,19 @@ bool Partitioner::should_store(const Unit& u, const Node& node, const Index& ind
   // The same for all points: computed once per cell.
   if (std::all_of(index.begin(), index.end(), [](const Expr& e) { return e.is_const(); })) return false;
   size_t n = number(&node);
+  // Masks of positions: a nest skips what they exclude.
+  if (u.nest && from_little_[n] && work_[n] <= kMaskWork) return false;
   double elements = upper(node.shape.numel());
   // What does not depend on the last axes is computed outside their loops.
   points = std::min(points, points_until(u, index));
   // Indices of rows are computed row by row, whatever is done with the row.
   if (is_integer(node.dtype) && work_[n] <= kIndexWork) points = std::min(points, values_of(index));
+  // The factor of a nested sum is computed once for all that the sum keeps.
+  if (u.factor && std::none_of(index.begin(), index.end(), [&](const Expr& e) {
+        return std::any_of(u.kept.begin(), u.kept.end(),
+                           [&](const Expr& axis) { return !contains(u.nest_outer, axis) && depends_on(e, axis); });
+      }))
+    points = std::min(points, values_of(index));
   if (points <= elements || (!u.reduces && in_shared_blocks(index, elements, points))) return false;
   if (reduces_below_[n] && can_be_outer(u, index)) return false;
   double repeated = work_[n] * (points - elements) * kOpCost;
@@ -212,6 +229,7 @@ bool Partitioner::can_be_outer(const Unit& u, const Index& index) {
     if (!contains(u.kept, e) || contains(axes, e)) return false;
     axes.push_back(e);
   }
+  if (u.factor) return std::all_of(axes.begin(), axes.end(), [&](const Expr& e) { return contains(u.nest_outer, e); });
   return !u.reduces || axes.size() == u.kept.size();
 }
 

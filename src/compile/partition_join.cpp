@@ -28,7 +28,18 @@ bool Partitioner::join_sibling(int to, int from) {
   for (int member : b.units) total += unit(member).evaluations;
   if (a.units.size() + b.units.size() > kMaxUnitsInGroup || total > kMaxEvaluations) return false;
   if (reaches(to, from) || reaches(from, to)) return false;
+  // Both nests may compute the same reductions: along the same axes, once is enough.
+  for (int member : b.units)
+    for (int other : a.units)
+      if (unit(member).reduces && unit(other).reduces && unit(member).node == unit(other).node &&
+          !same_order(unit(member), unit(other)))
+        return false;
   for (int member : group(from).units) {
+    if (unit(member).reduces && has_unit(to, unit(member).node)) {
+      forget_reads(member);
+      unit(member).reads.clear();
+      continue;
+    }
     unit(member).group = to;
     group(to).units.push_back(member);
   }
@@ -36,9 +47,29 @@ bool Partitioner::join_sibling(int to, int from) {
   return true;
 }
 
+bool Partitioner::same_order(const Unit& a, const Unit& b) {
+  auto positions = [](const Unit& u) {
+    std::vector<size_t> list;
+    for (const Expr& axis : u.outer)
+      list.push_back(static_cast<size_t>(std::find(u.kept.begin(), u.kept.end(), axis) - u.kept.begin()));
+    return list;
+  };
+  return positions(a) == positions(b);
+}
+
 std::vector<Expr> Partitioner::loop_shape(int g) {
   std::vector<Expr> shape;
   if (is_direct(g)) return shape;
+  if (is_nested(g)) {
+    for (const Expr& axis : unit(group(g).units[0]).outer) shape.push_back(axis.extent());
+    shape.push_back(-2);
+    for (int member : group(g).units)
+      if (unit(member).factor) {
+        shape.push_back(unit(member).along.extent());
+        break;
+      }
+    return shape;
+  }
   const Unit* reduction = nullptr;
   for (int member : group(g).units) {
     const Unit& u = unit(member);
@@ -84,7 +115,7 @@ std::vector<int> Partitioner::readers_of(int g) {
       readers.insert(readers.end(), it->second.begin(), it->second.end());
   };
   for (int id : group(g).units) {
-    add({unit(id).node, !unit(id).reduces});
+    if (!unit(id).reduces) add({unit(id).node, true});  // a reduction is read in its own kernel
     for (const Node* written : unit(id).writes) add({written, true});
   }
   return readers;
@@ -126,7 +157,7 @@ void Partitioner::drop_dead_stores() {
   }
 }
 
-void Partitioner::order_groups() {
+bool Partitioner::order_groups() {
   std::vector<int> new_id(result_.groups.size(), -1);
   std::vector<std::vector<int>> users(result_.groups.size());
   std::vector<int> missing(result_.groups.size(), 0);
@@ -165,8 +196,9 @@ void Partitioner::order_groups() {
     for (int member : moved.units) unit(member).group = static_cast<int>(sorted.size());
     sorted.push_back(std::move(moved));
   }
-  HD_ASSERT(sorted.size() == expected, "kernels depend on each other in a circle");
+  if (sorted.size() != expected) return false;
   result_.groups = std::move(sorted);
+  return true;
 }
 
 }  // namespace heddle

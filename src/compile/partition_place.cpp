@@ -23,6 +23,7 @@ std::vector<int> Partitioner::reading_groups(const Source& source) {
 }
 
 void Partitioner::place_storing(int id) {
+  if (store_own(id)) return;
   std::vector<int> groups = reading_groups({unit(id).node, true});
   bool alone = unit(id).scatters() || (groups.size() == 1 && unit(group(groups[0]).units[0]).scatters());
   // What others wait for is a kernel of its own: they may be what the readers need.
@@ -115,18 +116,19 @@ double Partitioner::row_count(std::span<const Expr> outer) {
 }
 
 void Partitioner::place_reduction(const Node* node) {
+  std::vector<int> groups = kept_.count(node) ? place_kept(node) : reading_groups({node, false});
+  if (groups.empty() && kept_.count(node)) return;
   int id = open_unit(node, true);
-  std::vector<int> groups = reading_groups({node, false});
-  if (join_reduction(id, groups)) return;
+  if (nests_.count(node) ? join_nest(id, groups) : join_reduction(id, groups)) return;
   int attempt = ++attempts_[node];
   if (attempt == 3) {
     // Only the units that store its result read it now, but they went along with their own readers. Those can read
     // memory as well.
-    std::vector<int> storing = readers_[{node, false}];
+    std::vector<int> storing = waiting_readers(node);
     for (int member : storing) std::erase(group(unit(member).group).units, member);
     int g = new_group(storing[0]);
     for (size_t i = 1; i < storing.size(); ++i) join(storing[i], g, unit(storing[i]).kept);
-    bool joined = join_reduction(id, {g});
+    bool joined = nests_.count(node) ? join_nest(id, {g}) : join_reduction(id, {g});
     HD_ASSERT(joined, "no kernel takes in ", name(node->op), " of shape ", node->shape);
     return;
   }
@@ -134,7 +136,7 @@ void Partitioner::place_reduction(const Node* node) {
   // attempt, as it is). Its readers then read that instead, and its own turn comes again.
   forget_reads(id);
   result_.reducing.erase(node);
-  std::vector<int> readers = readers_[{node, false}];
+  std::vector<int> readers = waiting_readers(node);
   std::vector<const Node*> ends;
   for (int reader : readers)
     for (const Unit::Read& read : unit(reader).reads)
@@ -149,6 +151,12 @@ void Partitioner::place_reduction(const Node* node) {
     enter_reads(reader);
   }
   pending_.push(number_.at(node));
+}
+
+std::vector<int> Partitioner::waiting_readers(const Node* node) {
+  std::vector<int> readers = readers_[{node, false}];
+  std::erase_if(readers, [&](int reader) { return has_unit(unit(reader).group, node); });
+  return readers;
 }
 
 const Node* Partitioner::find_tail(const Node* end) {
@@ -194,6 +202,7 @@ bool Partitioner::join_reduction(int id, const std::vector<int>& groups) {
   for (int reader_id : readers_[{u.node, false}]) {
     Unit& reader = unit(reader_id);
     size_t g = static_cast<size_t>(std::find(groups.begin(), groups.end(), reader.group) - groups.begin());
+    if (g == groups.size()) continue;  // has a unit of its own
     for (const Unit::Read& read : reader.reads) {
       if (read.memory || reduction_of(read.node) != u.node) continue;
       if (!can_be_outer(reader, read.index)) return false;
@@ -227,10 +236,10 @@ bool Partitioner::join_reduction(int id, const std::vector<int>& groups) {
       largest = std::max(largest, unit(member).points());
       wide += unit(member).points() > rows && !in_one_pass(unit(member), u);
     }
-  if (rows < kMinRows && largest > kSmallWork && wide > 1) return false;
+  if (rows < kMinRows && largest > kSmallWork && wide > 1 && !u.nest) return false;
   for (int g : groups)
     for (int member : group(g).units)
-      if (unit(member).reduces && (multiplies(u) || multiplies(unit(member)))) return false;
+      if (!u.nest && unit(member).reduces && (multiplies(u) || multiplies(unit(member)))) return false;
   for (size_t g = 0; g < groups.size(); ++g) settle(groups[g], witness[g], wanted[g]);
   for (size_t g = 1; g < groups.size(); ++g) merge(groups[0], groups[g], outers[0], outers[g]);
   join(id, groups[0], outers[0]);

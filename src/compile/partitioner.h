@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <queue>
 #include <unordered_map>
 #include <unordered_set>
@@ -23,10 +24,15 @@ inline constexpr double kOpCost = 0.03, kByteCost = 0.08, kLaunchCost = 2000;
 inline constexpr double kMinRows = 64, kSmallWork = 1 << 15;
 // Arithmetic that makes a position of an index, at most.
 inline constexpr double kIndexWork = 6;
+// Arithmetic that makes an element of a mask, at most.
+inline constexpr double kMaskWork = 16;
 // Memory of so few elements is at hand everywhere: what is made of it alone takes no room of its own.
 inline constexpr double kFewElements = 64;
 // Scans along one axis that a nest takes in.
 inline constexpr int kMaxScans = 8;
+// Nested sums: the widest that they may be, in elements kept or reduced beside the common axis, and the longest that
+// axis may be. Beyond, factors are worth a trip through memory.
+inline constexpr double kMostNestedWidth = 256, kMostNestedLength = 1 << 15;
 // How far searches through the neighbourhood go before they give up (and the cheaper choice is taken).
 inline constexpr int kSearchLimit = 2000, kMaxTail = 64;
 
@@ -41,14 +47,15 @@ inline bool contains(std::span<const Expr> list, const Expr& e) {
 
 class Partitioner {
  public:
-  // `forced`: nodes to write to memory besides the roots.
-  Partitioner(std::span<const NodeRef> roots, const std::vector<const Node*>& forced);
+  // `forced`: nodes to write to memory besides the roots. `nests`: whether sums may be nested.
+  Partitioner(std::span<const NodeRef> roots, const std::vector<const Node*>& forced, bool nests);
 
   // Nodes that several kernels compute again although a trip through memory would be cheaper. Of a chain of such nodes
   // those count that more kernels compute than any of their users: storing them cuts the chain. Valid after run().
   std::vector<const Node*> repeated() const;
 
-  Partition run();
+  // Nothing if nested sums made kernels that need each other.
+  std::optional<Partition> run();
 
  private:
   size_t number(const Node* node) const { return static_cast<size_t>(number_.at(node)); }
@@ -69,6 +76,41 @@ class Partitioner {
   void place_direct(const Node* node);
 
   Unit make_unit(const Node* node, bool reduces);
+
+  // ---- partition_nest.cpp ----
+
+  // A sum over products one factor of which is itself computed from reductions: attention. Where the factor is larger
+  // than what it is made of and what becomes of it, the sum's kernel computes it on the way.
+  struct Nest {
+    const Node* factor = nullptr;
+    std::vector<size_t> outer;      // axes of the sum that the factor follows
+    std::vector<const Node*> kept;  // reductions that the factor needs at each of its elements
+  };
+  void find_nests();
+  std::optional<Nest> find_nest(const Node* sum);
+  // Whether nothing wants the factor but sums of products that keep an axis which it lacks.
+  bool only_summed(const Node* factor);
+  struct Below;  // what a value is made of
+  Below look_below(const Node* node, const Index& index);
+  // Reductions along the nest's axis, one value for each point of its outer axes: its kernel computes them.
+  void own_statistics(const Node* sum, const Nest& nest);
+  void own_around(const Node* tail, const Node* sum, const Nest& nest);
+  // Fills in what makes a unit part of a nest.
+  void enter_nest(Unit& u);
+  // The nest that a unit is part of.
+  const Node* family(const Unit& u) const;
+  // Whether `u`, part of a nest, takes in the reduction that it reads at `index`.
+  bool takes_in(const Unit& u, const Node* reduction, const Index& index) const;
+  // What the nest's kernel computes itself it does not read from memory, even if others do.
+  void read_own(Unit& u, bool decide);
+  // Gives every nest that reads the reduction a unit of its own for it. Gives the groups that need another way.
+  std::vector<int> place_kept(const Node* node);
+  bool follow_readers(Unit& u, int g, std::vector<Expr>& outer);
+  bool join_nest(int id, const std::vector<int>& groups);
+  bool store_own(int id);
+  bool has_unit(int g, const Node* reduction);
+  bool is_nested(int g);
+  void share_factors();
 
   int open_unit(const Node* node, bool reduces);
 
@@ -135,6 +177,7 @@ class Partitioner {
   static double row_count(std::span<const Expr> outer);
 
   void place_reduction(const Node* node);
+  std::vector<int> waiting_readers(const Node* node);  // of a reduction, in groups that have no unit for it
 
   // The last node of the chain of equal-sized elementwise work that only this reduction's result feeds.
   const Node* find_tail(const Node* end);
@@ -161,6 +204,7 @@ class Partitioner {
   void join_siblings();
 
   bool join_sibling(int to, int from);
+  static bool same_order(const Unit& a, const Unit& b);  // units of one node: whether their outer axes are the same
 
   // The extents of the outer axes and of the one kind of reduction inside; empty if the nests differ.
   std::vector<Expr> loop_shape(int g);
@@ -177,8 +221,9 @@ class Partitioner {
   // What was to pass through memory, but ended up in one kernel with all that reads it, is simply computed there.
   void drop_dead_stores();
 
-  // Sorts units inside groups, and groups so that inputs come first (iteratively, by counting what is missing).
-  void order_groups();
+  // Sorts units inside groups, and groups so that inputs come first (iteratively, by counting what is missing). False
+  // if that cannot be.
+  bool order_groups();
 
   std::vector<const Node*> order_;
   std::unordered_map<const Node*, int> number_;
@@ -190,6 +235,10 @@ class Partitioner {
   std::priority_queue<int> pending_;
   std::unordered_map<const Node*, std::vector<int>> computed_in_;  // units whose nests evaluate the node
   std::vector<int> group_of_;                                      // of each unit, in the end
+  std::vector<std::vector<int>> users_;                            // of each node, by number
+  std::unordered_map<const Node*, Nest> nests_;                    // by their sums
+  std::unordered_map<const Node*, const Node*> owner_;             // of statistics: the sum
+  std::unordered_set<const Node*> kept_;                           // reductions that some nest takes in
   std::unordered_map<const Node*, int> attempts_;                  // at placing a reduction
   std::unordered_map<Source, std::vector<int>, SourceHash> readers_;
   std::unordered_map<const Node*, std::vector<int>> waiting_;  // units that a barrier lets run after the node is stored

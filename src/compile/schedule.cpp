@@ -64,6 +64,11 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
       return text("stage ", s, ": a step of ", level.step, " in ", size[axis], " elements");
     if (axis < outer && size[axis] % level.step != 0)
       return text("stage ", s, ": outer steps of ", level.step, " do not divide ", size[axis]);
+    bool first = true;
+    for (const Level& before : std::span(plan.loops.data(), static_cast<size_t>(&level - plan.loops.data())))
+      first = first && before.axis != level.axis;
+    if (axis >= outer && axis < outer + stage.kept && !first && size[axis] % level.step != 0)
+      return text("stage ", s, ": steps of ", level.step, " along a kept axis do not divide ", size[axis]);
     if (axis >= outer) inner_seen = true;
     if (axis < outer && inner_seen && has_scan(stage)) return text("stage ", s, ": outer loops inside a scanned axis");
     if (axis < outer && inner_seen) {
@@ -98,11 +103,14 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
   if (plan.dot) {
     contraction = find_contraction(loops, stage);
     if (!contraction) return text("stage ", s, " is no sum of products");
-    if (stage.inner.empty()) return text("stage ", s, ": dot needs a reduced axis");
+    if (stage.inner.size() == stage.kept) return text("stage ", s, ": dot needs a reduced axis");
     int walked = 0;
-    for (size_t i = outer; i < count; ++i) walked += size[i] > 1;
+    for (size_t i = outer + stage.kept; i < count; ++i) walked += size[i] > 1;
     if (walked > 1) return text("stage ", s, ": a dot runs along one reduced axis, the others need loops of step 1");
   }
+  if (plan.unit != StageSchedule::Unit::Numbers && is_nested(loops))
+    return text("stage ", s, ": words in nested loops");
+  if (plan.split > 1 && is_nested(loops)) return text("stage ", s, ": a split in nested loops");
   if (plan.unit != StageSchedule::Unit::Numbers) {
     if (!plan.dot) return text("stage ", s, ": a unit without a dot");
     if (std::string problem = check_unit(plan, schedule, loops, s, *contraction, size, target); !problem.empty())
@@ -114,9 +122,9 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
     int axis = staged.operand == 0 ? contraction->a_axis : contraction->b_axis;
     if (axis < 0) return text("stage ", s, ": operand ", staged.operand, " has no axis of its own");
     size_t a = static_cast<size_t>(axis);
-    if (staged.panel > 1 && (size[a] != staged.panel || schedule.cell[a] % staged.panel != 0))
-      return text("stage ", s, ": panels of ", staged.panel, " but tiles of ", size[a], " in cells of ",
-                  schedule.cell[a]);
+    int64_t whole = a < outer ? schedule.cell[a] : staged.panel;
+    if (staged.panel > 1 && (size[a] != staged.panel || whole % staged.panel != 0))
+      return text("stage ", s, ": panels of ", staged.panel, " but tiles of ", size[a], " in cells of ", whole);
     if (staged.scope == Staged::Scope::Cell &&
         (staged.depth < 0 || static_cast<size_t>(staged.depth) > plan.loops.size()))
       return text("stage ", s, " has no loop number ", staged.depth);
@@ -137,6 +145,29 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
     if (!stage.inner[i - outer].extent.is_const() && size[i] == stage.inner[i - outer].extent.hi() &&
         size[i] > (1 << 16))
       return text("stage ", s, ": an axis of unknown size needs a loop");
+  return "";
+}
+
+// What the stages of nested loops keep waits in local memory, of which such machines have little.
+std::string check_nested_simt(const Schedule& schedule, const Loops& loops, const Target& target) {
+  int64_t kept = 0, largest = 0;
+  for (size_t s = 0; s < loops.stages.size(); ++s) {
+    const Stage& stage = loops.stages[s];
+    int64_t cell = 1, results = 0, tile = 1;
+    for (int64_t size : schedule.cell) cell *= size;
+    for (kernel::Value v : stage.results) results += size_of(loops.values[static_cast<size_t>(v)].dtype);
+    for (size_t i = 0; i < stage.kept; ++i) results *= stage.inner[i].extent.hi() + 64;
+    for (size_t i = 0; i < loops.outer.size() + stage.inner.size(); ++i) {
+      int64_t size = i < loops.outer.size() ? schedule.cell[i] : stage.inner[i - loops.outer.size()].extent.hi();
+      for (const Level& level : schedule.stages[s].loops)
+        if (static_cast<size_t>(level.axis) == i) size = level.step;
+      tile = std::min(tile * size, target.local_bytes);
+    }
+    kept += results * cell;
+    largest = std::max(largest, tile * 4 * (schedule.stages[s].dot ? 2 : 1));
+  }
+  if (kept > target.local_bytes / 2) return text(kept, " bytes of local memory for what stages keep");
+  if (largest > target.local_bytes / 8) return text("tiles of ", largest, " bytes in nested loops");
   return "";
 }
 
@@ -177,6 +208,7 @@ std::string check(const Schedule& schedule, const Loops& loops, const Target& ta
     }
     if (std::string problem = check_stage(plan, schedule, loops, s, target); !problem.empty()) return problem;
   }
+  if (target.machine == Machine::Simt && is_nested(loops)) return check_nested_simt(schedule, loops, target);
   return "";
 }
 

@@ -12,9 +12,12 @@ Tiler::Tiler(const Loops& loops, const Schedule& schedule) : loops_(loops), sche
   kernel_.buffers = loops.buffers;
   kernel_.threads = schedule.threads;
   if (schedule.threads > 1) kernel_.thread = Expr::index("t", schedule.threads);
-  for (size_t s = 0; s < loops.stages.size(); ++s)
+  for (size_t s = 0; s < loops.stages.size(); ++s) {
     for (const Inst& inst : loops.stages[s].body.insts)
       for (Value r : inst.results) definition_[r] = {s, &inst};
+    for (Value r : loops.stages[s].results) result_stage_[r] = s;
+  }
+  if (is_nested(loops)) number_dimensions();
 }
 
 kernel::Kernel Tiler::run() {
@@ -52,20 +55,24 @@ Expr Tiler::coordinate(size_t dimension, int64_t extent) {
 
 SmallVector<Expr, 4> Tiler::coords(const Place& p, const std::vector<bool>& used) {
   SmallVector<Expr, 4> result;
-  for (size_t i = 0; i < rank_; ++i) result.push_back(coordinate(i, i < used.size() && used[i] ? p.size[i] : 1));
+  for (size_t i = 0; i < rank_; ++i) result.push_back(coordinate(i, 1));
+  for (size_t i = 0; i < used.size(); ++i)
+    if (used[i]) result[dim(p, i)] = coordinate(dim(p, i), p.size[i]);
   return result;
 }
 
 Tiler::Dims Tiler::dims(const Place& p, const std::vector<bool>& used) {
   Dims result;
-  for (size_t i = 0; i < rank_; ++i) result.push_back(i < used.size() && used[i] ? p.size[i] : 1);
+  for (size_t i = 0; i < rank_; ++i) result.push_back(1);
+  for (size_t i = 0; i < used.size(); ++i)
+    if (used[i]) result[dim(p, i)] = p.size[i];
   return result;
 }
 
 Expr Tiler::bounds(const Place& p, const std::vector<bool>& used) {
   Expr guard = 1;
   for (size_t i = 0; i < used.size(); ++i)
-    if (used[i]) guard = logical_and(guard, lt(index_at(p, i), p.end[i]));
+    if (used[i] && !(i < p.inside.size() && p.inside[i])) guard = logical_and(guard, lt(index_at(p, i), p.end[i]));
   return guard;
 }
 
@@ -92,11 +99,20 @@ Expr Tiler::cell_variable(const std::string& name, const Expr& extent) {
 
 Tiler::Place Tiler::whole(size_t s) {
   Place p = cell_;
-  for (const Axis& a : stage(s).inner) {
+  for (size_t i = 0; i < stage(s).inner.size(); ++i) {
+    const Axis& a = stage(s).inner[i];
     p.base.push_back(0);
     p.size.push_back(a.extent.is_const() ? a.extent.value() : a.extent.hi());
     p.end.push_back(a.extent);
+    if (dims_.empty()) continue;
+    Span span = span_of(a);
+    const bool kept = stage(s).reducer && i < stage(s).kept;
+    bool walked = false;
+    for (const Level& level : schedule_.stages[s].loops) walked |= static_cast<size_t>(level.axis) == outer_ + i;
+    if (walked || !kept) p.base.back() = span.begin;  // else one tile, which has room for all
+    if (!kept) p.end.back() = span.end;               // what is kept beyond does not matter, but may be read
   }
+  if (!dims_.empty()) p.dim = dims_[s];
   if (part_size_ > 0 && s + 2 == loops_.stages.size()) {
     p.base.back() = part_ * part_size_;
     p.size.back() = part_size_;
@@ -114,15 +130,22 @@ void Tiler::divide_places() {
   part_size_ = (places.extent.hi() + parts - 1) / parts;
 }
 
-Expr Tiler::loop_variable(const Place& p, const Level& level) {
+Expr Tiler::loop_variable(size_t s, const Place& p, const Level& level) {
   size_t i = static_cast<size_t>(level.axis);
-  // A block at the edge ends early.
-  Expr trips = min(Expr(ceildiv(p.size[i], level.step)), max(ceildiv(p.end[i] - p.base[i], level.step), 0));
+  // A block at the edge ends early, and what nobody reduces is not kept.
+  Expr end = p.end[i];
+  if (!dims_.empty() && i >= outer_ && !reduces_axis(s, i)) end = min(end, span_of(axis(s, i)).end);
+  Expr trips = min(Expr(ceildiv(p.size[i], level.step)), max(ceildiv(end - p.base[i], level.step), 0));
   return Expr::index(text("l", loop_count_++), trips);
 }
 
 Tiler::Place Tiler::step_into(Place p, const Level& level, const Expr& var) {
   size_t i = static_cast<size_t>(level.axis);
+  if (!dims_.empty()) {
+    p.inside.resize(p.size.size(), false);
+    // The loop ends where the axis does; whole steps then stay inside. So do whole parts of what is inside.
+    p.inside[i] = p.size[i] % level.step == 0 && (p.inside[i] || (p.end[i] - p.base[i]).multiple() % level.step == 0);
+  }
   if (p.size[i] % level.step != 0) p.end[i] = min(p.end[i], p.base[i] + p.size[i]);
   p.base[i] = p.base[i] + var * level.step;
   p.size[i] = level.step;
@@ -148,12 +171,13 @@ void Tiler::open_shared(size_t first, size_t end, const Place& at, size_t level,
       p.size.push_back(all.size[i]);
       p.end.push_back(all.end[i]);
     }
+    p.dim = all.dim;
     return p;
   };
   if (level < shared) {
     for (size_t s = first; s < end; ++s) write_cell_packing(s, with_inner(s), level);
     const Level& loop = schedule_.stages[first].loops[level];
-    Expr var = loop_variable(at, loop);
+    Expr var = loop_variable(first, at, loop);
     builder_->loop(var, {}, [&](std::span<const Value>) {
       open_shared(first, end, step_into(at, loop, var), level + 1, shared);
       return std::vector<Value>{};
@@ -161,16 +185,21 @@ void Tiler::open_shared(size_t first, size_t end, const Place& at, size_t level,
     return;
   }
   for (size_t s = first; s < end; ++s) write_stage(s, with_inner(s), shared, end);
+  held_.clear();
 }
 
 void Tiler::write_stage(size_t s, const Place& p, size_t level, size_t nest_end) {
-  if (!stage(s).reducer) {
+  if (stores(stage(s))) {
     write_stores(s, p, level, {});
+    return;
+  }
+  if (!stage(s).reducer) {
+    write_kept(s, p, level);
     return;
   }
   bool used_later = nest_end < loops_.stages.size();
   size_t last_outer = after_outer_loops(s, level);
-  if (last_outer > level || used_later) {
+  if (last_outer > level || used_later || stage(s).kept > 0) {
     accumulate_in_memory(s, p, level, last_outer, false);
     return;
   }
@@ -182,7 +211,7 @@ size_t Tiler::after_outer_loops(size_t s, size_t level) const {
   const std::vector<Level>& loops = schedule_.stages[s].loops;
   size_t last = level;
   for (size_t i = level; i < loops.size(); ++i)
-    if (static_cast<size_t>(loops[i].axis) < outer_) last = i + 1;
+    if (!reduces_axis(s, static_cast<size_t>(loops[i].axis))) last = i + 1;
   return last;
 }
 
@@ -191,7 +220,7 @@ std::vector<Tiler::Value> Tiler::write_stores(size_t s, const Place& p, size_t l
   bool inside = level == loops.size() || static_cast<size_t>(loops[level].axis) >= outer_;
   if (inside && carried.empty()) carried = scan_starts(s, p);
   if (level < loops.size()) {
-    Expr var = loop_variable(p, loops[level]);
+    Expr var = loop_variable(s, p, loops[level]);
     return builder_->loop(var, carried, [&](std::span<const Value> now) {
       return write_stores(s, step_into(p, loops[level], var), level + 1, {now.begin(), now.end()});
     });
@@ -265,7 +294,7 @@ kernel::Builder::Access Tiler::access_of(const Inst& inst, Instance& in, bool al
   // The access spans whatever its indices span, and a check whatever it checks.
   auto span_with = [&](Value v) {
     const Dims& shape = builder_->type(v).shape;
-    for (size_t i = 0; i < used.size() && i < shape.size(); ++i) used[i] = used[i] || shape[i] > 1;
+    for (size_t i = 0; i < used.size() && !shape.empty(); ++i) used[i] = used[i] || shape[dim(in.place, i)] > 1;
   };
   size_t first_bound = inst.args.size() - inst.binds.size();
   for (size_t b = 0; b < inst.binds.size(); ++b) {
@@ -295,8 +324,13 @@ Tiler::Value Tiler::value(Value v, Instance& in) {
   Value result;
   auto definition = definition_.find(v);
   if (definition == definition_.end()) {  // the result of an earlier stage
-    auto held = registers_.find(v);
-    result = held != registers_.end() ? held->second : load_result(v, in.place);
+    auto ready = registers_.find(v);
+    if (ready != registers_.end())
+      result = ready->second;
+    else if (auto tile = held(v, in.stage, in.place))
+      result = *tile;
+    else
+      result = load_result(v, in.stage, in.place);
   } else {
     result = compute(*definition->second.second, in);
   }

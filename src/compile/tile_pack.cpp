@@ -5,8 +5,8 @@
 namespace heddle {
 
 size_t Tiler::dot_axis(size_t s) const {
-  size_t found = outer_;
-  for (size_t i = outer_; i < axis_count(s); ++i) {
+  size_t found = outer_ + stage(s).kept;
+  for (size_t i = found; i < axis_count(s); ++i) {
     int64_t size = axis(s, i).extent.hi();
     for (const Level& level : schedule_.stages[s].loops)
       if (static_cast<size_t>(level.axis) == i) size = level.step;

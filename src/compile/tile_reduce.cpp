@@ -9,7 +9,7 @@ std::vector<Tiler::Value> Tiler::reduce(size_t s, const Place& p, size_t level, 
   write_cell_packing(s, p, level);
   if (level == loops.size()) return reduce_tile(s, p, std::move(before));
   if (before.empty()) before = identities(s, p, level);
-  Expr var = loop_variable(p, loops[level]);
+  Expr var = loop_variable(s, p, loops[level]);
   return builder_->loop(var, before, [&](std::span<const Value> carried) {
     return reduce(s, step_into(p, loops[level], var), level + 1, {carried.begin(), carried.end()});
   });
@@ -20,7 +20,13 @@ Tiler::Dims Tiler::result_dims(size_t s, Place p, size_t level) {
     const Level& loop = schedule_.stages[s].loops[i];
     p.size[static_cast<size_t>(loop.axis)] = loop.step;
   }
-  return dims(p, outer_only(axis_count(s)));
+  return dims(p, result_axes(s));
+}
+
+std::vector<bool> Tiler::result_axes(size_t s) const {
+  std::vector<bool> used(axis_count(s), false);
+  std::fill(used.begin(), used.begin() + static_cast<long>(outer_ + stage(s).kept), true);
+  return used;
 }
 
 std::vector<bool> Tiler::outer_only(size_t count) const {
@@ -44,6 +50,7 @@ std::vector<Tiler::Value> Tiler::reduce_tile(size_t s, const Place& p, std::vect
   Dims full = dims(p, all);
   Expr guard = bounds(p, all);
   SmallVector<Expr, 4> where = coords(p, all);
+  const size_t reduced = outer_ + stage(s).kept;  // the first such axis
   if (schedule_.stages[s].dot) {
     Contraction c = *find_contraction(loops_, stage(s));
     if (schedule_.stages[s].unit == StageSchedule::Unit::Words) {
@@ -54,18 +61,18 @@ std::vector<Tiler::Value> Tiler::reduce_tile(size_t s, const Place& p, std::vect
     if (before.empty()) before = identities(s, p, schedule_.stages[s].loops.size());
     // Rows and columns outside only lead to results that nobody stores; the reduced axis must be exact.
     std::vector<bool> inner(axis_count(s), true);
-    std::fill(inner.begin(), inner.begin() + static_cast<long>(outer_), false);
+    std::fill(inner.begin(), inner.begin() + static_cast<long>(reduced), false);
     Expr inside = bounds(instance.place, inner);
     std::span<const Expr> guarded = where;
-    return {builder_->dot(a, b, before[0], static_cast<int>(dot_axis(s)), inside,
+    return {builder_->dot(a, b, before[0], static_cast<int>(dim(p, dot_axis(s))), inside,
                           inside.is_const(1) ? std::span<const Expr>{} : guarded)};
   }
   std::vector<Value> tuple;
   for (Value v : stage(s).body.results) tuple.push_back(spread(value(v, instance), full));
-  for (size_t i = axis_count(s); i-- > outer_;) {
-    tuple = builder_->reduce(tuple, static_cast<int>(i), reducer, guard, where);
+  for (size_t i = axis_count(s); i-- > reduced;) {
+    tuple = builder_->reduce(tuple, static_cast<int>(dim(p, i)), reducer, guard, where);
     guard = 1;  // what lay outside is the identity now
-    where[i] = coordinate(i, 1);
+    where[dim(p, i)] = coordinate(dim(p, i), 1);
   }
   return before.empty() ? tuple : builder_->apply(*reducer, before, tuple);
 }
@@ -85,14 +92,14 @@ Tiler::Value Tiler::spread(Value v, const Dims& full) {
 void Tiler::accumulate_in_memory(size_t s, const Place& p, size_t level, size_t last_outer, bool may_be_empty) {
   const std::vector<Level>& loops = schedule_.stages[s].loops;
   bool again = std::any_of(loops.begin() + static_cast<long>(level), loops.begin() + static_cast<long>(last_outer),
-                           [&](const Level& l) { return static_cast<size_t>(l.axis) >= outer_; });
-  for (const Axis& inner : stage(s).inner) may_be_empty |= inner.extent.lo() < 1;
+                           [&](const Level& l) { return reduces_axis(s, static_cast<size_t>(l.axis)); });
+  for (size_t i = outer_ + stage(s).kept; i < axis_count(s); ++i) may_be_empty |= axis(s, i).extent.lo() < 1;
   // A sum needs no beginning: what is not loaded is zero.
   bool started = may_be_empty || (again && kernel::simple_op(*stage(s).reducer) != ScalarOp::add);
   if (started) {
     const auto& identity = stage(s).reducer->identity;
     for (size_t r = 0; r < identity.size(); ++r)
-      store_result(stage(s).results[r], builder_->constant(identity[r], dims(p, outer_only(outer_))), p);
+      store_result(stage(s).results[r], s, builder_->constant(identity[r], dims(p, result_axes(s))), p);
   }
   accumulate(s, p, level, last_outer, started ? Expr(0) : Expr(1));
 }
@@ -101,12 +108,13 @@ void Tiler::accumulate(size_t s, const Place& p, size_t level, size_t last_outer
   write_cell_packing(s, p, level);
   if (level < last_outer) {
     const Level& loop = schedule_.stages[s].loops[level];
-    Expr var = loop_variable(p, loop);
-    if (static_cast<size_t>(loop.axis) >= outer_) fresh = logical_and(fresh, eq(var, 0));
+    Expr var = loop_variable(s, p, loop);
+    if (reduces_axis(s, static_cast<size_t>(loop.axis))) fresh = logical_and(fresh, eq(var, 0));
     builder_->loop(var, {}, [&](std::span<const Value>) {
       accumulate(s, step_into(p, loop, var), level + 1, last_outer, fresh);
       return std::vector<Value>{};
     });
+    held_.clear();
     return;
   }
   if (schedule_.stages[s].unit == StageSchedule::Unit::Matrix) {
@@ -116,12 +124,15 @@ void Tiler::accumulate(size_t s, const Place& p, size_t level, size_t last_outer
   std::vector<Value> before;
   const auto& reducer = stage(s).reducer;
   if (!fresh.is_const(1))
-    for (Value result : stage(s).results) before.push_back(load_result(result, p, logical_not(fresh)));
-  // The loops that remain run over inner axes only. They start anew, so that a long sum is a sum of short ones.
+    for (Value result : stage(s).results) before.push_back(load_result(result, s, p, logical_not(fresh)));
+  // The loops that remain run over reduced axes only. They start anew, so that a long sum is a sum of short ones.
   packed_at_ = level;
   std::vector<Value> results = reduce(s, p, level, {});
   if (!before.empty()) results = builder_->apply(*reducer, before, results);
-  for (size_t r = 0; r < results.size(); ++r) store_result(stage(s).results[r], results[r], p);
+  for (size_t r = 0; r < results.size(); ++r) {
+    store_result(stage(s).results[r], s, results[r], p);
+    if (fresh.is_const(1)) hold(stage(s).results[r], s, results[r], p);
+  }
 }
 
 int Tiler::result_buffer(Value result) {
@@ -129,29 +140,51 @@ int Tiler::result_buffer(Value result) {
   if (fresh) {
     int64_t size = 1;
     for (int64_t s : schedule_.cell) size *= s;
+    size_t from = result_stage_.at(result);
+    for (size_t i = 0; i < stage(from).kept; ++i) size *= kept_room(from, i);
     kernel_.buffers.push_back({text("acc", result_buffers_.size() - 1),
                                loops_.values[static_cast<size_t>(result)].dtype, kernel::Space::Local, size});
   }
   return it->second;
 }
 
-kernel::Builder::Access Tiler::result_access(const Place& p) {
+kernel::Builder::Access Tiler::result_access(Value result, size_t s, const Place& p) {
   Builder::Access access;
   access.address = 0;
+  const size_t from = result_stage_.at(result);
+  auto along_kept = [&](bool reduced_later) {
+    for (size_t k = 0; k < stage(from).kept; ++k) {
+      const Expr& var = stage(from).inner[k].var;
+      if (reduced_later != is_reduced(var)) continue;
+      for (size_t i = outer_; i < axis_count(s); ++i)
+        if (axis(s, i).var == var) access.address = access.address * kept_room(from, k) + index_at(p, i);
+    }
+  };
+  along_kept(true);
   for (size_t i = 0; i < outer_; ++i)
     access.address = access.address * schedule_.cell[i] + (index_at(p, i) - cell_.base[i]);
-  access.coords = coords(p, outer_only(outer_));
+  along_kept(false);
+  access.coords = coords(p, axes_of_result(result, s));
   return access;
 }
 
-Tiler::Value Tiler::load_result(Value result, const Place& p, const Expr& guard) {
-  Builder::Access access = result_access(p);
-  access.guard = logical_and(guard, bounds(p, outer_only(outer_)));  // nothing is written beyond
+Tiler::Value Tiler::load_result(Value result, size_t s, const Place& p, const Expr& guard) {
+  Builder::Access access = result_access(result, s, p);
+  std::vector<bool> used = axes_of_result(result, s);
+  access.guard = logical_and(guard, bounds(p, used));  // nothing is written beyond
+  for (size_t i = outer_; i < used.size(); ++i) {
+    if (!used[i]) continue;
+    Span span = span_of(axis(s, i));
+    access.guard = logical_and(access.guard, lt(index_at(p, i), span.end));
+    if (!(p.base[i] == span.begin)) access.guard = logical_and(access.guard, ge(index_at(p, i), span.begin));
+  }
   return builder_->load(result_buffer(result), loops_.values[static_cast<size_t>(result)].dtype, access);
 }
 
-void Tiler::store_result(Value result, Value v, const Place& p) {
-  builder_->store(result_buffer(result), v, result_access(p));
+void Tiler::store_result(Value result, size_t s, Value v, const Place& p, const Expr& guard) {
+  Builder::Access access = result_access(result, s, p);
+  access.guard = guard;
+  builder_->store(result_buffer(result), v, access);
 }
 
 void Tiler::write_partial_phase() {
@@ -172,7 +205,7 @@ void Tiler::write_partial_phase() {
   size_t last_outer = after_outer_loops(0, 0);
   if (last_outer > 0) {
     accumulate_in_memory(0, p, 0, last_outer, true);
-    for (Value result : stage(0).results) results.push_back(load_result(result, cell_));
+    for (Value result : stage(0).results) results.push_back(load_result(result, 0, cell_));
   } else {
     results = reduce(0, p, 0, {});
   }
@@ -216,7 +249,7 @@ void Tiler::combine_partials() {
     for (const Level& level : schedule_.stages[s].loops) walked |= static_cast<size_t>(level.axis) < outer_;
   for (size_t r = 0; r < tuple.size(); ++r) {
     if (walked)
-      store_result(stage(0).results[r], tuple[r], cell_);
+      store_result(stage(0).results[r], 0, tuple[r], cell_);
     else
       registers_[stage(0).results[r]] = tuple[r];
   }

@@ -46,7 +46,7 @@ Tiler::Value Tiler::compute_scan(const Inst& inst, Instance& in) {
 std::vector<Tiler::Value> Tiler::scan_totals(size_t s, const Place& p, size_t level, std::vector<Value> before) {
   const std::vector<Level>& loops = schedule_.stages[s].loops;
   if (level < loops.size()) {
-    Expr var = loop_variable(p, loops[level]);
+    Expr var = loop_variable(s, p, loops[level]);
     return builder_->loop(var, before, [&](std::span<const Value> now) {
       return scan_totals(s, step_into(p, loops[level], var), level + 1, {now.begin(), now.end()});
     });

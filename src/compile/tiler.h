@@ -9,6 +9,7 @@
 
 #include "compile/contraction.h"
 #include "compile/schedule.h"
+#include "compile/useful_span.h"
 #include "kernel/builder.h"
 
 namespace heddle {
@@ -39,7 +40,10 @@ class Tiler {
     // Neighbours along this axis are so many elements apart.
     size_t sparse_axis = SIZE_MAX;
     int64_t apart = 1;
+    std::vector<bool> inside;  // nested: no element of the tile is outside; empty: some may be
+    std::vector<size_t> dim;   // the dimension of the tile that each axis runs along; empty: axis i along dimension i
   };
+  static size_t dim(const Place& p, size_t i) { return p.dim.empty() ? i : p.dim[i]; }
 
   // A stage computed at one place.
   struct Instance {
@@ -56,7 +60,7 @@ class Tiler {
   Expr coordinate(size_t dimension, int64_t extent);
   Expr index_at(const Place& p, size_t i) {
     if (p.size[i] == 1) return p.base[i];
-    return p.base[i] + coordinate(i, p.size[i]) * (i == p.sparse_axis ? p.apart : 1);
+    return p.base[i] + coordinate(dim(p, i), p.size[i]) * (i == p.sparse_axis ? p.apart : 1);
   }
 
   // The tile with `used` dimensions spanned, the others of size 1.
@@ -77,7 +81,7 @@ class Tiler {
   void divide_places();
 
   // Narrows `p` to one step of the loop over `var`.
-  Expr loop_variable(const Place& p, const Level& level);
+  Expr loop_variable(size_t s, const Place& p, const Level& level);
   Place step_into(Place p, const Level& level, const Expr& var);
 
   // Stages [first, end) inside the outer loops of the first.
@@ -87,7 +91,7 @@ class Tiler {
 
   void write_stage(size_t s, const Place& p, size_t level, size_t nest_end);
 
-  // The first level from `level` on behind which no loop runs over an outer axis.
+  // The first level from `level` on behind which all loops run over axes that the stage reduces.
   size_t after_outer_loops(size_t s, size_t level) const;
 
   // `carried`: what the stage's scans have come to, if they have begun. Gives the same after this part.
@@ -130,6 +134,8 @@ class Tiler {
   // The tile that one result has inside all loops.
   Dims result_dims(size_t s, Place p, size_t level);
   std::vector<bool> outer_only(size_t count) const;
+  std::vector<bool> result_axes(size_t s) const;  // outer and kept ones
+  bool reduces_axis(size_t s, size_t i) const { return i >= outer_ + stage(s).kept; }
   std::vector<Value> identities(size_t s, const Place& p, size_t level);
 
   std::vector<Value> reduce_tile(size_t s, const Place& p, std::vector<Value> before);
@@ -146,10 +152,35 @@ class Tiler {
   // `fresh` holds while nothing has been written.
   void accumulate(size_t s, const Place& p, size_t level, size_t last_outer, Expr fresh);
 
+  // `p` is a place of stage s, which computes the result or uses it.
   int result_buffer(Value result);
-  Builder::Access result_access(const Place& p);
-  Value load_result(Value result, const Place& p, const Expr& guard = 1);
-  void store_result(Value result, Value v, const Place& p);
+  Builder::Access result_access(Value result, size_t s, const Place& p);
+  Value load_result(Value result, size_t s, const Place& p, const Expr& guard = 1);
+  void store_result(Value result, size_t s, Value v, const Place& p, const Expr& guard = 1);
+
+  // ---- nested stages ----
+
+  // Gives every inner axis a dimension of its own.
+  void number_dimensions();
+
+  // What of an inner axis matters to the cell.
+  Span span_of(const Axis& axis);
+  // The smallest or largest value of an expression over the outer axes in the cell, if that can be told.
+  std::optional<Expr> extreme(const Expr& e, bool largest) const;
+
+  // For each axis of stage s, whether the result follows it.
+  std::vector<bool> axes_of_result(Value result, size_t s) const;
+
+  // Room for the results along a kept axis: the tiles that are written may be longer than the axis.
+  int64_t kept_room(size_t s, size_t i) const;
+
+  bool is_reduced(const Expr& var) const;  // by some stage
+
+  void write_kept(size_t s, const Place& p, size_t level);
+
+  // A tile that the current nest holds, at just the place that stage s wants it.
+  std::optional<Value> held(Value result, size_t s, const Place& p);
+  void hold(Value result, size_t s, Value v, const Place& p);
 
   // ---- reductions split over the grid ----
 
@@ -221,8 +252,17 @@ class Tiler {
   int64_t part_size_ = 0;  // 0: they are not
   std::map<std::pair<size_t, int64_t>, Expr> coordinates_;
   std::unordered_map<Value, std::pair<size_t, const Inst*>> definition_;
-  std::unordered_map<Value, Value> registers_;     // results of stages in the current nest
-  std::unordered_map<Value, int> result_buffers_;  // results that pass through Local memory
+  std::unordered_map<Value, Value> registers_;  // results of stages in the current nest
+  struct Held {
+    Value tile;
+    size_t stage;
+    Place place;
+  };
+  std::unordered_map<Value, Held> held_;  // results of nested stages in the current nest, which are in memory too
+  std::unordered_map<Value, size_t> result_stage_;  // the stage of every result
+  std::vector<std::vector<size_t>> dims_;           // nested: for each stage and axis, its dimension
+  std::vector<std::pair<Expr, Span>> spans_;        // nested: inner axes of which only a part matters
+  std::unordered_map<Value, int> result_buffers_;   // results that pass through Local memory
   std::vector<int> partial_buffers_;
   std::map<std::pair<size_t, int>, Packed> packed_;  // by stage and operand
   std::optional<size_t> packed_at_;                  // this level's blocks are already copied

@@ -1,6 +1,7 @@
 #include "compile/traffic.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -83,12 +84,15 @@ class FlopCounter {
       axes_.resize(outer);
       axes_.insert(axes_.end(), stage.inner.begin(), stage.inner.end());
       for (const kernel::Inst& inst : stage.body.insts) add(inst);
+      const Along rows = outer < 64 ? (Along{1} << outer) - 1 : ~Along{0};
+      for (kernel::Value result : stage.results) {
+        along_[static_cast<size_t>(result)] = rows;
+        for (size_t i = 0; i < stage.kept; ++i) kept_[result].push_back(stage.inner[i].var);
+      }
       if (!stage.reducer) continue;
       kernel::Inst combine;
       combine.reducer = stage.reducer;
       total_ = std::min(kMany, total_ + product(points(~Along{0}), static_cast<int64_t>(flops_of(combine, {}))));
-      const Along rows = outer < 64 ? (Along{1} << outer) - 1 : ~Along{0};
-      for (kernel::Value result : stage.results) along_[static_cast<size_t>(result)] = rows;
     }
     return total_;
   }
@@ -114,7 +118,11 @@ class FlopCounter {
 
   void add(const kernel::Inst& inst) {
     Along depends = along(inst.address) | along(inst.guard);
-    for (kernel::Value arg : inst.args) depends |= along_[static_cast<size_t>(arg)];
+    for (kernel::Value arg : inst.args) {
+      depends |= along_[static_cast<size_t>(arg)];
+      if (auto kept = kept_.find(arg); kept != kept_.end())
+        for (const Expr& variable : kept->second) depends |= along(variable);
+    }
     if (inst.reducer) depends = ~Along{0};
     for (kernel::Value result : inst.results) along_[static_cast<size_t>(result)] = depends;
     uint64_t each = flops_of(inst, loops_.values);
@@ -124,7 +132,8 @@ class FlopCounter {
   const Loops& loops_;
   const Sizes& sizes_;
   std::vector<Axis> axes_;
-  std::vector<Along> along_;  // of each value
+  std::vector<Along> along_;                                   // of each value
+  std::unordered_map<kernel::Value, std::vector<Expr>> kept_;  // variables that results are kept along
   uint64_t total_ = 0;
 };
 

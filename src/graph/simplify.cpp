@@ -1,5 +1,6 @@
 // Rewriting of whole graphs, bottom up, without recursion.
 #include "graph/build.h"
+#include "graph/factor_out.h"
 #include "graph/graph.h"
 #include "graph/node_map.h"
 
@@ -96,7 +97,10 @@ NodeRef scan_of_expand(const NodeRef& x) {
 NodeRef improve(const NodeRef& x) {
   if (is_elementwise(x->op)) return hoist_expand(x);
   if (x->op == NodeOp::Scan) return scan_of_expand(x);
-  if (x->op == NodeOp::Reduce) return reduce_of_expand(x);
+  if (x->op == NodeOp::Reduce) {
+    NodeRef narrow = reduce_of_expand(x);
+    return narrow->op == NodeOp::Reduce ? factor_out(narrow) : narrow;
+  }
   return x;
 }
 

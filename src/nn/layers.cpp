@@ -85,16 +85,13 @@ Tensor MultiHeadAttention::operator()(const Tensor& x) const {
   std::string layer = text("MultiHeadAttention(", width, ", ", heads, ")");
   check_width(layer, x, width);
   if (x.rank() < 2) throw ShapeError(text(layer, ": an input of shape ", x.shape(), " has no axis for time"));
-  int64_t time = x.size(-2);
   Tensor all = matmul(x, in_proj_weight.t()) + in_proj_bias;
   // [..., heads, time, part]
   auto head = [&](int64_t which) {
     Tensor piece = all.slice(-1, which * width, (which + 1) * width);
     return unflatten(piece, -1, {heads, part}).transpose(-3, -2);
   };
-  Tensor scores = matmul(head(0), head(1).transpose()) * (1 / std::sqrt(static_cast<double>(part)));
-  if (causal) scores = where(tri(time, time, 0, kBool), scores, -INFINITY);
-  Tensor mixed = matmul(softmax(scores, -1), head(2)).transpose(-3, -2);
+  Tensor mixed = scaled_dot_product_attention(head(0), head(1), head(2), {.causal = causal}).transpose(-3, -2);
   return out_proj(flatten(mixed, -2, -1));
 }
 

@@ -549,45 +549,61 @@ class RandomGraphMaker {
     return integer_result(make_iota(dtype, x.shape(), random_axis(x)), static_cast<double>(options_.max_elements));
   }
 
-  // What people write: contractions, softmax, normalisation, over the last axis.
+  // A reduction over the last axis, repeated along it.
+  MaybeValue along_last(ReduceOp op, const Value& v) {
+    int last = v.shape().rank() - 1;
+    MaybeValue result = reduced_value(op, v, std::span(&last, 1), size(v.shape().back()));
+    if (!result) return {};
+    Shape kept = v.shape();
+    kept.back() = 1;
+    return moved(*result, make_expand(make_reshape(result->node, kept), v.shape()));
+  }
+
+  // x[..., k] times y[k, m], summed over k.
+  MaybeValue contraction(const Value& x) {
+    int last = x.shape().rank() - 1;
+    Expr m = random_.between(1, 4);
+    if (options_.symbolic && random_.chance(0.3)) m = random_.of(graph_.symbols).first;
+    Shape wide = x.shape();
+    wide.insert(static_cast<size_t>(last), m);
+    if (elements(wide) > 4 * options_.max_elements) return {};
+    Shape thin = x.shape();
+    thin.insert(static_cast<size_t>(last), 1);
+    Value a = moved(x, make_expand(make_reshape(x.node, thin), wide));
+    Value weights = partner({x.shape().back(), m}, x.dtype());
+    int swap[] = {1, 0};
+    MaybeValue b = broadcast(moved(weights, make_permute(weights.node, swap)), wide);
+    MaybeValue product = b ? binary(ScalarOp::mul, a, *b) : MaybeValue();
+    int axis = last + 1;
+    return product ? reduced_value(ReduceOp::Sum, *product, std::span(&axis, 1), size(x.shape().back())) : MaybeValue();
+  }
+
+  MaybeValue softmax(const Value& x) {
+    MaybeValue top = along_last(ReduceOp::Max, x);
+    MaybeValue shifted = top ? binary(ScalarOp::sub, x, *top) : MaybeValue();
+    if (!shifted) return {};
+    MaybeValue e = float_result(scalar_node(ScalarOp::exp, {shifted->node}), 1, shifted->error * 1.1, -1);
+    MaybeValue total = e ? along_last(ReduceOp::Sum, *e) : MaybeValue();
+    if (!total) return {};
+    return float_result(scalar_node(ScalarOp::div, {e->node, total->node}), 1, e->error + total->error, -1);
+  }
+
+  // What people write: contractions, softmax, normalisation, attention, over the last axis.
   MaybeValue pattern(const Value& x) {
     if (x.shape().rank() == 0 || may_be_empty(x.shape().back()) || elements(x.shape()) == 0) return {};
-    int last = x.shape().rank() - 1;
     int64_t n = size(x.shape().back());
-    auto along = [&](ReduceOp op, const Value& v) -> MaybeValue {
-      MaybeValue result = reduced_value(op, v, std::span(&last, 1), n);
-      if (!result) return {};
-      Shape kept = v.shape();
-      kept.back() = 1;
-      return moved(*result, make_expand(make_reshape(result->node, kept), v.shape()));
-    };
-    int64_t kind = random_.below(3);
-    if (kind == 0) {
-      // x[..., k] times y[k, m], summed over k.
-      Expr m = random_.between(1, 4);
-      if (options_.symbolic && random_.chance(0.3)) m = random_.of(graph_.symbols).first;
-      Shape wide = x.shape();
-      wide.insert(static_cast<size_t>(last), m);
-      if (elements(wide) > 4 * options_.max_elements) return {};
-      Shape thin = x.shape();
-      thin.insert(static_cast<size_t>(last), 1);
-      Value a = moved(x, make_expand(make_reshape(x.node, thin), wide));
-      Value weights = partner({x.shape().back(), m}, x.dtype());
-      int swap[] = {1, 0};
-      MaybeValue b = broadcast(moved(weights, make_permute(weights.node, swap)), wide);
-      MaybeValue product = b ? binary(ScalarOp::mul, a, *b) : MaybeValue();
-      int axis = last + 1;
-      return product ? reduced_value(ReduceOp::Sum, *product, std::span(&axis, 1), n) : MaybeValue();
-    }
+    auto along = [&](ReduceOp op, const Value& v) { return along_last(op, v); };
+    int64_t kind = random_.below(4);
+    if (kind == 0) return contraction(x);
     if (!is_float(x.dtype())) return {};
-    if (kind == 1) {
-      MaybeValue top = along(ReduceOp::Max, x);
-      MaybeValue shifted = top ? binary(ScalarOp::sub, x, *top) : MaybeValue();
-      if (!shifted) return {};
-      MaybeValue e = float_result(scalar_node(ScalarOp::exp, {shifted->node}), 1, shifted->error * 1.1, -1);
-      MaybeValue total = e ? along(ReduceOp::Sum, *e) : MaybeValue();
-      if (!total) return {};
-      return float_result(scalar_node(ScalarOp::div, {e->node, total->node}), 1, e->error + total->error, -1);
+    if (kind == 1) return softmax(x);
+    if (kind == 2) {
+      // A sum over what is itself made of sums.
+      MaybeValue scores = random_.chance(0.8) ? contraction(x) : x;
+      if (!scores || may_be_empty(scores->shape().back())) return {};
+      MaybeValue weights = random_.chance(0.8) ? softmax(*scores) : random_unary(*scores);
+      if (!weights || !is_float(weights->dtype())) return {};
+      return contraction(*weights);
     }
     Value scale = constant(x.dtype(), 1.0 / static_cast<double>(n), x.shape());
     MaybeValue sum = along(ReduceOp::Sum, x);

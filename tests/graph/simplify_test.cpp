@@ -1,6 +1,7 @@
 // Rewriting of whole graphs.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "graph/random_graph.h"
@@ -55,6 +56,31 @@ TEST(Simplify, reductions_of_repeated_values) {
   NodeRef sum = over(ReduceOp::Sum, f, 0);
   EXPECT_EQ(simplify_one(sum), sum) << "a product would round differently";
   EXPECT_EQ(simplify_one(over(ReduceOp::Sum, f, 1)), make_expand(reduced(ReduceOp::Sum, f, {1}), {5}));
+}
+
+TEST(Simplify, takes_what_does_not_depend_on_the_axis_out_of_a_sum_of_products) {
+  Shape wide = {4, 5, 3};
+  NodeRef e = counting(DType::f32, {4, 3}), l = scalar_node(ScalarOp::exp, {counting(DType::f32, {4, 1})});
+  NodeRef v = counting(DType::f32, {5, 3}), spread = make_expand(l, {4, 3});
+  auto products = [&](const NodeRef& a) {
+    NodeRef left = make_expand(make_reshape(a, {4, 1, 3}), wide), right = make_expand(make_reshape(v, {1, 5, 3}), wide);
+    return reduced(ReduceOp::Sum, scalar_node(ScalarOp::mul, {left, right}), {2});
+  };
+  for (ScalarOp op : {ScalarOp::div, ScalarOp::mul}) {
+    NodeRef before = products(scalar_node(op, {e, spread})), after = simplify_one(before);
+    ASSERT_EQ(after->op, NodeOp::Scalar);
+    EXPECT_EQ(after->scalar_op, op);
+    EXPECT_EQ(after->inputs[op == ScalarOp::div ? 0 : 1], products(e));
+    NodeRef both[] = {before, after};
+    std::vector<HostArray> values = evaluate(both);
+    for (size_t i = 0; i < values[0].floats.size(); ++i)
+      EXPECT_NEAR(values[0].floats[i], values[1].floats[i], 1e-9 * (1 + std::fabs(values[0].floats[i])));
+  }
+  // What divides depends on the axis; a sum of no products; a factor that a division needs.
+  for (const NodeRef& stays : {products(scalar_node(ScalarOp::div, {e, scalar_node(ScalarOp::exp, {e})})),
+                               reduced(ReduceOp::Sum, scalar_node(ScalarOp::div, {e, spread}), {1}),
+                               products(scalar_node(ScalarOp::div, {spread, e}))})
+    EXPECT_EQ(simplify_one(stays)->op, NodeOp::Reduce);
 }
 
 TEST(Simplify, scans_before_it_repeats) {

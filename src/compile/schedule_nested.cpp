@@ -1,0 +1,108 @@
+// A cell takes a few rows of an outer axis through all stages; what stages keep waits in local memory.
+//
+//   scores     rows of the kept axis, a few at a time, against all rows of the cell, which are packed so that they lie
+//              side by side: vectors run across them
+//   statistics a vector of rows at a time, with what is kept for the sums that follow
+//   sums       a block of the common axis at a time, so that both factors stay in the L1 cache
+#include "compile/schedule_nested.h"
+
+#include <algorithm>
+
+#include "compile/contraction.h"
+
+namespace heddle {
+namespace {
+
+// Rows of a cell, about, and elements of the common axis that a sum takes at a time.
+constexpr int64_t kCellRows = 48, kBlock = 128;
+
+int64_t extent_of(const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); }
+int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// Whether a later stage reduces over the axis: such results lie row by row of it.
+bool reduced_later(const Loops& loops, const Expr& var) {
+  for (const Stage& stage : loops.stages)
+    for (size_t i = stage.kept; stage.reducer && i < stage.inner.size(); ++i)
+      if (stage.inner[i].var == var) return true;
+  return false;
+}
+
+}  // namespace
+
+Schedule nested_schedule(const Loops& loops, const Target& target) {
+  const size_t outer = loops.outer.size();
+  const bool simd = target.machine == Machine::Simd;
+  Schedule schedule;
+  schedule.cell.assign(outer, 1);
+  schedule.stages.resize(loops.stages.size());
+  schedule.threads = simd ? 1 : 256;
+  for (StageSchedule& plan : schedule.stages) plan.joined = false;
+  // The rows: what the computed factor of a sum follows.
+  size_t row = outer - 1;
+  for (const Stage& stage : loops.stages)
+    if (auto c = stage.kept > 0 ? find_contraction(loops, stage) : std::nullopt; c && c->is_matmul())
+      row = static_cast<size_t>(c->a_axis) < outer ? static_cast<size_t>(c->a_axis) : row;
+  const int64_t lanes = simd ? target.vector_bytes / 4 : 4;
+  const int64_t rows = extent_of(loops.outer[row]);
+  // So many rows are a few vectors beside each other, and so many vectors of sums stay in registers.
+  const int64_t beside = 3 * lanes, sums = target.vector_registers >= 32 ? 24 : 12;
+  int64_t per_row = 0;  // bytes that are kept
+  for (const Stage& stage : loops.stages)
+    if (stage.kept > 0 && reduced_later(loops, stage.inner[0].var)) per_row += 4 * extent_of(stage.inner[0]);
+  int64_t cell = round_up(kCellRows, beside);
+  while (cell > beside && cell * per_row > target.l2_bytes) cell -= beside;
+  while (cell > lanes && cell * per_row > target.l2_bytes) cell -= lanes;
+  cell = std::min(cell, round_up(rows, lanes));
+  if (cell > beside) cell = cell / beside * beside;
+  const int64_t together = std::min(cell, beside);
+  schedule.cell[row] = cell;
+  if (!simd) {
+    // Small tiles: everything waits in local memory.
+    schedule.cell[row] = 1;
+    constexpr int64_t kTile = 512;
+    for (size_t s = 0; s < loops.stages.size(); ++s) {
+      int64_t left = kTile;
+      for (size_t i = loops.stages[s].inner.size(); i-- > 0;) {
+        int64_t extent = extent_of(loops.stages[s].inner[i]), step = std::min(extent, left);
+        if (step < extent)
+          schedule.stages[s].loops.insert(schedule.stages[s].loops.begin(), {static_cast<int>(outer + i), step});
+        left = std::max<int64_t>(left / step, 1);
+      }
+    }
+    return schedule;
+  }
+  const int irow = static_cast<int>(row);
+  for (size_t s = 0; s < loops.stages.size(); ++s) {
+    const Stage& stage = loops.stages[s];
+    StageSchedule& plan = schedule.stages[s];
+    auto c = stage.reducer && stage.inner.size() == stage.kept + 1 ? find_contraction(loops, stage) : std::nullopt;
+    const bool product = c && c->is_matmul() && stage.kept == 1;
+    const int first = static_cast<int>(outer), reduced = first + static_cast<int>(stage.kept);
+    if (product && reduced_later(loops, stage.inner[0].var)) {
+      plan.dot = true;
+      plan.loops = {{first, std::min(sums / (together / lanes), extent_of(stage.inner[0]))}};
+      if (together < cell) plan.loops.push_back({irow, together});
+      if (c->a_axis == irow) plan.staged = {{0, Staged::Scope::Cell, 0, together}};
+    } else if (product) {
+      plan.dot = true;
+      int64_t block = std::min(kBlock, extent_of(stage.inner[1]));
+      int64_t wide = std::min<int64_t>(4 * lanes, extent_of(stage.inner[0]));
+      int64_t high = std::min(sums / ((wide + lanes - 1) / lanes), cell);
+      while (cell % high != 0) --high;
+      plan.loops = {{reduced, block}, {first, wide}, {irow, high}};
+      if (extent_of(stage.inner[0]) == wide) plan.loops.erase(plan.loops.begin() + 1);
+      if (block == extent_of(stage.inner[1])) plan.loops.erase(plan.loops.begin());
+    } else if (stores(stage) && !stage.inner.empty()) {
+      plan.loops = {{irow, 1}};
+    } else {
+      // Statistics, the stores of them, and what is kept beside them.
+      plan.loops = {{irow, lanes}};
+      const StageSchedule* before = s > 0 ? &schedule.stages[s - 1] : nullptr;
+      plan.joined = before && !before->dot && before->loops.size() == 1 && before->loops[0].axis == irow &&
+                    before->loops[0].step == lanes;
+    }
+  }
+  return schedule;
+}
+
+}  // namespace heddle

@@ -1,0 +1,202 @@
+// Nested sums: attention and its like, through every stage, against the evaluator.
+#include <random>
+
+#include "../graph/host_storage.h"
+#include "compile/useful_span.h"
+#include "graph/gradient.h"
+#include "run_program.h"
+
+namespace heddle {
+namespace {
+
+using testing::How;
+
+NodeRef leaf(const Shape& shape, uint64_t seed, DType dtype = kF32) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<double> values(static_cast<size_t>(shape.static_numel()));
+  for (double& v : values) v = normal(random);
+  return testing::buffer_of(dtype, shape, values);
+}
+NodeRef op(ScalarOp o, std::initializer_list<NodeRef> args) {
+  return make_scalar(o, std::span(args.begin(), args.size()));
+}
+NodeRef number(double value, const NodeRef& like) { return make_const(Scalar::of(like->dtype, value), like->shape); }
+NodeRef reduce(ReduceOp o, const NodeRef& x, int axis) { return make_reduce(o, x, std::span(&axis, 1)); }
+// Along the last axis, which is there again.
+NodeRef rows(ReduceOp o, const NodeRef& x) {
+  Shape kept = x->shape;
+  kept[kept.rank() - 1] = 1;
+  return make_expand(make_reshape(reduce(o, x, x->shape.rank() - 1), kept), x->shape);
+}
+// a[.., m, k] b[.., k, n]; both of the same rank.
+NodeRef matmul(const NodeRef& a, const NodeRef& b) {
+  int rank = a->shape.rank();
+  Shape all = a->shape, left = a->shape, right = b->shape;
+  std::vector<int> turned;
+  for (int i = 0; i < rank; ++i) turned.push_back(i);
+  std::swap(turned[static_cast<size_t>(rank - 1)], turned[static_cast<size_t>(rank - 2)]);
+  NodeRef t = make_permute(b, turned);
+  left = a->shape;
+  left[rank - 1] = 1;
+  left.push_back(a->shape[rank - 1]);
+  right = t->shape;
+  right[rank - 2] = 1;
+  right[rank - 1] = t->shape[rank - 2];
+  right.push_back(t->shape[rank - 1]);
+  all = left;
+  all[rank - 1] = t->shape[rank - 2];
+  NodeRef product =
+      op(ScalarOp::mul, {make_expand(make_reshape(a, left), all), make_expand(make_reshape(t, right), all)});
+  return reduce(ReduceOp::Sum, product, rank);
+}
+NodeRef transposed(const NodeRef& x) {
+  std::vector<int> axes;
+  for (int i = 0; i < x->shape.rank(); ++i) axes.push_back(i);
+  std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
+  return make_permute(x, axes);
+}
+NodeRef softmax(const NodeRef& x) {
+  NodeRef e = op(ScalarOp::exp, {op(ScalarOp::sub, {x, rows(ReduceOp::Max, x)})});
+  return op(ScalarOp::div, {e, rows(ReduceOp::Sum, e)});
+}
+NodeRef position(const NodeRef& like, int from_last) {
+  return make_iota(DType::i64, like->shape, like->shape.rank() - from_last);
+}
+NodeRef masked(const NodeRef& condition, const NodeRef& scores) {
+  return op(ScalarOp::where, {condition, scores, number(-INFINITY, scores)});
+}
+NodeRef causal(const NodeRef& scores) {
+  return masked(op(ScalarOp::le, {position(scores, 1), position(scores, 2)}), scores);
+}
+// Keys up to `width` before, and none after.
+NodeRef window(const NodeRef& scores, int64_t width) {
+  NodeRef far = make_const(Scalar::of(DType::i64, width), scores->shape);
+  NodeRef near = op(ScalarOp::lt, {op(ScalarOp::sub, {position(scores, 2), far}), position(scores, 1)});
+  return masked(op(ScalarOp::bit_and, {near, op(ScalarOp::le, {position(scores, 1), position(scores, 2)})}), scores);
+}
+
+struct Case {
+  std::string name;
+  std::vector<NodeRef> roots;
+  int launches;
+  double tolerance = 2e-5;
+};
+
+std::vector<NodeRef> with_gradients(const NodeRef& out, std::vector<NodeRef> inputs, uint64_t seed) {
+  NodeRef g = leaf(out->shape, seed);
+  std::vector<NodeRef> roots = gradient(std::span(&out, 1), std::span(&g, 1), inputs);
+  roots.insert(roots.begin(), out);
+  return simplify(roots);
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> list;
+  NodeRef q = leaf({70, 16}, 1), k = leaf({50, 16}, 2), v = leaf({50, 24}, 3), bias = leaf({70, 50}, 4);
+  NodeRef s = matmul(q, transposed(k));
+  NodeRef scaled = op(ScalarOp::mul, {s, number(0.25, s)});
+  list.push_back({"attention", {matmul(softmax(scaled), v)}, 1});
+  list.push_back({"divided_afterwards", simplify(std::vector{matmul(softmax(scaled), v)}), 1});
+  list.push_back({"bias", {matmul(softmax(op(ScalarOp::add, {scaled, bias})), v)}, 1});
+  list.push_back({"causal", {matmul(softmax(causal(scaled)), v)}, 1});
+  list.push_back({"window", {matmul(softmax(window(scaled, 7)), v)}, 1});
+  // Rows from the fiftieth on see nothing: NaN, as without fusion.
+  list.push_back({"rows_without_keys", {matmul(softmax(window(scaled, 1)), v)}, 1});
+  NodeRef q2 = leaf({2, 3, 33, 8}, 5), k2 = leaf({2, 3, 40, 8}, 6), v2 = leaf({2, 3, 40, 5}, 7);
+  NodeRef s2 = matmul(q2, transposed(k2));
+  list.push_back({"heads", {matmul(softmax(causal(s2)), v2)}, 1});
+  list.push_back({"heads_divided_afterwards", simplify(std::vector{matmul(softmax(causal(s2)), v2)}), 1});
+  list.push_back({"weights_too", {matmul(softmax(s2), v2), softmax(s2)}, 3});
+  // No reductions that depend on each other, but a large factor.
+  list.push_back({"product_of_products",
+                  {matmul(op(ScalarOp::tanh, {matmul(leaf({100, 8}, 8), leaf({8, 90}, 9))}), leaf({90, 24}, 10))},
+                  1,
+                  2e-4});
+  // From memory; the statistics belong to the same kernel.
+  list.push_back({"softmax_of_memory", {matmul(softmax(leaf({90, 40}, 11)), leaf({40, 30}, 12))}, 1});
+  list.push_back({"one_key", {matmul(softmax(matmul(q, transposed(leaf({1, 16}, 13)))), leaf({1, 24}, 14))}, 1});
+  list.push_back({"bf16",
+                  {matmul(softmax(matmul(make_cast(leaf({70, 16}, 15, kBF16), kF32),
+                                         transposed(make_cast(leaf({50, 16}, 16, kBF16), kF32)))),
+                          v)},
+                  1});
+  // The kernel's result waits for what is made of its own maxima: they cannot be in one kernel.
+  NodeRef m = reduce(ReduceOp::Max, scaled, 1);
+  NodeRef around = matmul(make_reshape(m, Shape{1, 70}), leaf({70, 24}, 17));
+  list.push_back({"result_meets_its_maxima",
+                  {op(ScalarOp::mul, {matmul(softmax(scaled), v), make_expand(around, Shape{70, 24})})},
+                  2,
+                  2e-4});
+  list.push_back({"gradients", with_gradients(matmul(softmax(scaled), v), {q, k, v}, 18), -1, 1e-4});
+  list.push_back({"gradients_causal", with_gradients(matmul(softmax(causal(s2)), v2), {q2, k2, v2}, 19), -1, 1e-4});
+  return list;
+}
+
+class Nested : public ::testing::TestWithParam<size_t> {};
+
+TEST_P(Nested, agrees_with_the_evaluator_under_default_and_random_schedules) {
+  Case c = cases()[GetParam()];
+  SCOPED_TRACE(c.name);
+  std::vector<HostArray> want = evaluate(c.roots);
+  for (How how : {How::Tile, How::Simd, How::Simt}) {
+    SCOPED_TRACE(how == How::Tile ? "tile" : how == How::Simd ? "simd" : "simt");
+    // What is not nested may draw schedules that need more local memory than there is.
+    for (int seed = 0; seed < (how == How::Simt && c.launches != 1 ? 1 : 4); ++seed) {
+      int launches = 0;
+      auto got = testing::run_program(
+          c.roots, how,
+          [&](const Loops& l, const Target& t) {
+            return seed == 0 ? default_schedule(l, t) : random_schedule(l, t, static_cast<uint64_t>(seed));
+          },
+          {}, &launches);
+      if (c.launches > 0) {
+        EXPECT_EQ(launches, c.launches);
+      }
+      for (size_t i = 0; i < want.size(); ++i) testing::expect_close(got[i], want[i], c.tolerance);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Graphs, Nested, ::testing::Range<size_t>(0, cases().size()),
+                         [](const auto& test) { return cases()[test.param].name; });
+
+Loops only_kernel(const NodeRef& root) {
+  Program program = fuse(std::span(&root, 1));
+  EXPECT_EQ(program.steps.size(), 1u);
+  return program.steps[0].loops;
+}
+
+TEST(NestedLoops, masks_bound_what_is_useful_of_the_keys) {
+  NodeRef q = leaf({64, 8}, 1), k = leaf({96, 8}, 2), v = leaf({96, 8}, 3);
+  NodeRef s = matmul(q, transposed(k));
+  auto span_of_keys = [&](const NodeRef& scores) {
+    Loops loops = only_kernel(matmul(softmax(scores), v));
+    const Axis& keys = loops.stages[0].inner[0];
+    EXPECT_TRUE(keys.extent.is_const(96));
+    Span span = useful_span(loops, keys);
+    Substitution at = {{loops.outer[0].var, 40}};
+    return std::pair(substitute(span.begin, at).value(), substitute(span.end, at).value());
+  };
+  EXPECT_EQ(span_of_keys(s), std::pair(int64_t{0}, int64_t{96}));
+  EXPECT_EQ(span_of_keys(causal(s)), std::pair(int64_t{0}, int64_t{41}));
+  EXPECT_EQ(span_of_keys(window(s, 7)), std::pair(int64_t{34}, int64_t{41}));
+  // Twice the scores and no weight at all are different things.
+  NodeRef half = op(ScalarOp::where, {op(ScalarOp::le, {position(s, 1), position(s, 2)}), s, number(0, s)});
+  EXPECT_EQ(span_of_keys(half), std::pair(int64_t{0}, int64_t{96}));
+}
+
+TEST(NestedLoops, keep_axes_that_later_stages_share) {
+  NodeRef q = leaf({64, 8}, 1), k = leaf({96, 8}, 2), v = leaf({96, 8}, 3);
+  NodeRef root = matmul(softmax(matmul(q, transposed(k))), v);
+  Loops loops = only_kernel(simplify(std::span(&root, 1))[0]);
+  verify(loops);
+  std::string text = print(loops);
+  for (const char* part : {"stage inner(r0 < 96, r1 < 8) keeps 1", "reduce maximum", "keep %", "keeps 1\n"})
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  // The scores and the weights are held inside: nothing of that size is a buffer.
+  for (const kernel::Buffer& buffer : loops.buffers) EXPECT_LE(buffer.size.hi(), 96 * 8);
+}
+
+}  // namespace
+}  // namespace heddle
