@@ -36,6 +36,7 @@ void substitute_in(Stage& stage, const Substitution& to) {
 
 // Tries to merge axes[i] and axes[i + 1] in the given stages.
 bool try_merge(std::vector<Axis>& axes, size_t i, std::vector<Stage>& stages, size_t first, size_t last) {
+  if (axes[i + 1].extent.is_const(0)) return false;  // nothing to walk, and nothing to divide by
   Expr extent = axes[i].extent * axes[i + 1].extent;
   Expr whole = Expr::index(axes[i].var.name(), extent);
   Substitution to = {{axes[i].var, floordiv(whole, axes[i + 1].extent)},

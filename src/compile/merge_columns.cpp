@@ -28,9 +28,9 @@ std::optional<Contraction> blocked(const Loops& loops) {
   std::optional<Contraction> c = find_contraction(loops, loops.stages[0]);
   if (!c || !c->is_matmul() || !is_float(loops.values[static_cast<size_t>(c->a)].dtype)) return {};
   for (const Axis& axis : loops.outer)
-    if (!axis.extent.is_const()) return {};
+    if (!axis.extent.is_const() || axis.extent.is_const(0)) return {};
   for (const Axis& axis : loops.stages[0].inner)
-    if (!axis.extent.is_const()) return {};
+    if (!axis.extent.is_const() || axis.extent.is_const(0)) return {};
   return c;
 }
 

@@ -19,6 +19,11 @@ std::string check_unit(const StageSchedule& plan, const Schedule& schedule, cons
   if (!a || !b || !c.is_matmul()) return text("stage ", s, ": its factors do not fit into words");
   if (plan.staged.size() != 2 || plan.staged[0].operand == plan.staged[1].operand)
     return text("stage ", s, ": words are packed");
+  size_t along = size.size();  // the reduced axis that holds words
+  for (size_t i = loops.outer.size(); i < size.size(); ++i)
+    if (size[i] > 1) along = i;
+  if (along == size.size()) return text("stage ", s, ": no axis of words");
+  if (!c.a_axes[along] || !c.b_axes[along]) return text("stage ", s, ": a factor does not follow the axis of words");
   const int64_t block = numbers_per_word(loops, *a) * (matrix ? kernel::kBlockDepth : 1);
   for (const Level& level : plan.loops)
     if (static_cast<size_t>(level.axis) >= loops.outer.size() && level.step != 1 && level.step % block != 0)

@@ -81,10 +81,12 @@ Micro micro_tile(int64_t m, int64_t n, int lanes, int registers) {
 }
 
 // Several numbers to a word, where the machine multiplies such words faster.
-StageSchedule::Unit choose_unit(const Loops& loops, const Stage& stage, const Contraction& c, const Target& target) {
+StageSchedule::Unit choose_unit(const Loops& loops, const Stage& stage, const Contraction& c, size_t along,
+                                const Target& target) {
   using Unit = StageSchedule::Unit;
   auto a = narrow_factor(loops, stage, c.a), b = narrow_factor(loops, stage, c.b);
-  if (!a || !b) return Unit::Numbers;
+  if (!a || !b || !c.a_axes[along] || !c.b_axes[along]) return Unit::Numbers;
+  if (stage.inner[along - loops.outer.size()].extent.hi() < 2) return Unit::Numbers;
   const auto last = static_cast<int>(loops.outer.size()) - 1;
   if (target.matrix_unit && c.b_axis == last) return Unit::Matrix;
   const bool pairs = loops.values[static_cast<size_t>(*a)].dtype == DType::bf16;
@@ -128,7 +130,7 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
 
   using Unit = StageSchedule::Unit;
   const bool few_rows = m <= kFewRows && fb.plain && fb.bytes > target.l2_bytes;
-  if (!few_rows) plan.unit = choose_unit(loops, stage, c, target);
+  if (!few_rows) plan.unit = choose_unit(loops, stage, c, outer + depth, target);
   const bool matrix = plan.unit == Unit::Matrix;
   Micro micro = micro_tile(m, n, lanes, target.vector_registers);
   if (matrix) micro = {kernel::kBlock, kernel::kBlock};

@@ -198,7 +198,9 @@ void Tiler::write_stage(size_t s, const Place& p, size_t level, size_t nest_end)
     return;
   }
   bool used_later = nest_end < loops_.stages.size();
-  size_t last_outer = after_outer_loops(s, level);
+  // A matrix unit adds to memory, so all of its loops are around it.
+  const bool matrix = schedule_.stages[s].unit == StageSchedule::Unit::Matrix;
+  size_t last_outer = matrix ? schedule_.stages[s].loops.size() : after_outer_loops(s, level);
   if (last_outer > level || used_later || stage(s).kept > 0) {
     accumulate_in_memory(s, p, level, last_outer, false);
     return;

@@ -40,7 +40,9 @@ Tiler::Packed Tiler::layout(size_t s, const Staged& staged, const Contraction& c
     if (unit == StageSchedule::Unit::Matrix && staged.operand == 0) packed.run = kernel::kBlockDepth;
   }
   for (size_t i = 0; i < axis_count(s); ++i)
-    if (follows[i]) packed.axes.push_back(i);
+    if (follows[i] && i != packed.word_axis) packed.axes.push_back(i);
+  // The words of a sum follow each other, as a matrix unit takes them.
+  if (packed.word_axis != SIZE_MAX && follows[packed.word_axis]) packed.axes.push_back(packed.word_axis);
   for (size_t i : packed.axes) {
     Expr extent = whole ? axis(s, i).extent : Expr(packed.block.size[i]);
     if (i == packed.panel_axis) extent = ceildiv(extent, packed.panel) * packed.panel;

@@ -85,7 +85,7 @@ Tuner tuner() {
 
 // Whether people want to see what compiling produces: then it has to be done.
 bool watched() {
-  if (!config().dump_directory.empty()) return true;
+  if (!config().dump_directory.empty() || config().check_kernels) return true;
   for (Log topic : {Log::Fuse, Log::Schedule, Log::Tile, Log::Thread, Log::Llvm, Log::Asm})
     if (log_enabled(topic)) return true;
   return false;
@@ -148,8 +148,8 @@ std::shared_ptr<Executable> compile(const Program::Step& step, const std::string
 
   std::string code;
   std::shared_ptr<Executable> result = device.compile(threads, disk ? &code : nullptr);
-  if (disk) store_kernel(*disk, description, choice, device, threads, code);
   HD_ASSERT(fits(*result, buffers, step.loops.symbols), "the buffers of kernel ", name, " changed on the way down");
+  if (disk) store_kernel(*disk, description, choice, device, threads, code);
   return result;
 }
 

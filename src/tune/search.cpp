@@ -167,7 +167,8 @@ class Search {
       best_ = std::move(candidate);
       best_seconds_ = times.second;
       best_relative_ = relative;
-    } catch (const Error&) {  // most are CompileErrors; a broken invariant of lowering is no reason to stop either
+    } catch (
+        const std::exception&) {  // most are CompileErrors; a broken invariant of lowering is no reason to stop either
       ++result_.failed;
     }
   }
@@ -186,7 +187,7 @@ class Search {
       Candidate candidate;
       try {
         candidate = compile(parent.schedule);
-      } catch (const Error&) {
+      } catch (const std::exception&) {
         continue;
       }
       if (!candidate.executable) continue;

@@ -19,7 +19,7 @@ std::optional<Schedule> tune_on_demand(const Program::Step& step, Device& device
   std::lock_guard guard(one_at_a_time);
   try {
     return tune(workload_of(step), device, disk_cache(), {.trials = trials, .seconds = kMostSecondsOnDemand}).best;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     warn(text("tuning of ", step.loops.name, " failed: ", error.what()));
     return std::nullopt;
   }

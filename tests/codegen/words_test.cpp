@@ -101,6 +101,96 @@ TEST(WordKernels, random_schedules_draw_them_and_are_right) {
   EXPECT_GT(drawn, 0);
 }
 
+// Sums over two axes of a[m, i, j] * b[n, i, j]; a factor may not follow one of them.
+NodeRef product_over_two(int64_t m, int64_t n, int64_t i, int64_t j, bool a_follows_j, double huge, DType narrow) {
+  const DType wide = narrow == DType::bf16 ? DType::f32 : DType::i32;
+  Shape all{m, n, i, j};
+  NodeRef a = numbers({m, 1, i, a_follows_j ? j : 1}, 3, narrow), b = numbers({1, n, i, j}, 4, narrow);
+  if (huge != 0) {
+    std::vector<double> same(static_cast<size_t>(a->shape.static_numel()), huge);
+    a = testing::buffer_of(narrow, a->shape, same);
+    b = testing::buffer_of(narrow, b->shape, std::vector<double>(static_cast<size_t>(n * i * j), 1.0));
+  }
+  NodeRef factors[] = {make_expand(make_cast(a, wide), all), make_expand(make_cast(b, wide), all)};
+  return make_reduce(ReduceOp::Sum, make_scalar(ScalarOp::mul, factors), std::vector<int>{2, 3});
+}
+
+TEST(WordKernels, sums_over_several_axes_hold_words_along_any_of_them) {
+  struct Two {
+    int64_t i, j;
+    bool follows;
+    double huge;
+  };
+  for (const Two& t : {Two{40, 3, true, 0}, Two{3, 40, true, 0}, Two{9, 33, false, 0}, Two{3, 33, false, INFINITY}})
+    for (DType dtype : {DType::bf16, DType::i8})
+      for (bool matrix : {false, true}) {
+        if (dtype == DType::i8 && t.huge != 0) continue;
+        NodeRef root = product_over_two(40, 48, t.i, t.j, t.follows, t.huge, dtype);
+        std::vector<HostArray> want = evaluate(std::span(&root, 1));
+        const Target target = machine_with(matrix);
+        std::string used;
+        auto pick = [&](const Loops& l, const Target& machine) {
+          Schedule s = default_schedule(l, machine);
+          used = print(s);
+          return s;
+        };
+        auto got = testing::run_program(std::span(&root, 1), How::Simd, pick, {}, nullptr, &target);
+        SCOPED_TRACE(text(t.i, " x ", t.j, matrix ? " matrix: " : ": ", used));
+        testing::expect_close(got[0], want[0], 0);
+        if (HasFatalFailure()) return;
+      }
+}
+
+// Channels before the places of a kernel, as in a convolution: the longest reduced axis is not the last.
+TEST(WordKernels, the_axis_of_words_need_not_be_the_last) {
+  for (bool matrix : {false, true}) {
+    const int64_t channels = 40, places = 3, width = 34;
+    NodeRef image = numbers({channels, width + places - 1}, 5, DType::bf16);
+    NodeRef weights = numbers({33, channels, places}, 6, DType::bf16);
+    NodeRef windows = make_window(image, 1, places, 1, 1);  // channels, width, places
+    Shape all{33, width, channels, places};
+    NodeRef x = make_permute(make_cast(windows, DType::f32), std::vector<int>{1, 0, 2});
+    x = make_expand(make_reshape(x, Shape{1, width, channels, places}), all);
+    NodeRef w = make_expand(make_reshape(make_cast(weights, DType::f32), Shape{33, 1, channels, places}), all);
+    NodeRef factors[] = {w, x};
+    NodeRef root = make_reduce(ReduceOp::Sum, make_scalar(ScalarOp::mul, factors), std::vector<int>{2, 3});
+    std::vector<HostArray> want = evaluate(std::span(&root, 1));
+    const Target target = machine_with(matrix);
+    std::string used;
+    auto pick = [&](const Loops& l, const Target& machine) {
+      Schedule s = default_schedule(l, machine);
+      used = print(l) + print(s);
+      return s;
+    };
+    auto got = testing::run_program(std::span(&root, 1), How::Simd, pick, {}, nullptr, &target);
+    SCOPED_TRACE(used);
+    EXPECT_NE(used.find(matrix ? "matrix" : "words"), std::string::npos);
+    testing::expect_close(got[0], want[0], 0);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(WordKernels, schedules_that_would_count_words_twice_are_refused) {
+  NodeRef root = product(33, 40, 30, false, false, DType::bf16);
+  Program program = fuse(std::span(&root, 1));
+  const Loops& loops = program.steps[0].loops;
+  Schedule s = parse_schedule(
+      "cell 32 32 threads 1; stage loop 2 1 dot words staged 0 phase panel 32 staged 1 phase panel 32; stage");
+  EXPECT_NE(check(s, loops, machine_with(false)).find("no axis of words"), std::string::npos);
+}
+
+TEST(WordKernels, a_matrix_unit_needs_no_loops_over_rows_and_columns) {
+  NodeRef root = product(33, 40, 130, false, false, DType::bf16);
+  std::vector<HostArray> want = evaluate(std::span(&root, 1));
+  const Target target = machine_with(true);
+  auto pick = [&](const Loops&, const Target&) {
+    return parse_schedule(
+        "cell 32 32 threads 1; stage loop 2 64 dot matrix staged 0 cell 1 panel 32 staged 1 cell 1 panel 32; stage");
+  };
+  auto got = testing::run_program(std::span(&root, 1), How::Simd, pick, {}, nullptr, &target);
+  testing::expect_close(got[0], want[0], 0);
+}
+
 kernel::Kernel matrix_kernel(DType narrow) {
   NodeRef root = product(64, 64, 600, false, false, narrow);
   Program program = fuse(std::span(&root, 1));

@@ -64,6 +64,20 @@ TEST(Contraction, a_long_sum_with_few_results_is_divided_among_cores) {
   EXPECT_EQ(default_schedule(loops, avx512(1)).stages[0].split, 1);
 }
 
+TEST(Contraction, axes_without_elements_are_no_reason_to_divide) {
+  for (size_t empty : {0, 1, 2, 3}) {
+    Shape all{4, 3, 5, 6};
+    all[empty] = 0;
+    NodeRef a = make_input(0, 0, DType::f32, {all[0], 1, 1, all[3]});
+    NodeRef b = make_input(1, 0, DType::f32, {1, all[1], all[2], all[3]});
+    NodeRef factors[] = {make_expand(a, all), make_expand(b, all)};
+    NodeRef root = make_reduce(ReduceOp::Sum, make_scalar(ScalarOp::mul, factors), std::vector<int>{3});
+    Program program = fuse(std::span(&root, 1));
+    for (const Program::Step& step : program.steps)
+      kernel::verify(lower(tile(step.loops, default_schedule(step.loops, avx512(2)), avx512(2)), avx512(2)));
+  }
+}
+
 TEST(Contraction, every_core_has_cells) {
   for (int64_t n : {64, 100, 128, 500, 1024}) {
     Loops loops = contraction({n, 1, n}, {1, n, n}, {n, n, n});
