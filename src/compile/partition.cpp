@@ -208,7 +208,10 @@ Partition partition(std::span<const NodeRef> roots) {
   bool nests = true;
   for (int round = 0;; ++round) {
     Partitioner partitioner(roots, forced, nests);
-    std::optional<Partition> result = partitioner.run();
+    std::optional<Partition> result;
+    try {
+      result = partitioner.run();
+    } catch (const NestsDoNotFit&) {}
     if (!result) {
       nests = false;
       continue;

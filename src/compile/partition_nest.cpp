@@ -50,6 +50,19 @@ double reduced_extent(const Node& reduction) {
   return extent;
 }
 
+// Elements that the products of a sum are made of.
+double multiplied_elements(const Node& sum) {
+  const Node* product = sum.inputs[0].get();
+  while (is_movement(*product)) product = product->inputs[0].get();
+  double elements = 0;
+  for (const NodeRef& input : product->inputs) {
+    const Node* factor = input.get();
+    while (is_movement(*factor)) factor = factor->inputs[0].get();
+    elements += upper(factor->shape.numel());
+  }
+  return elements;
+}
+
 }  // namespace
 
 struct Partitioner::Below {
@@ -156,7 +169,9 @@ std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
     if (nest.kept.empty() && statistics.empty()) continue;
     // Without reductions that depend on each other, the factor should at least be much larger than what it is made of.
     for (const Node* reduction : nest.kept) width = std::max(width, reduced_extent(*reduction));
-    bool large = rows >= kMinRows && upper(along.extent()) >= 2 * width;
+    double made_of = 0;
+    for (const Node* reduction : nest.kept) made_of += multiplied_elements(*reduction);
+    bool large = rows >= kMinRows && upper(along.extent()) >= 2 * width && rows * upper(along.extent()) >= made_of;
     if (!dependent && !(large && only_summed(nest.factor))) continue;
     best = std::move(nest);
     for (const Node* statistic : statistics) owner_.emplace(statistic, sum);

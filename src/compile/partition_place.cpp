@@ -129,6 +129,7 @@ void Partitioner::place_reduction(const Node* node) {
     int g = new_group(storing[0]);
     for (size_t i = 1; i < storing.size(); ++i) join(storing[i], g, unit(storing[i]).kept);
     bool joined = nests_.count(node) ? join_nest(id, {g}) : join_reduction(id, {g});
+    if (!joined && !nests_.empty()) throw NestsDoNotFit{};
     HD_ASSERT(joined, "no kernel takes in ", name(node->op), " of shape ", node->shape);
     return;
   }

@@ -45,6 +45,9 @@ inline bool contains(std::span<const Expr> list, const Expr& e) {
   return std::find(list.begin(), list.end(), e) != list.end();
 }
 
+// Thrown where a reduction found no kernel, though it would have without nested sums: partition() then does without.
+struct NestsDoNotFit {};
+
 class Partitioner {
  public:
   // `forced`: nodes to write to memory besides the roots. `nests`: whether sums may be nested.
