@@ -8,25 +8,11 @@
 #include "runtime/kernel_cache.h"
 #include "runtime/plan.h"
 #include "tools/bench.h"
+#include "tools/many_graphs.h"
 #include "tools/measure.h"
 
 namespace heddle::tools {
 namespace {
-
-// Graphs that differ in operators, form and shape, so that no kernel fits two of them.
-Tensor graph_number(int number, const Tensor& x, const Tensor& y) {
-  using Function = Tensor (*)(const Tensor&);
-  static constexpr Function kFunctions[] = {tanh, exp, sqrt, sigmoid, log, square, reciprocal, abs, floor, relu};
-  Tensor value = x;
-  for (int rest = number + 1; rest > 0; rest /= 10) value = kFunctions[rest % 10](value * y) + x;
-  switch (number % 5) {
-    case 0: return value;
-    case 1: return sum(value, {-1});
-    case 2: return softmax(value, -1);
-    case 3: return transpose(value) * 2;
-    default: return max(value, {0}, true) - value;
-  }
-}
 
 struct Footprint {
   double mappings = 0, resident_mb = 0;

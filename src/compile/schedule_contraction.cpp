@@ -120,6 +120,7 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
     if (extent(stage.inner[i]) >= extent(stage.inner[depth])) depth = i;
   const int64_t m = extent(loops.outer[a]), n = extent(loops.outer[b]), k = extent(stage.inner[depth]);
   const int axis_k = static_cast<int>(outer + depth);
+  const bool one_axis = stage.inner.size() == 1;
   int64_t terms = 1;  // of a sum
   for (const Axis& axis : stage.inner) terms *= extent(axis);
   const int lanes = target.vector_bytes / std::max(4, size_of(loops.values[static_cast<size_t>(c.a)].dtype));
@@ -160,8 +161,7 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
 
   // Much to read and write beside the results (the update of a parameter): the results of a few long rows wait in the
   // L2 cache, then all of it moves in the order of memory.
-  const bool row_wise =
-      !few_rows && !matrix && kc == k && stage.inner.size() == 1 && finishing_bytes(loops, c) >= kMuchToFinish;
+  const bool row_wise = !few_rows && !matrix && kc == k && one_axis && finishing_bytes(loops, c) >= kMuchToFinish;
   if (row_wise) {
     mc = round_up(std::min(m, kFinishedRows), micro.rows);
     nc = round_up(std::min(n, kFinishedColumns), micro.columns);
@@ -171,7 +171,7 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   const bool words = plan.unit != Unit::Numbers;
   const bool pack_b = !walk_b && (words || !fb.plain || fb.cast || fb.own != 1 || k * n * fb.size > target.l2_bytes);
   // A copy of all windows of an image would be many times the image.
-  const bool one_cell = pack_b && (m <= kOneCellRows || stage.inner.size() > 1) && !matrix && !row_wise;
+  const bool one_cell = pack_b && (m <= kOneCellRows || !one_axis) && !matrix && !row_wise;
   if (one_cell) mc = round_up(m, micro.rows);
 
   // Something for everybody, in equal shares.
@@ -180,8 +180,9 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
     if (i != a && i != b) others *= static_cast<double>(extent(loops.outer[i]));
   auto cells = [&] { return others * static_cast<double>(pieces(m, mc) * pieces(n, nc)); };
   const double wanted = target.cores == 1 ? 1 : 4.0 * target.cores;
-  if (!words && cells() < target.cores && k >= kLongSum * std::max(m, n) && k >= kShortestPart * target.cores) {
-    // Few results, and each a long sum: the sums are divided.
+  if (one_axis && !words && cells() < target.cores && k >= kLongSum * std::max(m, n) &&
+      k >= kShortestPart * target.cores) {
+    // Few results, and each a long sum: the sums are divided, along their first axis.
     plan.split = std::min(static_cast<int64_t>(wanted / cells()), k / kShortestPart);
     kc = std::min(kc, round_up(pieces(k, plan.split), lanes));
   } else {
@@ -216,7 +217,7 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   if (walk_b) return;
   // Elements of a are read one by one, so rows may start anywhere; columns of them may not be far apart.
   const bool far = std::abs(fa.inner) * fa.size >= kFarApart && fa.bytes > target.l2_bytes / 2;
-  if (words || !fa.plain || fa.cast || far || stage.inner.size() > 1)
+  if (words || !fa.plain || fa.cast || far || !one_axis)
     plan.staged.push_back({0, Staged::Scope::Phase, 0, micro.rows});
   if (pack_b)
     plan.staged.push_back({1, one_cell ? Staged::Scope::Cell : Staged::Scope::Phase, kc < k ? 2 : 1, micro.columns});

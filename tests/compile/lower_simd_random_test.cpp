@@ -95,26 +95,25 @@ class Generator {
     return static_cast<int>(k_.buffers.size()) - 1;
   }
 
-  Value load(Builder& b) {
-    Dims shape = some_shape();
+  // Somewhere in some buffer; the buffer's number comes with it.
+  std::pair<int, Builder::Access> access(const Dims& shape, Space space) {
     std::vector<Expr> coords = coords_of(shape);
-    Place at = place(shape, coords, Space::In);
-    Builder::Access access;
-    access.address = at.address;
-    access.guard = guard(shape, coords);
-    access.coords = SmallVector<Expr, 4>(std::span<const Expr>(coords));
-    return b.load(at.buffer, kI32, access);
+    Place at = place(shape, coords, space);
+    Builder::Access result;
+    result.address = at.address;
+    result.guard = guard(shape, coords);
+    result.coords = SmallVector<Expr, 4>(std::span<const Expr>(coords));
+    return {at.buffer, std::move(result)};
+  }
+  Value load(Builder& b) {
+    auto [from, where] = access(some_shape(), Space::In);
+    return b.load(from, kI32, where);
   }
   void store(Builder& b, Value v) {
     const Dims shape = b.type(v).shape;
     if (shape.empty()) return;
-    std::vector<Expr> coords = coords_of(shape);
-    Place at = place(shape, coords, Space::Out);
-    Builder::Access access;
-    access.address = at.address;
-    access.guard = guard(shape, coords);
-    access.coords = SmallVector<Expr, 4>(std::span<const Expr>(coords));
-    b.store(at.buffer, v, access);
+    auto [to, where] = access(shape, Space::Out);
+    b.store(to, v, where);
   }
   Value compute(Builder& b) {
     const ScalarOp binary[] = {ScalarOp::add,     ScalarOp::sub,      ScalarOp::mul, ScalarOp::maximum,

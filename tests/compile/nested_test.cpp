@@ -137,25 +137,9 @@ class Nested : public ::testing::TestWithParam<size_t> {};
 TEST_P(Nested, agrees_with_the_evaluator_under_default_and_random_schedules) {
   Case c = cases()[GetParam()];
   SCOPED_TRACE(c.name);
-  std::vector<HostArray> want = evaluate(c.roots);
-  for (How how : {How::Tile, How::Simd, How::Simt}) {
-    SCOPED_TRACE(how == How::Tile ? "tile" : how == How::Simd ? "simd" : "simt");
-    // What is not nested may draw schedules that need more local memory than there is.
-    for (int seed = 0; seed < (how == How::Simt && c.launches != 1 ? 1 : 4); ++seed) {
-      int launches = 0;
-      auto got = testing::run_program(
-          c.roots, how,
-          [&](const Loops& l, const Target& t) {
-            return seed == 0 ? default_schedule(l, t) : random_schedule(l, t, static_cast<uint64_t>(seed));
-          },
-          {}, &launches);
-      if (c.launches > 0) {
-        EXPECT_EQ(launches, c.launches);
-      }
-      for (size_t i = 0; i < want.size(); ++i) testing::expect_close(got[i], want[i], c.tolerance);
-      if (HasFatalFailure()) return;
-    }
-  }
+  // What is not nested may draw schedules that need more local memory than there is.
+  testing::expect_like_evaluator(c.roots, c.launches, c.tolerance,
+                                 [&](How how) { return how == How::Simt && c.launches != 1 ? 1 : 4; });
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, Nested, ::testing::Range<size_t>(0, cases().size()),

@@ -127,4 +127,25 @@ inline void expect_close(const HostArray& got, const HostArray& want, double tol
   }
 }
 
+// Under the default schedule and some random ones. `launches`: how many are expected, or -1.
+inline void expect_like_evaluator(std::span<const NodeRef> roots, int launches, double tolerance,
+                                  const std::function<int(How)>& seeds) {
+  std::vector<HostArray> want = evaluate(roots);
+  for (How how : {How::Tile, How::Simd, How::Simt}) {
+    SCOPED_TRACE(how == How::Tile ? "tile" : how == How::Simd ? "simd" : "simt");
+    for (int seed = 0; seed < seeds(how); ++seed) {
+      int launched = 0;
+      auto pick = [&](const Loops& l, const Target& t) {
+        return seed == 0 ? default_schedule(l, t) : random_schedule(l, t, static_cast<uint64_t>(seed));
+      };
+      auto got = run_program(roots, how, pick, {}, &launched);
+      if (launches >= 0) {
+        EXPECT_EQ(launched, launches);
+      }
+      for (size_t i = 0; i < want.size(); ++i) expect_close(got[i], want[i], tolerance);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
 }  // namespace heddle::testing

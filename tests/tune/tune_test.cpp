@@ -50,7 +50,10 @@ TEST(Tune, the_best_schedule_is_kept_also_when_it_is_the_default_one) {
   EXPECT_EQ(tune(workload, device("cpu"), nullptr, {.trials = 1}).tried, 1);
 }
 
-// Runs in a process of its own: realises a sum of rows, with HEDDLE_CACHE and maybe HEDDLE_TUNE.
+// The tests named DISABLED are the other side of the tests around them: these run them, each in a process of its own,
+// because HEDDLE_CACHE and HEDDLE_TUNE are read once.
+
+// Realises a sum of rows, with HEDDLE_CACHE and maybe HEDDLE_TUNE.
 TEST(InChild, DISABLED_realises_row_sums) {
   enable_tuning();
   NodeRef x = testing::tensor(testing::counting(4200), Shape{60, 70});
@@ -88,6 +91,7 @@ TEST(Tune, several_processes_tune_at_once) {
   EXPECT_EQ(folder.count(".damaged-"), 0);
 }
 
+// Run by a_tuned_schedule_is_used_and_one_that_is_not_legal_is_not, like the next one.
 TEST(InChild, DISABLED_shows_the_schedule_of_row_sums) {
   log_enable(Log::Schedule, true);
   ::testing::internal::CaptureStderr();
