@@ -67,6 +67,8 @@ struct Place {
   llvm::Value* mask = nullptr;       // one i1 per lane; null: all
   bool never = false;                // the guard is false
   uint64_t align = 1;                // bytes, of `pointer` (Scattered: of each element)
+  // Runs of lanes that lie elsewhere, each with a mask of its own. `mask` leaves these lanes out.
+  std::vector<Place> runs;
 };
 
 struct Emitter {
@@ -137,7 +139,13 @@ struct Emitter {
   void combine(const kernel::Inst& inst, const Values& block_values);
   void check(const kernel::Inst& inst, const Values& block_values);
   DType accessed(const kernel::Inst& inst) const;  // of the elements: those of the buffer, or words of them
-  Place place(const kernel::Inst& inst, int64_t lanes, const Values& block_values);
+  // `in_runs`: the place may be one of several runs, if they are few.
+  Place place(const kernel::Inst& inst, int64_t lanes, const Values& block_values, bool in_runs = false);
+  bool place_runs(Place& at, const kernel::Inst& inst, int64_t lanes, const Formula& formula);
+  llvm::Value* pointer_to(const kernel::Inst& inst, const Expr& element);
+  // What lies at `at`, all its runs but not those of `at.runs`; `otherwise`, if not null, where its mask is false.
+  llvm::Value* load_run(const kernel::Inst& inst, llvm::Type* type, const Place& at, llvm::Value* otherwise);
+  void store_run(const kernel::Inst& inst, llvm::Value* v, Place at);
   llvm::Value* guarded_load(const kernel::Inst& inst, llvm::Type* type, const Place& at, llvm::Value* flag);
   llvm::Value* gather(const kernel::Inst& inst, llvm::Type* type, const Place& at);
   llvm::Value* pick(const kernel::Inst& inst, llvm::Type* type, const Place& at);

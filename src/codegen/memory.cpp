@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "codegen/emit.h"
+#include "expr/runs.h"
 
 namespace heddle::codegen {
 namespace {
@@ -35,6 +36,8 @@ uint64_t alignment(const Expr& e, DType dtype) {
 
 // Elements this close are loaded with those between them.
 constexpr int64_t kNearStride = 4;
+// So many runs of lanes are loaded one by one, each under a mask; more are gathered.
+constexpr size_t kMostRuns = 4;
 
 llvm::Value* both(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y) { return !x ? y : !y ? x : b.CreateAnd(x, y); }
 
@@ -50,9 +53,60 @@ DType Emitter::accessed(const kernel::Inst& inst) const {
   return inst.op == kernel::Op::load ? kernel.values[inst.results[0]].dtype : kernel.buffers[inst.buffer].dtype;
 }
 
-Place Emitter::place(const kernel::Inst& inst, int64_t lanes, const Values& block_values) {
+llvm::Value* Emitter::pointer_to(const kernel::Inst& inst, const Expr& element) {
+  llvm::Type* type = memory_element(accessed(inst));
+  Expr constant = constant_term(element), rest = element - constant;
+  llvm::Value* p = buffers[inst.buffer];
+  if (!rest.is_const(0)) p = b.CreateGEP(type, p, emit(rest, 64).value);
+  if (!constant.is_const(0)) p = b.CreateGEP(type, p, b.getInt64(static_cast<uint64_t>(constant.value())));
+  return p;
+}
+
+// Rows of an image that follow each other as columns of a product: a vector meets the end of a row, or a few. Each part
+// is in order.
+bool Emitter::place_runs(Place& at, const kernel::Inst& inst, int64_t lanes, const Formula& formula) {
+  const DType dtype = accessed(inst);
+  if (!traits.gather || !traits.shuffle || size_of(dtype) < 4 || lanes < 4 || formula.lanes_differ) return false;
+  std::vector<Expr> guard;
+  Expr end = lanes;
+  for (const Expr& part : conjuncts(formula.guard)) {
+    if (!varies(part)) continue;
+    guard.push_back(part);
+    if (part.kind() != ExprKind::Lt) continue;
+    std::optional<Linear> form = linear_in(part.args()[0] - part.args()[1], formula.lane);
+    if (form && form->coefficient > 0) end = min(end, ceildiv(-form->rest, form->coefficient));
+  }
+  // No lane may ask for memory that does not exist, even one that is masked: that would be right, and very slow.
+  std::optional<Runs> runs = runs_of(formula.address, formula.lane, end, kMostRuns);
+  if (!runs || runs->stride < 1 || runs->stride > kNearStride) return false;
+  for (const Expr& element : runs->address)
+    if (varies(element)) return false;
+  for (size_t j = 0; j < runs->first.size(); ++j) {
+    std::vector<Expr> inside = guard;
+    if (j > 0) inside.push_back(ge(formula.lane, runs->first[j]));
+    if (j + 1 < runs->first.size()) inside.push_back(lt(formula.lane, runs->first[j + 1]));
+    Place run;
+    run.condition = at.condition;
+    run.mask = splat(condition(conjunction(inside)), lanes);
+    run.pointer = pointer_to(inst, runs->address[j]);
+    if (run.condition) run.pointer = b.CreateSelect(run.condition, run.pointer, buffers[inst.buffer]);
+    run.align = static_cast<uint64_t>(size_of(dtype));
+    run.pattern = Place::Pattern::Forward;
+    if (runs->stride > 1) {
+      run.pattern = Place::Pattern::Scattered;
+      run.stride = runs->stride;
+      run.indices = b.CreateMul(iota(32, lanes), splat(b.getInt32(static_cast<uint32_t>(runs->stride)), lanes));
+    }
+    if (j == 0)
+      at = run;
+    else
+      at.runs.push_back(run);
+  }
+  return true;
+}
+
+Place Emitter::place(const kernel::Inst& inst, int64_t lanes, const Values& block_values, bool in_runs) {
   DType dtype = accessed(inst);
-  llvm::Type* type = memory_element(dtype);
   Place result;
   Formula formula = open_formula(inst, lanes, block_values);
   result.never = formula.guard.is_const(0);
@@ -61,13 +115,6 @@ Place Emitter::place(const kernel::Inst& inst, int64_t lanes, const Values& bloc
   if (!uniform.empty()) result.condition = condition(conjunction(uniform));
   if (!varying.empty()) result.mask = splat(condition(conjunction(varying)), lanes);
 
-  auto pointer_to = [&](const Expr& e) {
-    Expr constant = constant_term(e), rest = e - constant;
-    llvm::Value* p = buffers[inst.buffer];
-    if (!rest.is_const(0)) p = b.CreateGEP(type, p, emit(rest, 64).value);
-    if (!constant.is_const(0)) p = b.CreateGEP(type, p, b.getInt64(static_cast<uint64_t>(constant.value())));
-    return p;
-  };
   const Expr& address = formula.address;
   std::optional<Linear> form;
   if (!varies(address)) {
@@ -78,7 +125,7 @@ Place Emitter::place(const kernel::Inst& inst, int64_t lanes, const Values& bloc
   if (form) {
     int64_t step = form->coefficient;
     Expr first = step == -1 ? form->rest - (lanes - 1) : form->rest;
-    result.pointer = pointer_to(first);
+    result.pointer = pointer_to(inst, first);
     result.align = alignment(first, dtype);
     result.pattern = step == 0    ? Place::Pattern::Uniform
                      : step == 1  ? Place::Pattern::Forward
@@ -91,7 +138,7 @@ Place Emitter::place(const kernel::Inst& inst, int64_t lanes, const Values& bloc
       result.indices = b.CreateMul(lane, factor);
       result.stride = step;
     }
-  } else {
+  } else if (!in_runs || !place_runs(result, inst, lanes, formula)) {
     result.pattern = Place::Pattern::Scattered;
     result.pointer = buffers[inst.buffer];
     result.indices = splat(integer(address), lanes);
@@ -204,18 +251,26 @@ llvm::Value* Emitter::load(const kernel::Inst& inst, const Values& block_values)
   llvm::Type* scalar = memory_element(dtype);
   llvm::Type* type = lanes == 1 ? scalar : llvm::FixedVectorType::get(scalar, static_cast<unsigned>(lanes));
   if (inst.guard.is_const(0)) return from_memory(llvm::Constant::getNullValue(type), dtype);
-  Place at = place(inst, lanes, block_values);
+  Place at = place(inst, lanes, block_values, true);
   if (at.never) return from_memory(llvm::Constant::getNullValue(type), dtype);
-  llvm::Value* v = nullptr;
   // Into the second level: the first is full of what the cell works on.
   if (inst.hint == kernel::Hint::Ahead && traits.stream && at.pattern == Place::Pattern::Forward) {
     llvm::Value* next = b.CreateGEP(scalar, at.pointer, b.getInt64(static_cast<uint64_t>(int64_t{inst.immediate})));
     b.CreateIntrinsic(llvm::Intrinsic::prefetch, {b.getPtrTy()}, {next, b.getInt32(0), b.getInt32(2), b.getInt32(1)});
   }
+  llvm::Value* v = load_run(inst, type, at, nullptr);
+  for (const Place& run : at.runs) v = load_run(inst, type, run, v);
+  return from_memory(v, dtype);
+}
+
+llvm::Value* Emitter::load_run(const kernel::Inst& inst, llvm::Type* type, const Place& at, llvm::Value* otherwise) {
+  const DType dtype = accessed(inst);
+  const int64_t lanes = type->isVectorTy() ? llvm::cast<llvm::FixedVectorType>(type)->getNumElements() : 1;
+  llvm::Value* v = nullptr;
   switch (at.pattern) {
     case Place::Pattern::Uniform: {
       llvm::Value* flag = at.mask ? both(b, at.condition, b.CreateOrReduce(at.mask)) : at.condition;
-      v = splat(guarded_load(inst, scalar, at, flag), lanes);
+      v = splat(guarded_load(inst, type->getScalarType(), at, flag), lanes);
       if (at.mask) v = b.CreateSelect(at.mask, v, llvm::Constant::getNullValue(type));
       break;
     }
@@ -227,9 +282,9 @@ llvm::Value* Emitter::load(const kernel::Inst& inst, const Values& block_values)
       } else {
         llvm::Value* mask = at.condition ? both(b, at.mask, splat(at.condition, lanes)) : at.mask;
         if (backward) mask = b.CreateVectorReverse(mask);
-        v = annotate(
-            b.CreateMaskedLoad(type, at.pointer, llvm::Align(at.align), mask, llvm::Constant::getNullValue(type)),
-            inst);
+        v = annotate(b.CreateMaskedLoad(type, at.pointer, llvm::Align(at.align), mask,
+                                        otherwise ? otherwise : llvm::Constant::getNullValue(type)),
+                     inst);
       }
       if (backward) v = b.CreateVectorReverse(v);
       break;
@@ -240,19 +295,27 @@ llvm::Value* Emitter::load(const kernel::Inst& inst, const Values& block_values)
       bool maskable = !at.mask || (traits.gather && size_of(dtype) >= 4);
       bool near = traits.shuffle && maskable && apart >= 2 && apart <= kNearStride && lanes >= 4;
       v = near ? pick(inst, type, at) : gather(inst, type, at);
+      if (otherwise) v = b.CreateSelect(at.mask, v, otherwise);
       break;
     }
   }
-  return from_memory(v, dtype);
+  return v;
 }
 
 void Emitter::store(const kernel::Inst& inst, const Values& block_values) {
   const kernel::Type& value_type = kernel.values[inst.args[0]];
   int64_t lanes = lanes_of(value_type);
   DType dtype = kernel.buffers[inst.buffer].dtype;
-  Place at = place(inst, lanes, block_values);
+  Place at = place(inst, lanes, block_values, true);
   if (at.never) return;
   llvm::Value* v = to_memory(splat(block_values[inst.args[0]], lanes), dtype);
+  store_run(inst, v, at);
+  for (const Place& run : at.runs) store_run(inst, v, run);
+}
+
+void Emitter::store_run(const kernel::Inst& inst, llvm::Value* v, Place at) {
+  const int64_t lanes = lanes_of(v);
+  const DType dtype = kernel.buffers[inst.buffer].dtype;
   llvm::Type* type = v->getType();
   if (lanes > 1 && at.pattern == Place::Pattern::Uniform) {  // the last lane wins
     at.pattern = Place::Pattern::Scattered;

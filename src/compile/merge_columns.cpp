@@ -3,6 +3,7 @@
 
 #include "compile/contraction.h"
 #include "compile/loops.h"
+#include "expr/runs.h"
 
 namespace heddle {
 namespace {
@@ -10,6 +11,8 @@ namespace {
 // Cycles, roughly, of what happens for a vector of 16 results or elements of a panel; a multiply-add is one.
 constexpr double kInOrder = 3, kCloseTogether = 6, kApart = 30, kStoreApart = 40;
 constexpr double kVector = 16;
+// So many pieces in order are loaded one by one.
+constexpr size_t kMostRuns = 4;
 // Merging must pay by this factor.
 constexpr double kWorthIt = 0.97;
 
@@ -36,10 +39,13 @@ std::optional<Contraction> blocked(const Loops& loops) {
 
 double access_cost(const Expr& address, const Expr& column, double apart) {
   if (!depends_on(address, column)) return 0;
-  std::optional<Linear> linear = linear_in(address, column);
-  if (!linear) return apart;
-  int64_t stride = std::abs(linear->coefficient);
-  return stride == 1 ? 0 : stride <= 4 ? std::min(apart, kCloseTogether - kInOrder) : apart;
+  Expr lane = Expr::index("lane", static_cast<int64_t>(kVector));
+  Expr vector = Expr::index("vector", ceildiv(column.extent(), lane.extent()));
+  std::optional<Runs> runs =
+      runs_of(substitute(address, {{column, vector * lane.extent() + lane}}), lane, lane.extent(), kMostRuns);
+  if (!runs || runs->stride == 0 || std::abs(runs->stride) > 4) return apart;
+  const double each = std::abs(runs->stride) == 1 ? kInOrder : kCloseTogether;
+  return std::min(apart, each * static_cast<double>(runs->first.size()) - kInOrder);
 }
 
 // Cycles for a result and a term of its sum, in vectors' lanes that are used.

@@ -50,6 +50,24 @@ TEST(Memory, constant_strides_forward_and_backward) {
   }
 }
 
+// Rows of images that follow each other: a vector meets the ends of some.
+TEST(Memory, runs) {
+  struct Rows {
+    int64_t row, pitch, stride;
+  };
+  for (DType dtype : {kI8, kF32, kF64})
+    for (int lanes : {dtype == kF64 ? 8 : 16})
+      for (Rows r : {Rows{49, 60, 1}, {28, 112, 2}, {14, 56, 3}, {7, 28, 2}, {3, 9, 1}, {40, 200, 5}}) {
+        const int64_t count = 100, in_size = (count / r.row + 1) * r.pitch + r.row * r.stride;
+        std::string column = text("(i * ", lanes, " + d0)"), grid = text("i < ", (count + lanes - 1) / lanes);
+        std::string rows = text(column, " // ", r.row, " * ", r.pitch, " + ", column, " % ", r.row, " * ", r.stride);
+        std::string inside = text(column, " < ", count), odd = text(inside, " && 0 < ", column, " % ", r.row);
+        check({dtype, lanes, in_size, 128, rows, odd, column, "", grid, "", false});
+        check({dtype, lanes, 128, in_size, column, "", rows, odd, grid, "", false});
+        check({dtype, lanes, in_size, 128, rows, text(inside, " && i < 2"), column, "", grid, "", false});
+      }
+}
+
 // Rows of a square, transposed in registers.
 TEST(Memory, transposes) {
   for (DType dtype : kSizes)
