@@ -18,6 +18,7 @@ struct JitPlan {
   // Tensors that the function changes: those that can be updated in place, and those that need a second buffer.
   uint64_t donated = 0, copied = 0;
   std::vector<std::string> copies;   // for each of the latter what it is, and why
+  uint64_t kept_bytes = 0;           // what stays packed from call to call, of tensors that did not change
   uint64_t copied_because_held = 0;  // updates in place that were not, because somebody else held the old value
   uint64_t calls = 0, recordings = 0;
   double capture_seconds = 0, compile_seconds = 0;

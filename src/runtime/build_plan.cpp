@@ -9,11 +9,14 @@
 #include "runtime/alias.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/memory_plan.h"
+#include "runtime/packing.h"
 
 namespace heddle {
 namespace {
 
 constexpr uint64_t kArgumentBytes = 64;
+// What is packed in no time need not be kept.
+constexpr uint64_t kLeastPacking = 4096;
 
 Expr bytes_of(const Node& node) { return node.shape.numel() * size_of(node.dtype); }
 
@@ -43,6 +46,7 @@ class PlanBuilder {
       compile_steps();
       place_checks();
       place_temporaries();
+      find_packings();
       donate();
     }
     plan_.arena_bytes = std::max<uint64_t>(plan_.arena_bytes, base_bytes());
@@ -240,6 +244,28 @@ class PlanBuilder {
     plan_.arena_lower_bound = plan_.arena_bytes + memory.lower_bound;
     plan_.arena_bytes += memory.bytes;
     lives.clear();
+  }
+
+  void find_packings() {
+    if (!plan_.symbols.empty()) return;
+    for (size_t s = 0; s < plan_.launches.size(); ++s) {
+      const Launch& launch = plan_.launches[s];
+      const kernel::Kernel& kernel = launch.executable->kernel();
+      for (const PackingPhase& packing : packing_phases(kernel))
+        for (size_t g = 0; g < launch.segments.size(); ++g) {
+          const Segment& segment = launch.segments[g];
+          const Slot& from = segment.slots[static_cast<size_t>(packing.input)];
+          const kernel::Buffer& to = kernel.buffers[static_cast<size_t>(packing.temp)];
+          if (from.kind != Slot::Kind::Leaf || packing.phase >= 64) continue;
+          Substitution sizes;
+          for (size_t i = 0; i < kernel.symbols.size(); ++i)
+            sizes.emplace_back(kernel.symbols[i], segment.symbols[i].value);
+          const auto bytes = static_cast<uint64_t>(substitute(to.size, sizes).value() * size_of(to.dtype));
+          if (bytes < kLeastPacking) continue;
+          plan_.packings.push_back({static_cast<int>(s), static_cast<int>(g), packing.phase, packing.temp,
+                                    static_cast<int>(from.index), bytes});
+        }
+    }
   }
 
   // Lets outputs take over the memory of leaves where that cannot be noticed.

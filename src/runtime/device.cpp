@@ -28,6 +28,14 @@ Registry& registry() {
 
 }  // namespace
 
+uint64_t DeviceBuffer::contents() const {
+  static std::atomic<uint64_t> last{0};
+  uint64_t known = contents_.load(std::memory_order_relaxed);
+  if (known != 0) return known;
+  const uint64_t fresh = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  return contents_.compare_exchange_strong(known, fresh, std::memory_order_relaxed) ? fresh : known;
+}
+
 void register_device(const std::string& kind, DeviceFactory factory) {
   std::lock_guard guard(registry().lock);
   auto [entry, fresh] = registry().entries.try_emplace(kind);

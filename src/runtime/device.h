@@ -1,6 +1,7 @@
 // The device interface: the only virtual boundary in Heddle. Backends implement it and register themselves.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,6 +20,14 @@ class DeviceBuffer : public Storage {
  public:
   virtual Device& device() const = 0;
   virtual void* address() const = 0;  // in the device's address space; 64-byte aligned
+
+  // A number for what the memory holds now; no other contents in this process have it. Whoever writes to memory that
+  // may have been asked about calls change_contents() before.
+  uint64_t contents() const;
+  void change_contents() { contents_.store(0, std::memory_order_relaxed); }
+
+ private:
+  mutable std::atomic<uint64_t> contents_{0};  // 0: nobody has asked
 };
 
 class Executable {
@@ -31,6 +40,7 @@ class Executable {
 struct LaunchSegment {
   std::span<void* const> buffers;    // in order of kernel().buffers, nullptr for Local ones
   std::span<const int64_t> symbols;  // in order of kernel().symbols
+  uint64_t done = 0;                 // bit p: what phase p would write is there already; it need not run
 };
 
 // Device errors are exceptions at the next synchronize(), except those a call can see at once.

@@ -31,7 +31,10 @@ uint64_t place_temporaries(const Plan& plan, RunMemory& memory) {
 void* address_of(const Slot& slot, std::byte* arena, const RunMemory& memory) {
   switch (slot.kind) {
     case Slot::Kind::Leaf: return memory.leaves[static_cast<size_t>(slot.index)];
-    case Slot::Kind::Output: return memory.outputs[static_cast<size_t>(slot.index)];
+    case Slot::Kind::Output: {
+      DeviceBuffer* output = memory.outputs[static_cast<size_t>(slot.index)];
+      return output ? output->address() : nullptr;
+    }
     case Slot::Kind::Arena: return slot.index < 0 ? nullptr : arena + slot.index;
     case Slot::Kind::Temporary: return arena + memory.offsets[static_cast<size_t>(slot.index)];
   }
@@ -66,7 +69,44 @@ void launch_timed(const Plan& plan, const Launch& step, const RunMemory& memory)
   record_slice(slice);
 }
 
-void launch(const Plan& plan, const Launch& step, std::byte* arena, RunMemory& memory) {
+// Room for what the next runs will not have to pack, where the leaf is what it was. A leaf that is new in every run is
+// packed into the arena, as without this.
+void choose_kept(const Plan& plan, RunMemory& memory) {
+  if (memory.contents.empty()) return;
+  memory.kept.resize(plan.packings.size());
+  for (size_t k = 0; k < plan.packings.size(); ++k) {
+    RunMemory::Kept& kept = memory.kept[k];
+    const uint64_t now = memory.contents[k];
+    if (now == 0 || kept.contents != now) {
+      kept = {now, nullptr, false};
+    } else if (!kept.packed) {
+      const Device::Memory used = plan.device->memory();
+      if (used.used + plan.packings[k].bytes > used.limit / 2) continue;
+      try {
+        kept.packed = plan.device->allocate(plan.packings[k].bytes);
+      } catch (const OutOfMemory&) {  // it works without
+      }
+    }
+  }
+}
+
+// Puts what is kept in the place of the temporaries of a launch; `from` is the first of its packings.
+void use_kept(const Plan& plan, int launch, size_t from, RunMemory& memory) {
+  for (size_t k = from; k < memory.kept.size() && plan.packings[k].launch == launch; ++k) {
+    const PlanPacking& packing = plan.packings[k];
+    const RunMemory::Kept& kept = memory.kept[k];
+    if (!kept.packed) continue;
+    auto segment = static_cast<size_t>(packing.segment);
+    const size_t buffers = memory.segments[segment].buffers.size();
+    memory.buffers[segment * buffers + static_cast<size_t>(packing.buffer)] = kept.packed->address();
+    if (!kept.ready) continue;
+    memory.segments[segment].done |= uint64_t{1} << packing.phase;
+    ++run_stats().kept_packings;
+  }
+}
+
+void launch(const Plan& plan, int number, size_t packing, std::byte* arena, RunMemory& memory) {
+  const Launch& step = plan.launches[static_cast<size_t>(number)];
   memory.buffers.clear();
   memory.launch_symbols.clear();
   for (const Segment& segment : step.segments) {
@@ -79,6 +119,7 @@ void launch(const Plan& plan, const Launch& step, std::byte* arena, RunMemory& m
   for (size_t i = 0; i < step.segments.size(); ++i)
     memory.segments.push_back({std::span(memory.buffers).subspan(i * buffers, buffers),
                                std::span(memory.launch_symbols).subspan(i * symbols, symbols)});
+  use_kept(plan, number, packing, memory);
   if (profiling() || log_enabled(Log::Run)) [[unlikely]]
     launch_timed(plan, step, memory);
   else
@@ -132,6 +173,10 @@ void set_arguments(const CachedPlan& cached, std::span<const uint64_t> floats, R
 }
 
 void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>& arena) {
+  choose_kept(plan, memory);
+  for (size_t o = 0; o < plan.outputs.size(); ++o)
+    if (memory.outputs[o] && plan.outputs[o].leaf < 0 && plan.outputs[o].same_as < 0)
+      memory.outputs[o]->change_contents();
   uint64_t arena_bytes = place_temporaries(plan, memory);
   if (arena_bytes > 0 && (!arena || arena->bytes() < arena_bytes)) {
     arena.reset();
@@ -141,9 +186,12 @@ void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>&
     plan.device->copy_from_host(*arena, memory.arguments.data(), memory.arguments.size() * sizeof(uint64_t));
   auto* base = arena ? static_cast<std::byte*>(arena->address()) : nullptr;
   RunStats& stats = run_stats();
+  size_t packing = 0;  // the first that belongs to a launch to come
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const Launch& step = plan.launches[i];
-    launch(plan, step, base, memory);
+    launch(plan, static_cast<int>(i), packing, base, memory);
+    for (; packing < memory.kept.size() && plan.packings[packing].launch == static_cast<int>(i); ++packing)
+      memory.kept[packing].ready = memory.kept[packing].packed != nullptr;
     ++stats.launches;
     stats.bytes_read += step.bytes_read;
     stats.bytes_written += step.bytes_written;

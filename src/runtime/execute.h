@@ -7,8 +7,18 @@ namespace heddle {
 
 // What one run works on. An object is reused from run to run to keep its memory.
 struct RunMemory {
-  std::vector<void*> leaves, outputs;  // addresses, by the plan's numbers
+  std::vector<void*> leaves;           // addresses, by the plan's numbers
+  std::vector<DeviceBuffer*> outputs;  // by the plan's numbers; null: nobody wants it
   std::vector<int64_t> symbols;        // values of Plan::symbols
+  // For runs of one plan after the other: DeviceBuffer::contents() of the leaf of each of Plan::packings (0: not
+  // known), and what was packed. Empty: nothing is kept.
+  std::vector<uint64_t> contents;
+  struct Kept {
+    uint64_t contents = 0;                 // that the leaf had in the run before
+    std::shared_ptr<DeviceBuffer> packed;  // null: seen once only
+    bool ready = false;                    // `packed` holds it
+  };
+  std::vector<Kept> kept;
 
   // For execute().
   std::vector<uint64_t> arguments;  // what the arena begins with: arguments, then checks

@@ -53,6 +53,14 @@ struct PlanOutput {
   int argument = -1;  // the value of this argument
 };
 
+// A phase of a launch that packs a leaf into a Temp buffer. While the leaf's contents stay the same, a run that follows
+// others may leave it out and take what was written before.
+struct PlanPacking {
+  int launch, segment, phase;
+  int buffer, leaf;  // buffer: of the kernel, where the packed elements go
+  uint64_t bytes;
+};
+
 // Memory needed from launch `first` to launch `last`.
 struct Temporary {
   Expr bytes;  // over Plan::symbols
@@ -77,11 +85,13 @@ struct Plan {
   uint64_t check_bytes = 0;
   // The last launch that checks; -1: none does. What it and those before it found is looked at before the next one.
   int last_check = -1;
+  std::vector<PlanPacking> packings;  // in the order of launches; none where sizes are symbolic
 };
 
 struct RunStats {
   uint64_t launches, bytes_read, bytes_written, plan_hits, plan_misses, arena_bytes;
   uint64_t arena_lower_bound;  // of arena_bytes: the most that was in use at one time
+  uint64_t kept_packings;      // phases left out, because what they pack was packed before
 };
 // Counters of the calling thread since the last reset.
 RunStats& run_stats();

@@ -69,20 +69,16 @@ void provide_outputs(const Plan& plan, Workspace& work) {
       const Node* leaf = key.leaves[static_cast<size_t>(output.donated_leaf)];
       if (!work.held[key.number(leaf)] && leaf->storage.use_count() == 1) storage = leaf->storage;
     }
-    void* address;
-    if (storage) {
-      address = static_cast<DeviceBuffer*>(storage.get())->address();
-    } else {
+    if (!storage) {
       uint64_t bytes =
           size_now(output.shape.numel(), plan, work.memory.symbols) * static_cast<uint64_t>(size_of(output.dtype));
       std::shared_ptr<DeviceBuffer> fresh = plan.device->allocate(bytes);
       if (output.argument >= 0)
         plan.device->copy_from_host(*fresh, &work.memory.arguments[8 * static_cast<size_t>(output.argument)], bytes);
-      address = fresh->address();
       storage = std::move(fresh);
     }
+    work.memory.outputs.push_back(static_cast<DeviceBuffer*>(storage.get()));
     work.outputs.push_back(std::move(storage));
-    work.memory.outputs.push_back(address);
   }
 }
 

@@ -360,7 +360,11 @@ JitBase::JitBase(const std::source_location& where) : core_(std::make_shared<Jit
 std::vector<JitPlan> JitBase::plans() const {
   std::lock_guard guard(core_->lock);
   std::vector<JitPlan> result;
-  for (const auto& entry : core_->entries) result.push_back(entry->report);
+  for (const auto& entry : core_->entries) {
+    result.push_back(entry->report);
+    for (const RunMemory::Kept& kept : entry->memory.kept)
+      if (kept.packed) result.back().kept_bytes += kept.packed->bytes();
+  }
   return result;
 }
 

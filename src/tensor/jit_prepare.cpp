@@ -103,6 +103,7 @@ void prepare_replay(JitEntry& entry) {
   memory.symbols = entry.graph.symbols;
   memory.outputs.assign(plan.outputs.size(), nullptr);
   memory.leaves.assign(entry.graph.leaves.size(), nullptr);
+  memory.contents.assign(plan.packings.size(), 0);
   entry.key_words.resize(entry.draws.size());
   if (!entry.draws.empty()) entry.keys = plan.device->allocate(entry.draws.size() * sizeof(entry.key_words[0]));
   for (size_t l = 0; l < entry.graph.leaves.size(); ++l) {
@@ -132,6 +133,7 @@ std::string to_string(const JitPlan& plan) {
       << plan.calls << " calls, " << plan.recordings << " recordings; capture " << plan.capture_seconds * 1e3
       << " ms, compile " << plan.compile_seconds * 1e3 << " ms";
   for (const std::string& copy : plan.copies) out << "\n  copied: " << copy;
+  if (plan.kept_bytes > 0) out << "\n  " << plan.kept_bytes << " bytes of weights stay packed from call to call";
   if (plan.copied_because_held > 0)
     out << "\n  " << plan.copied_because_held << " updates made a copy because somebody else held the old value";
   return out.str();

@@ -154,7 +154,7 @@ class Call {
           node = output.fresh.get();
           break;
       }
-      entry_.memory.outputs[o] = node ? device_buffer(*node).address() : nullptr;
+      entry_.memory.outputs[o] = node ? &device_buffer(*node) : nullptr;
     }
   }
 
@@ -274,6 +274,12 @@ class Call {
         throw ValueError(
             text("jit: data on ", buffer.device().name(), " and ", plan_.device->name(), " meet in one function"));
       entry_.memory.leaves[l] = buffer.address();
+    }
+    // Weights that nobody changes stay packed from call to call.
+    for (size_t k = 0; k < plan_.packings.size(); ++k) {
+      const CapturedGraph::Leaf& leaf = entry_.graph.leaves[static_cast<size_t>(plan_.packings[k].leaf)];
+      const Node* node = leaf.input < 0 ? leaf.data.get() : entry_.now[static_cast<size_t>(leaf.input)];
+      entry_.memory.contents[k] = node ? device_buffer(*node).contents() : 0;
     }
   }
 

@@ -6,6 +6,7 @@
 #include "kernel/builder.h"
 #include "runtime/alias.h"
 #include "runtime/graph_key.h"
+#include "runtime/packing.h"
 
 namespace heddle {
 namespace {
@@ -176,6 +177,44 @@ TEST(Alias, other_orders_and_places_may_not) {
     b.store(1, b.load(0, DType::f32, at(c)), at(c));
   });
   EXPECT_FALSE(may_share_memory(nested, 0, 1));
+}
+
+std::vector<int> packed_inputs(const std::string& phases) {
+  Kernel kernel = kernel::parse(std::string("kernel.thread @k(in %a: f32[64], in %b: f32[64], out %y: f32[64]) {\n") +
+                                "temp %t: f32[64]\ntemp %u: f32[64]\nlocal %l: f32[64]\n" + phases + "}\n");
+  std::vector<int> result;
+  for (const PackingPhase& packing : packing_phases(kernel)) {
+    EXPECT_EQ(kernel.buffers[static_cast<size_t>(packing.temp)].space, Space::Temp);
+    result.push_back(packing.input);
+  }
+  return result;
+}
+
+std::string phase(const std::string& body) { return "phase grid(i < 64) {\n" + body + "}\n"; }
+
+TEST(Packing, phases_that_copy_one_input) {
+  const std::string pack_a = phase("%0 = load %a[63 - i] : f32\nstore %t[i], %0\n");
+  const std::string pack_b = phase("%1 = load %b[i] : f32\n%2 = mul %1, %1\nstore %u[i], %2\n");
+  const std::string use = phase("%3 = load %t[i] : f32\n%4 = load %u[i] : f32\n%5 = mul %3, %4\nstore %y[i], %5\n");
+  EXPECT_EQ(packed_inputs(pack_a + pack_b + use), (std::vector<int>{0, 1}));
+  EXPECT_EQ(packed_inputs(pack_a + use), (std::vector<int>{0}));
+  const std::string local = phase("%0 = load %a[i] : f32\nstore %l[0], %0\n%6 = load %l[0] : f32\nstore %t[i], %6\n");
+  EXPECT_EQ(packed_inputs(local + use), (std::vector<int>{0}));
+}
+
+TEST(Packing, phases_that_do_more) {
+  const std::string use = phase("%3 = load %t[i] : f32\nstore %y[i], %3\n");
+  EXPECT_TRUE(
+      packed_inputs(phase("%0 = load %a[i] : f32\n%1 = load %b[i] : f32\n%2 = add %0, %1\nstore %t[i], %2\n") + use)
+          .empty())
+      << "two inputs";
+  EXPECT_TRUE(packed_inputs(phase("%0 = load %a[i] : f32\nstore %t[i], %0\nstore %u[i], %0\n") + use).empty());
+  EXPECT_TRUE(packed_inputs(phase("%0 = load %a[i] : f32\nstore %y[i], %0\n") + use).empty()) << "a result";
+  EXPECT_TRUE(packed_inputs(phase("%0 = load %a[i] : f32\nstore %t[i], %0\n") +
+                            phase("%1 = load %t[i] : f32\nstore %t[i], %1\n") + use)
+                  .empty())
+      << "written again";
+  EXPECT_TRUE(packed_inputs(phase("%0 = load %a[i] : f32\n%1 = load %t[i] : f32\nstore %t[i], %0\n") + use).empty());
 }
 
 }  // namespace

@@ -235,7 +235,8 @@ void CpuDevice::launch(const Executable& executable, std::span<const LaunchSegme
   for (size_t i = 0; i < phases; ++i) {
     double work = 0;
     for (const LaunchSegment& segment : segments) {
-      int64_t cells = code.cells(i, segment.symbols) / rounds;
+      const bool done = i < 64 && (segment.done >> i & 1) != 0;
+      int64_t cells = done ? 0 : code.cells(i, segment.symbols) / rounds;
       work += static_cast<double>(cells) * code.cell_nanoseconds(i, segment.symbols);
       ranges.push_back({&segment, 0, cells, work});
     }
