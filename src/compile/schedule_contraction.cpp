@@ -1,6 +1,7 @@
 #include "compile/schedule_contraction.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace heddle {
 namespace {
@@ -19,6 +20,8 @@ constexpr int64_t kMatrixRows = 256, kMatrixColumns = 256, kMatrixDepth = 512;
 constexpr int64_t kMuchToFinish = 16, kFinishedRows = 64, kFinishedColumns = 1024;
 // Elements of a so many bytes apart are packed.
 constexpr int64_t kFarApart = 1024;
+// Cores may differ by so much in what they have to do. Cycles, roughly, to pack a vector of b.
+constexpr double kEven = 0.97, kPackingCycles = 8;
 // A sum is divided among cores when it is so many times as long as the result is wide; a part is at least so long.
 constexpr int64_t kLongSum = 8, kShortestPart = 256;
 
@@ -73,8 +76,8 @@ Micro micro_tile(int64_t m, int64_t n, int lanes, int registers) {
       if (pieces(m, rows) * rows < pieces(m, micro.rows) * micro.rows) micro.rows = rows;
   while (2 * micro.columns / lanes * micro.rows <= most && micro.columns < 4 * lanes) micro.columns *= 2;
   micro.columns = std::min(micro.columns, round_up(n, lanes));
-  // The last tile would be half empty, and there are few: 7 vectors are better walked one by one.
-  if (10 * round_up(n, lanes) < 9 * round_up(n, micro.columns)) micro.columns = lanes;
+  // The last tile would be half empty, and there are few: 7 vectors, or 25, are better walked one by one.
+  if (100 * round_up(n, lanes) < 97 * round_up(n, micro.columns)) micro.columns = lanes;
   // One vector of columns: more rows instead.
   if (micro.columns == lanes) micro.rows = std::min<int64_t>(m, 2 * most_rows);
   return micro;
@@ -91,6 +94,34 @@ StageSchedule::Unit choose_unit(const Loops& loops, const Stage& stage, const Co
   if (target.matrix_unit && c.b_axis == last) return Unit::Matrix;
   const bool pairs = loops.values[static_cast<size_t>(*a)].dtype == DType::bf16;
   return target.word_products && pairs ? Unit::Words : Unit::Numbers;
+}
+
+// The share of its time that a core works, if cells of this size are divided among all of them. Each cell packs its own
+// panels of b.
+double evenness(int64_t m, int64_t n, double others, int64_t mc, int64_t nc, const Micro& micro, int cores) {
+  auto number = [](int64_t value) { return static_cast<double>(value); };
+  const double cells = others * number(pieces(m, mc) * pieces(n, nc));
+  const double busiest = std::ceil(cells / cores) * number(pieces(mc, micro.rows) * pieces(nc, micro.columns));
+  const double all = others * number(pieces(m, micro.rows) * pieces(n, micro.columns));
+  return all / cores / busiest / (1 + kPackingCycles / number(mc));
+}
+
+// Cells as wide as before or narrower, and of all rows or of a part of them, so that cores have as much to do as each
+// other.
+void even_out(int64_t m, int64_t n, double others, int64_t& mc, int64_t& nc, const Micro& micro, int cores) {
+  const int64_t part = round_up(pieces(mc, cores), micro.rows);
+  int64_t best_rows = mc, best_columns = nc;
+  double best = 0;
+  for (int64_t rows : {mc, part}) {
+    const double enough = kEven / (1 + kPackingCycles / static_cast<double>(rows));
+    for (int64_t columns = nc; columns > 0 && best < enough; columns -= micro.columns) {
+      const double even = evenness(m, n, others, rows, columns, micro, cores);
+      if (even <= best) continue;
+      best = even;
+      best_rows = rows, best_columns = columns;
+    }
+  }
+  mc = best_rows, nc = best_columns;
 }
 
 // Bytes that finishing one result moves between memory and the core.
@@ -194,6 +225,7 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   }
   mc = round_up(pieces(m, pieces(m, mc)), micro.rows);
   nc = round_up(pieces(n, pieces(n, nc)), micro.columns);
+  if (one_cell && plan.split == 1 && target.cores > 1) even_out(m, n, others, mc, nc, micro, target.cores);
   schedule.cell[a] = mc;
   schedule.cell[b] = nc;
 

@@ -1,6 +1,8 @@
 // Convolutions as Loops: short rows of results become long ones where that fills vectors.
 #include <gtest/gtest.h>
+
 #include <heddle/error.h>
+#include <cmath>
 
 #include "compile/fuse.h"
 #include "compile/schedule.h"
@@ -85,6 +87,30 @@ TEST(MergeColumns, windows_are_packed_inside_cells) {
     for (const Staged& staged : schedule.stages[0].staged)
       EXPECT_TRUE(staged.operand == 0 || staged.scope == Staged::Scope::Cell) << layer.filters;
   }
+}
+
+// Nobody waits long for the core that has most to do, and few lanes are empty.
+TEST(MergeColumns, cores_share_evenly) {
+  Target target;
+  target.name = "avx512";
+  for (int cores : {1, 2, 3, 4})
+    for (const Layer& layer : {Layer{8, 64, 128, 56, 3, 2},
+                               {8, 128, 256, 28, 3, 2},
+                               {8, 256, 256, 14, 3, 1},
+                               {8, 256, 512, 14, 3, 2},
+                               {8, 512, 512, 7, 3, 1}}) {
+      target.cores = cores;
+      Loops loops = convolution(layer);
+      Schedule schedule = default_schedule(loops, target);
+      double cells = 1, size = 1, all = 1;
+      for (size_t i = 0; i < loops.outer.size(); ++i) {
+        const auto extent = static_cast<double>(loops.outer[i].extent.value());
+        const auto cell = static_cast<double>(schedule.cell[i]);
+        cells *= std::ceil(extent / cell), size *= cell, all *= extent;
+      }
+      EXPECT_LT(std::ceil(cells / cores) * size, 1.08 * all / cores)
+          << cores << " cores, " << layer.filters << " filters: " << print(schedule);
+    }
 }
 
 }  // namespace
