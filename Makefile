@@ -14,7 +14,7 @@ CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 SOURCES = $(shell find include src tests tools bench examples -name '*.h' -o -name '*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test test-dev test-asan test-tsan test-all bench fuzz docs lint format clean
+.PHONY: help setup demo tour bundle test test-dev test-asan test-tsan test-all bench fuzz docs lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ demo: build/dev/build.ninja ## train a network on drawn digits, and see what was
 tour: build/dev/build.ninja ## one expression through every stage of the compiler
 	cmake --build build/dev -j $(JOBS) --target heddle_tour
 	build/dev/tools/heddle_tour
+
+bundle: build/bundle/build.ninja ## out/heddle-bundle.tar.xz: programs and tests for a machine where nothing can be installed
+	cmake --build build/bundle -j $(JOBS)
+	scripts/bundle build/bundle out/heddle-bundle.tar.xz
 
 test: ## everything with g++, then again under the address and undefined-behaviour sanitizers
 	@$(MAKE) --no-print-directory test-dev

@@ -22,7 +22,7 @@ constexpr Suite kSuites[] = {
     {"memory", measure_memory, false},      {"odd", measure_odd, false},         {"small", measure_small, false},
     {"index", measure_index, false},        {"compile", measure_compile, false}, {"matmul", measure_matmul, true},
     {"overhead", measure_overhead, false},  {"sort", measure_sort, true},        {"conv", measure_conv, true},
-    {"attention", measure_attention, true}, {"train", measure_train, false},
+    {"attention", measure_attention, true}, {"train", measure_train, false},     {"gpu", measure_gpu, false},
 };
 
 void run_suite(const Suite& suite, int threads, const BenchOptions& options, std::vector<Figure>& figures) {

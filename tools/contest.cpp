@@ -12,6 +12,8 @@ namespace {
 double in_unit(const Contest& contest, double seconds) {
   if (contest.unit == "ms") return seconds * 1e3;
   if (contest.unit == "us") return seconds * 1e6;
+  if (contest.unit == "GB/s") return contest.bytes / seconds * 1e-9;
+  if (contest.unit == "TFLOP/s") return contest.flops / seconds * 1e-12;
   return contest.flops / seconds * 1e-9;
 }
 
@@ -23,6 +25,49 @@ std::shared_ptr<DeviceBuffer> memory_like(double bytes) {
   return memory;
 }
 
+// What a comparison found. Samples are of `repeat` calls.
+Figure figure_of(const Peers& peers, const Contest& contest, const Peers::Result& result, double floor,
+                 const std::string& floor_name) {
+  const double calls = contest.repeat, best = result.ours.best() / calls;
+  Figure figure{.name = contest.name, .unit = contest.unit};
+  figure.group = contest.group;
+  figure.ours = in_unit(contest, best);
+  figure.median = in_unit(contest, result.ours.median() / calls);
+  figure.floor = in_unit(contest, floor);
+  figure.floor_name = floor_name;
+  figure.share = floor / best;
+  figure.share_bar = contest.share_bar;
+  figure.note = contest.note;
+  figure.about_peers = peers.about();
+  double fastest = 0;  // seconds
+  for (const PeerTimes& times : result.peers) {
+    PeerFigure& peer = figure.peers.emplace_back(PeerFigure{times.name});
+    peer.note = times.skip;
+    if (!times.skip.empty()) continue;
+    peer.best = in_unit(contest, times.samples.best() / calls);
+    peer.median = in_unit(contest, times.samples.median() / calls);
+    if (fastest > 0 && times.samples.best() / calls >= fastest) continue;
+    fastest = times.samples.best() / calls;
+    figure.reference = peer.best;
+    figure.reference_name = times.name;
+  }
+  if (fastest > 0) {
+    figure.ratio = fastest / best;
+    figure.bar = contest.bar;
+  } else {
+    figure.reference = figure.floor;
+    figure.reference_name = "floor";
+    figure.ratio = figure.share;
+  }
+  return figure;
+}
+
+void run_with_floor(Peers& peers, const Contest& contest, double seconds, const Report& report) {
+  contest.ours();  // compiles
+  if (seconds < 0) return;
+  report(figure_of(peers, contest, peers.compare(contest.row, seconds, contest.ours), *contest.floor_seconds, "floor"));
+}
+
 }  // namespace
 
 void run_contest(Peers& peers, const Contest& contest, double seconds, const Report& report) {
@@ -32,6 +77,7 @@ void run_contest(Peers& peers, const Contest& contest, double seconds, const Rep
     std::printf("%s\n", listed.dump().c_str());
     return;
   }
+  if (contest.floor_seconds) return run_with_floor(peers, contest, seconds, report);
   int threads = device("cpu").threads();
   double peak = 0, reading = 0;
   // A core does fewer operations than this while it reads a byte, even from memory.
@@ -45,40 +91,10 @@ void run_contest(Peers& peers, const Contest& contest, double seconds, const Rep
   });
   double arithmetic = contest.flops / peak, traffic = may_be_reading ? contest.bytes / reading : 0;
   double update = contest.moved > 0 ? contest.moved / reading : 0;
-  double floor = std::max(arithmetic, traffic) + update, best = result.ours.best();
-
-  Figure figure{.name = contest.name, .unit = contest.unit};
-  figure.group = contest.group;
-  figure.ours = in_unit(contest, best);
-  figure.median = in_unit(contest, result.ours.median());
-  figure.floor = in_unit(contest, floor);
-  figure.floor_name = arithmetic >= traffic ? peak_name(contest.peak) : "reading";
-  if (update > 0) figure.floor_name += " + reading";
-  figure.share = floor / best;
-  figure.share_bar = contest.share_bar;
-  figure.note = contest.note;
-  figure.about_peers = peers.about();
-  double fastest = 0;  // seconds
-  for (const PeerTimes& times : result.peers) {
-    PeerFigure& peer = figure.peers.emplace_back(PeerFigure{times.name});
-    peer.note = times.skip;
-    if (!times.skip.empty()) continue;
-    peer.best = in_unit(contest, times.samples.best());
-    peer.median = in_unit(contest, times.samples.median());
-    if (fastest > 0 && times.samples.best() >= fastest) continue;
-    fastest = times.samples.best();
-    figure.reference = peer.best;
-    figure.reference_name = times.name;
-  }
-  if (fastest > 0) {
-    figure.ratio = fastest / best;
-    figure.bar = contest.bar;
-  } else {
-    figure.reference = figure.floor;
-    figure.reference_name = "floor";
-    figure.ratio = figure.share;
-  }
-  report(figure);
+  double floor = std::max(arithmetic, traffic) + update;
+  std::string floor_name = arithmetic >= traffic ? peak_name(contest.peak) : "reading";
+  if (update > 0) floor_name += " + reading";
+  report(figure_of(peers, contest, result, floor, floor_name));
 }
 
 }  // namespace heddle::tools

@@ -15,7 +15,7 @@ namespace heddle::tools {
 struct Contest {
   std::string name;
   std::string group;      // rows of one group have a geometric mean in the summary: "f32 square"
-  std::string unit;       // "GFLOP/s", or "ms" and "us" for the time of one call
+  std::string unit;       // "GFLOP/s", "TFLOP/s", "GB/s", or "ms" and "us" for the time of one call
   nlohmann::json row;     // what peers are told: bench/peers/README.md
   double flops = 0;       // of one call: a multiplication and an addition are two
   double bytes = 0;       // read and written at least
@@ -25,6 +25,8 @@ struct Contest {
   std::optional<double> bar = {};        // the least ratio to the fastest peer
   std::optional<double> share_bar = {};  // the least share of the floor
   std::string note = {};
+  int repeat = 1;                            // calls that `ours` and the peers make each time
+  std::optional<double> floor_seconds = {};  // of one call, instead of what the CPU allows
 };
 
 // Measures in turns and reports a figure. The floor is the larger of flops at the measured peak, and bytes at the speed

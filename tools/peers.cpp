@@ -106,13 +106,23 @@ std::string default_python() {
   return std::filesystem::exists(own) ? own.string() : "python3";
 }
 
-Peers::Peers(int threads, const std::string& python, bool libraries) {
+namespace {
+// Beside the program in a bundle, else where the sources are.
+std::filesystem::path peers_folder() {
+  auto beside = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "share" / "peers";
+  return std::filesystem::exists(beside) ? beside : std::filesystem::path(HEDDLE_PEERS_FOLDER);
+}
+}  // namespace
+
+Peers::Peers(int threads, const std::string& python, bool libraries, const std::string& device) {
   signal(SIGPIPE, SIG_IGN);  // a peer that died is noticed when it does not answer
   bool chosen = libraries && start_libraries(threads);
   if (!python.empty())
     for (auto [script, option] : kScripts) {
-      std::string path = std::filesystem::path(HEDDLE_PEERS_FOLDER) / script;
-      std::vector<std::string> command{python, path, "--serve", "--threads", std::to_string(threads)};
+      if (device != "cpu" && std::string_view(script) != "pytorch_peer.py") continue;
+      std::string path = peers_folder() / script;
+      std::vector<std::string> command{python,     path,  "--serve", "--threads", std::to_string(threads),
+                                       "--device", device};
       if (*option) command.push_back(option);
       start(command, "");
     }

@@ -26,7 +26,8 @@ class Peers {
  public:
   // `python`: the interpreter that runs PyTorch and others; empty: libraries only. Work that neither OpenBLAS nor
   // oneDNN knows can do without these.
-  Peers(int threads, const std::string& python, bool libraries = true);
+  // `device`: "cuda" for those that can work there.
+  Peers(int threads, const std::string& python, bool libraries = true, const std::string& device = "cpu");
   ~Peers();
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;

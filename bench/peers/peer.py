@@ -99,6 +99,7 @@ def main(name, load, options=()):
     parser = argparse.ArgumentParser(description=f"{name} beside Heddle; see README.md")
     parser.add_argument("--serve", action="store_true", help="answer the lines that heddle bench sends")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each row, without --serve")
     for option in options:
         parser.add_argument(option, action="store_true")
@@ -116,9 +117,10 @@ def main(name, load, options=()):
     threads = str(arguments.threads)
     for variable in ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"]:
         os.environ[variable] = threads
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, cores[: arguments.threads])
+    if arguments.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, cores[: arguments.threads])
     try:
         loaded = load(arguments)
     except (ImportError, Missing) as error:

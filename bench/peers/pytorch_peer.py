@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch beside Heddle: eager, or with --compile through torch.compile."""
 
+import itertools
 import sys
 from functools import lru_cache
 
@@ -16,6 +17,11 @@ def load(arguments):
     torch.manual_seed(1)
     if arguments.compile and not hasattr(torch, "compile"):
         raise Missing(f"torch.compile: PyTorch {torch.__version__} has none")
+
+    if arguments.device == "cuda":
+        if not torch.cuda.is_available():
+            raise Missing("PyTorch finds no GPU")
+        torch.set_default_device("cuda")
 
     def made(function):
         return torch.compile(function) if arguments.compile else function
@@ -78,8 +84,17 @@ def load(arguments):
             x = torch.randn(*([batch] if batch > 1 else []), *shape).to(dtype)
             return x.swapaxes(-1, -2) if transposed else x
 
-        a = factor(row["m"], row["k"], row["transpose"][0] == "t")
-        b = factor(row["k"], row["n"], row["transpose"][1] == "t")
+        def factors():
+            return (
+                factor(row["m"], row["k"], row["transpose"][0] == "t"),
+                factor(row["k"], row["n"], row["transpose"][1] == "t"),
+            )
+
+        if row.get("sets", 1) > 1:
+            sets = itertools.cycle([factors() for _ in range(row["sets"])])
+            multiply = made(lambda x, y: x @ y)
+            return inference(lambda: multiply(*next(sets)))
+        a, b = factors()
         if arguments.compile:
             multiply = made(lambda x, y: x @ y)
             return inference(lambda: multiply(a, b))
@@ -148,8 +163,14 @@ def load(arguments):
     def rms_norm(x):
         return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
 
+    def add(row):
+        x, y = torch.randn(row["count"]), torch.randn(row["count"])
+        function = made(lambda x, y: x + y)
+        return inference(lambda: function(x, y))
+
     over = {"rows": -1, "columns": 0, "everything": None}
     memory_cases = {
+        "copy": lambda x, y: x.clone(),
         "x + y": lambda x, y: x + y,
         "exp(x)": lambda x, y: torch.exp(x),
         "gelu(2x + 1) * sigmoid(x)": lambda x, y: F.gelu(x * 2 + 1) * torch.sigmoid(x),
@@ -189,8 +210,43 @@ def load(arguments):
         function = made(memory_cases[row["name"]])
         return inference(lambda: function(x, y))
 
-    works = [matmul, conv, attention, mlp_step, gpt2_forward, gpt2_step, resnet18, memory]
-    return {"about": torch.__version__, "works": {work.__name__: work for work in works}}
+    def captured(action, count):
+        """`count` calls as one CUDA graph."""
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                action()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(count):
+                action()
+        return graph.replay
+
+    def on_device(work):
+        """On a GPU an action is `repeat` calls and one wait."""
+
+        def make(row):
+            action = work(row)
+            if row.get("device", "cpu") == "cpu":
+                return action
+            repeat = row["repeat"]
+            if row["captured"] and row["work"] != "mlp_step":
+                several, repeat = captured(action, row["repeat"]), 1
+            else:
+                several = action
+
+            def run():
+                for _ in range(repeat):
+                    several()
+                torch.cuda.synchronize()
+
+            return run
+
+        return make
+
+    works = [matmul, conv, attention, mlp_step, gpt2_forward, gpt2_step, resnet18, memory, add]
+    return {"about": torch.__version__, "works": {work.__name__: on_device(work) for work in works}}
 
 
 if __name__ == "__main__":

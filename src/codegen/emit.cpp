@@ -129,7 +129,7 @@ void Emitter::bind_cells(const kernel::Phase& phase, llvm::Value* cell) {
       bind(phase.cells[k], b.getInt64(0));
     } else {
       // With an empty grid there is no cell, but the machine may divide before it finds out.
-      llvm::Value* size = emit(max(extent, 1), 64).value;
+      llvm::Value* size = integer(max(extent, 1));
       bind(phase.cells[k], b.CreateURem(cell, size));
       cell = b.CreateUDiv(cell, size);
     }

@@ -30,13 +30,14 @@ struct Traits {
   bool read_zeros = false;    // a load whose guard fails may read a block of zeros instead of being jumped over
   bool stream = false;        // has stores that bypass the caches, and fetches lines into them on request
   bool shuffle = false;       // rearranges the lanes of vectors in registers
+  bool narrow = false;        // computes indices in 32 bits where that is enough
   bool shared_local = false;  // several threads of a cell work on Local memory at once
   llvm::Value* (*shuffle_xor)(Emitter& emitter, llvm::Value* word, int mask) = nullptr;  // of 32-bit integers
   void (*barrier)(Emitter& emitter) = nullptr;
 };
 
-// A value of an expression: an i64, an i1 for a condition, or a vector of i64, i32 or i1 with one element per lane;
-// and the number of the outermost scope in which it can be computed.
+// A value of an expression: an i64 (or i32: Traits::narrow), an i1 for a condition, or a vector of i64, i32 or i1 with
+// one element per lane; and the number of the outermost scope in which it can be computed.
 struct Emitted {
   llvm::Value* value = nullptr;
   int depth = 0;
@@ -196,6 +197,6 @@ void check_module(const kernel::Kernel& kernel, llvm::Module& module);  // throw
 std::string text_of(const llvm::Module& module);
 // Functions of all phases, for a CPU (host.cpp) or an NVIDIA GPU (nvptx.cpp).
 void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module& module);
-void emit_nvptx(const kernel::Kernel& kernel, llvm::Module& module);
+void emit_nvptx(const kernel::Kernel& kernel, llvm::Module& module, bool many);
 
 }  // namespace heddle::codegen

@@ -65,7 +65,7 @@ Emitter::Formula Emitter::open_formula(const kernel::Inst& inst, int64_t lanes, 
 llvm::Value* Emitter::integer(const Expr& e) {
   llvm::Value* v = emit(e, fits_32(e) ? 32 : 64).value;
   if (v->getType()->getScalarType()->isIntegerTy(1)) v = b.CreateZExt(v, shaped(b.getInt64Ty(), v));
-  return v;
+  return lanes_of(v) > 1 ? v : b.CreateSExt(v, b.getInt64Ty());
 }
 
 llvm::Value* Emitter::condition(const Expr& e) {
@@ -100,12 +100,16 @@ class AtHead {
   llvm::IRBuilder<>::InsertPointGuard guard_;
 };
 
-// Brings operands to one type: vectors of `bits` where any is a vector, else i64. Conditions count 0 or 1.
-void unify(Emitter& emitter, std::vector<llvm::Value*>& operands, unsigned bits) {
+// Bits of a scalar in which e can be computed. Sums may pass through numbers that need more: they come back.
+unsigned scalar_bits(const Emitter& emitter, const Expr& e) { return emitter.traits.narrow && fits_32(e) ? 32 : 64; }
+
+// Brings operands to one type: vectors of `bits` where any is a vector, else integers of `alone` bits. Conditions count
+// 0 or 1.
+void unify(Emitter& emitter, std::vector<llvm::Value*>& operands, unsigned bits, unsigned alone) {
   auto& b = emitter.b;
   int64_t lanes = 1;
   for (llvm::Value* v : operands) lanes = std::max(lanes, lanes_of(v));
-  llvm::Type* type = b.getIntNTy(lanes > 1 ? bits : 64);
+  llvm::Type* type = b.getIntNTy(lanes > 1 ? bits : alone);
   for (llvm::Value*& v : operands) {
     bool flag = v->getType()->getScalarType()->isIntegerTy(1);
     llvm::Type* wanted = shaped(type, v);
@@ -158,7 +162,8 @@ Emitted Emitter::add(const Expr& e, unsigned bits) {
   std::vector<Term> terms;
   Expr constant = 0;
   int depth = 0;
-  bool bounded = small(e);
+  const unsigned alone = scalar_bits(*this, e);
+  bool bounded = small(e) && alone == 64;
   for (const Expr& arg : e.args()) {
     bounded &= small(arg);
     if (arg.is_const()) {
@@ -186,7 +191,7 @@ Emitted Emitter::add(const Expr& e, unsigned bits) {
     for (llvm::Value* part : parts) {
       if ((lanes_of(part) > 1) != vectors) continue;
       std::vector<llvm::Value*> pair{sum ? sum : part, part};
-      unify(*this, pair, bits);
+      unify(*this, pair, bits, alone);
       sum = sum ? b.CreateAdd(pair[0], pair[1], "", false, bounded && lanes_of(pair[0]) == 1) : pair[1];
     }
   return {sum, depth};
@@ -218,7 +223,7 @@ Emitted Emitter::compare_lane(const Expr& e, const Expr& lane) {
   AtHead position(*this, limit.depth);
   // As narrow as fills a vector register, like the data that the mask will meet.
   unsigned bits = lanes <= 16 ? 32 : lanes <= 32 ? 16 : lanes <= 128 ? 8 : 32;
-  llvm::Value* narrow = b.CreateTrunc(limit.value, b.getIntNTy(bits));
+  llvm::Value* narrow = b.CreateSExtOrTrunc(limit.value, b.getIntNTy(bits));
   return {b.CreateICmp(predicate, iota(bits, lanes), splat(narrow, lanes)), limit.depth};
 }
 
@@ -232,7 +237,8 @@ Emitted Emitter::compute(const Expr& e, unsigned bits) {
   }
   std::vector<llvm::Value*> x;
   int depth = 0;
-  bool bounded = small(e);
+  const unsigned alone = scalar_bits(*this, e);
+  bool bounded = small(e) && alone == 64;
   for (const Expr& arg : e.args()) {
     Emitted part = emit(arg, bits);
     x.push_back(part.value);
@@ -246,11 +252,11 @@ Emitted Emitter::compute(const Expr& e, unsigned bits) {
   } else if (kind == ExprKind::Select) {
     std::vector<llvm::Value*> flag{x[0]}, sides{x[1], x[2]};
     unify_flags(*this, flag);
-    unify(*this, sides, bits);
+    unify(*this, sides, bits, alone);
     int64_t lanes = lanes_of(flag[0]);
     return {b.CreateSelect(flag[0], splat(sides[0], lanes), splat(sides[1], lanes)), depth};
   } else {
-    unify(*this, x, bits);
+    unify(*this, x, bits, alone);
   }
   bool nsw = bounded && lanes_of(x[0]) == 1;
   llvm::Value* v = x[0];

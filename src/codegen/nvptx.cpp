@@ -46,73 +46,144 @@ llvm::TargetMachine& target_machine(const Target& target) {
 
 }  // namespace
 
-void emit_nvptx(const kernel::Kernel& kernel, llvm::Module& module) {
+namespace {
+
+// Where a Local buffer begins in the shared memory of its block. Large ones, which the copy engine may fill, begin
+// where it wants them.
+std::vector<int64_t> local_offsets(const kernel::Kernel& kernel, int64_t& bytes) {
+  constexpr int64_t kLarge = 4096, kLargeAlignment = 1024, kAlignment = 64;
+  std::vector<int64_t> offsets;
+  bytes = 0;
+  for (const kernel::Buffer& buffer : kernel.buffers) {
+    offsets.push_back(-1);
+    if (buffer.space != kernel::Space::Local) continue;
+    HD_ASSERT(buffer.size.is_const(), buffer.name);
+    const int64_t size = buffer.size.value() * size_of(buffer.dtype);
+    const int64_t alignment = size >= kLarge ? kLargeAlignment : kAlignment;
+    offsets.back() = (bytes + alignment - 1) / alignment * alignment;
+    bytes = offsets.back() + size;
+  }
+  return offsets;
+}
+
+// Entries of a module. Parameters are pointers, symbols and what the entry itself needs.
+class Entries {
+ public:
+  Entries(const kernel::Kernel& kernel, llvm::Module& module, Emitter& emitter)
+      : kernel_(kernel), module_(module), emitter_(emitter), b_(emitter.b), context_(emitter.context) {
+    for (const kernel::Buffer& buffer : kernel.buffers) pointers_ += buffer.space != kernel::Space::Local;
+    int64_t bytes = 0;
+    offsets_ = local_offsets(kernel, bytes);
+    if (bytes == 0) return;
+    auto* array = llvm::ArrayType::get(b_.getInt8Ty(), 0);
+    shared_ = new llvm::GlobalVariable(module, array, false, llvm::GlobalValue::ExternalLinkage, nullptr, "shared",
+                                       nullptr, llvm::GlobalValue::NotThreadLocal, kSharedSpace);
+    shared_->setAlignment(llvm::Align(1024));
+  }
+
+  void emit(size_t phase, bool many) {
+    llvm::Type *word = b_.getInt64Ty(), *pointer = llvm::PointerType::get(context_, kGlobalSpace);
+    std::vector<llvm::Type*> parameters;
+    if (many) {
+      parameters = {pointer, word};
+    } else {
+      parameters.assign(pointers_, pointer);
+      parameters.resize(pointers_ + kernel_.symbols.size() + kernel_.rounds, word);
+    }
+    auto* function = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), parameters, false),
+                                            llvm::Function::ExternalLinkage,
+                                            symbol_name(kernel_, phase) + (many ? "_many" : ""), module_);
+    function->addFnAttr(llvm::Attribute::NoUnwind);
+    annotate(function, "kernel", 1);
+    annotate(function, "maxntidx", kernel_.threads);
+    emitter_.begin_function(function);
+    llvm::Value* cell = nullptr;
+    {
+      llvm::IRBuilder<>::InsertPointGuard guard(b_);
+      b_.SetInsertPoint(emitter_.scopes[0].head->getTerminator());
+      llvm::Value* thread = b_.getInt64(0);
+      if (kernel_.threads > 1)
+        thread = b_.CreateZExt(b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {}), word);
+      emitter_.bind(kernel_.thread, thread);
+      cell = b_.CreateZExt(b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, {}, {}), word);
+      cell = many ? bind_row(function, phase, cell) : bind_parameters(function, cell);
+      for (size_t k = 0; k < offsets_.size(); ++k)
+        if (offsets_[k] >= 0)
+          emitter_.buffers[k] = b_.CreateGEP(b_.getInt8Ty(), shared_, b_.getInt64(static_cast<uint64_t>(offsets_[k])));
+    }
+    emitter_.bind_cells(kernel_.phases[phase], cell);
+    emitter_.block(kernel_.phases[phase].body, emitter_.values);
+    emitter_.end_function();
+  }
+
+ private:
+  void annotate(llvm::Function* function, const char* key, int value) {
+    module_.getOrInsertNamedMetadata("nvvm.annotations")
+        ->addOperand(
+            llvm::MDNode::get(context_, {llvm::ValueAsMetadata::get(function), llvm::MDString::get(context_, key),
+                                         llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<uint32_t>(value)))}));
+  }
+
+  // Buffers and symbols from parameters; gives the cell.
+  llvm::Value* bind_parameters(llvm::Function* function, llvm::Value* cell) {
+    unsigned next = 0;
+    for (size_t k = 0; k < offsets_.size(); ++k) {
+      if (offsets_[k] >= 0) continue;
+      llvm::Argument* argument = function->getArg(next++);
+      argument->addAttr(llvm::Attribute::getWithAlignment(context_, llvm::Align(64)));
+      emitter_.buffers[k] = argument;
+    }
+    for (const Expr& symbol : kernel_.symbols) emitter_.bind(symbol, function->getArg(next++));
+    return kernel_.rounds ? b_.CreateAdd(cell, function->getArg(next)) : cell;
+  }
+
+  // The same from the row of a table; gives the cell within the segment.
+  llvm::Value* bind_row(llvm::Function* function, size_t phase, llvm::Value* cell) {
+    llvm::Type* word = b_.getInt64Ty();
+    llvm::Value *table = function->getArg(0), *rows = function->getArg(1);
+    const uint64_t stride = kernel_.phases.size() + pointers_ + kernel_.symbols.size();
+    auto load = [&](llvm::Value* row, uint64_t column) {
+      llvm::Value* place = b_.CreateAdd(b_.CreateMul(row, b_.getInt64(stride)), b_.getInt64(column));
+      llvm::LoadInst* loaded = b_.CreateAlignedLoad(word, b_.CreateGEP(word, table, place), llvm::Align(8));
+      loaded->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(context_, {}));
+      return loaded;
+    };
+    // The last row with no more cells before it than this one's number.
+    llvm::Value *row = b_.getInt64(0), *last = b_.CreateSub(rows, b_.getInt64(1));
+    for (uint64_t step = kMostSegments / 2; step > 0; step /= 2) {
+      llvm::Value* next = b_.CreateAdd(row, b_.getInt64(step));
+      llvm::Value* inside = b_.CreateICmpULE(next, last);
+      llvm::Value* before = load(b_.CreateSelect(inside, next, last), phase);
+      row = b_.CreateSelect(b_.CreateAnd(inside, b_.CreateICmpULE(before, cell)), next, row);
+    }
+    uint64_t column = kernel_.phases.size();
+    for (size_t k = 0; k < offsets_.size(); ++k)
+      if (offsets_[k] < 0)
+        emitter_.buffers[k] = b_.CreateIntToPtr(load(row, column++), llvm::PointerType::get(context_, kGlobalSpace));
+    for (const Expr& symbol : kernel_.symbols) emitter_.bind(symbol, load(row, column++));
+    return b_.CreateSub(cell, load(row, phase));
+  }
+
+  const kernel::Kernel& kernel_;
+  llvm::Module& module_;
+  Emitter& emitter_;
+  llvm::IRBuilder<>& b_;
+  llvm::LLVMContext& context_;
+  size_t pointers_ = 0;
+  std::vector<int64_t> offsets_;  // of Local buffers; -1 for others
+  llvm::GlobalVariable* shared_ = nullptr;
+};
+
+}  // namespace
+
+void emit_nvptx(const kernel::Kernel& kernel, llvm::Module& module, bool many) {
   Traits traits;
-  traits.half = traits.fma = traits.nan_minmax = traits.shared_local = true;
+  traits.half = traits.fma = traits.nan_minmax = traits.narrow = traits.shared_local = true;
   traits.shuffle_xor = shuffle_xor;
   traits.barrier = barrier;
   Emitter emitter(kernel, module, traits);
-  auto& b = emitter.b;
-  llvm::LLVMContext& context = emitter.context;
-  llvm::Type* word = b.getInt64Ty();
-
-  std::vector<llvm::Type*> parameters;
-  for (const kernel::Buffer& buffer : kernel.buffers)
-    if (buffer.space != kernel::Space::Local) parameters.push_back(llvm::PointerType::get(context, kGlobalSpace));
-  size_t pointers = parameters.size();
-  parameters.resize(pointers + kernel.symbols.size(), word);
-  auto* type = llvm::FunctionType::get(b.getVoidTy(), parameters, false);
-
-  std::vector<llvm::GlobalVariable*> locals;
-  for (const kernel::Buffer& buffer : kernel.buffers) {
-    locals.push_back(nullptr);
-    if (buffer.space != kernel::Space::Local) continue;
-    HD_ASSERT(buffer.size.is_const(), buffer.name);
-    auto* array =
-        llvm::ArrayType::get(emitter.memory_element(buffer.dtype), static_cast<uint64_t>(buffer.size.value()));
-    locals.back() = new llvm::GlobalVariable(module, array, false, llvm::GlobalValue::InternalLinkage,
-                                             llvm::UndefValue::get(array), "local_" + std::to_string(locals.size()),
-                                             nullptr, llvm::GlobalValue::NotThreadLocal, kSharedSpace);
-    locals.back()->setAlignment(llvm::Align(64));
-  }
-
-  llvm::NamedMDNode* annotations = module.getOrInsertNamedMetadata("nvvm.annotations");
-  auto annotate = [&](llvm::Function* function, const char* key, int value) {
-    annotations->addOperand(
-        llvm::MDNode::get(context, {llvm::ValueAsMetadata::get(function), llvm::MDString::get(context, key),
-                                    llvm::ConstantAsMetadata::get(b.getInt32(static_cast<uint32_t>(value)))}));
-  };
-  for (size_t phase = 0; phase < kernel.phases.size(); ++phase) {
-    auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol_name(kernel, phase), module);
-    function->addFnAttr(llvm::Attribute::NoUnwind);
-    annotate(function, "kernel", 1);
-    annotate(function, "maxntidx", kernel.threads);
-    emitter.begin_function(function);
-    llvm::Value* cell = nullptr;
-    {
-      llvm::IRBuilder<>::InsertPointGuard guard(b);
-      b.SetInsertPoint(emitter.scopes[0].head->getTerminator());
-      unsigned next = 0;
-      for (size_t k = 0; k < kernel.buffers.size(); ++k) {
-        if (locals[k]) {
-          emitter.buffers[k] = locals[k];
-          continue;
-        }
-        llvm::Argument* argument = function->getArg(next++);
-        argument->addAttr(llvm::Attribute::getWithAlignment(context, llvm::Align(64)));
-        emitter.buffers[k] = argument;
-      }
-      for (const Expr& symbol : kernel.symbols) emitter.bind(symbol, function->getArg(next++));
-      llvm::Value* thread = b.getInt64(0);
-      if (kernel.threads > 1)
-        thread = b.CreateZExt(b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {}), word);
-      emitter.bind(kernel.thread, thread);
-      cell = b.CreateZExt(b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, {}, {}), word);
-    }
-    emitter.bind_cells(kernel.phases[phase], cell);
-    emitter.block(kernel.phases[phase].body, emitter.values);
-    emitter.end_function();
-  }
+  Entries entries(kernel, module, emitter);
+  for (size_t phase = 0; phase < kernel.phases.size(); ++phase) entries.emit(phase, many);
 }
 
 }  // namespace codegen
@@ -129,23 +200,29 @@ Target nvidia_target(const std::string& arch) {
   return target;
 }
 
-std::string ptx(const kernel::Kernel& kernel, const Target& target) {
+std::string entry_name(const kernel::Kernel& kernel, int phase) {
+  return codegen::symbol_name(kernel, static_cast<size_t>(phase));
+}
+
+int64_t local_bytes(const kernel::Kernel& kernel) {
+  int64_t bytes = 0;
+  codegen::local_offsets(kernel, bytes);
+  return bytes;
+}
+
+std::string ptx(const kernel::Kernel& kernel, const Target& target, bool many) {
   using namespace codegen;
   if (target.machine != Machine::Simt)
     throw CompileError(text("kernel ", kernel.name, ": target ", target.name, " is no GPU"));
-  int64_t local_bytes = 0;
-  for (const kernel::Buffer& buffer : kernel.buffers)
-    if (buffer.space == kernel::Space::Local)
-      local_bytes += (buffer.size.value() * size_of(buffer.dtype) + 63) / 64 * 64;
-  if (local_bytes > target.local_bytes)
-    throw CompileError(text("kernel ", kernel.name, ": a cell needs ", local_bytes, " bytes of local memory, ",
+  if (local_bytes(kernel) > target.local_bytes)
+    throw CompileError(text("kernel ", kernel.name, ": a cell needs ", local_bytes(kernel), " bytes of local memory, ",
                             target.name, " has ", target.local_bytes));
   llvm::TargetMachine& machine = target_machine(target);
   llvm::LLVMContext context;
   llvm::Module module(kernel.name, context);
   module.setTargetTriple(target.llvm_triple);
   module.setDataLayout(machine.createDataLayout());
-  emit_nvptx(kernel, module);
+  emit_nvptx(kernel, module, many);
   if (config().check_kernels) check_module(kernel, module);
   if (log_enabled(Log::Llvm)) log_write(Log::Llvm, text_of(module));
   llvm::SmallVector<char, 0> bytes;

@@ -35,7 +35,15 @@ bool feeds(const Block& block, size_t load, size_t store) {
   return false;
 }
 
-bool safe(const Block& block, int in, int out) {
+// Whether the same threads do both.
+bool same_threads(const Inst& load, const Inst& store) {
+  Substitution renamed;
+  for (size_t i = 0; i < load.coords.size(); ++i) renamed.emplace_back(load.coords[i], store.coords[i]);
+  return substitute(load.guard, renamed) == store.guard;
+}
+
+// `several`: threads of a cell that do not wait for each other.
+bool safe(const Block& block, int in, int out, bool several) {
   std::vector<size_t> loads, stores;
   for (size_t i = 0; i < block.insts.size(); ++i) {
     const Inst& inst = block.insts[i];
@@ -45,7 +53,7 @@ bool safe(const Block& block, int in, int out) {
     if (inst.op == Op::load && inst.buffer == in) loads.push_back(i);
     if (inst.op == Op::store && inst.buffer == out) stores.push_back(i);
     for (const Block& inner : inst.blocks)
-      if (!safe(inner, in, out)) return false;
+      if (!safe(inner, in, out, several)) return false;
   }
   if (loads.size() * stores.size() > kMostPairs) return false;
   for (size_t load : loads) {
@@ -53,6 +61,7 @@ bool safe(const Block& block, int in, int out) {
     for (size_t store : stores) {
       if (!same_elements(block.insts[load], block.insts[store])) continue;
       if (store < load || !feeds(block, load, store)) return false;
+      if (several && !same_threads(block.insts[load], block.insts[store])) return false;
       stored_later = true;
     }
     if (!stored_later) return false;
@@ -63,7 +72,6 @@ bool safe(const Block& block, int in, int out) {
 }  // namespace
 
 bool may_share_memory(const kernel::Kernel& kernel, int in, int out) {
-  if (kernel.threads != 1) return false;
   const auto& a = kernel.buffers[static_cast<size_t>(in)];
   const auto& b = kernel.buffers[static_cast<size_t>(out)];
   if (a.space != kernel::Space::In || b.space != kernel::Space::Out || size_of(a.dtype) != size_of(b.dtype) ||
@@ -77,7 +85,7 @@ bool may_share_memory(const kernel::Kernel& kernel, int in, int out) {
     });
   if (words) return false;
   for (const kernel::Phase& phase : kernel.phases)
-    if (!safe(phase.body, in, out)) return false;
+    if (!safe(phase.body, in, out, kernel.threads > 1)) return false;
   return true;
 }
 

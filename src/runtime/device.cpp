@@ -1,5 +1,6 @@
 #include "runtime/device.h"
 
+#include <charconv>
 #include <map>
 #include <mutex>
 
@@ -12,7 +13,7 @@ namespace {
 struct Entry {
   DeviceFactory factory;
   std::mutex making;
-  std::unique_ptr<Device> instance;
+  std::map<int, std::unique_ptr<Device>> instances;  // by number
 };
 
 struct Registry {
@@ -50,8 +51,21 @@ std::vector<std::string> device_kinds() {
   return kinds;
 }
 
+void Device::launch_all(std::span<const Submission> launches, std::shared_ptr<void>&) {
+  for (const Submission& next : launches) launch(*next.executable, next.segments);
+}
+
 Device& device(const std::string& wanted) {
-  const std::string kind = !wanted.empty() ? wanted : config().device.empty() ? "cpu" : config().device;
+  const std::string name = !wanted.empty() ? wanted : config().device.empty() ? "cpu" : config().device;
+  const size_t colon = name.find(':');
+  const std::string kind = name.substr(0, colon);
+  int number = 0;
+  if (colon != std::string::npos) {
+    const char *begin = name.data() + colon + 1, *end = name.data() + name.size();
+    auto [rest, error] = std::from_chars(begin, end, number);
+    if (error != std::errc() || rest != end || number < 0)
+      throw ValueError(text("device '", name, "': what follows the colon is no number"));
+  }
   Entry* entry = nullptr;
   {
     std::lock_guard guard(registry().lock);
@@ -65,8 +79,9 @@ Device& device(const std::string& wanted) {
   }
   // Outside of the registry's lock: making a device may take long, or ask for another device.
   std::lock_guard guard(entry->making);
-  if (!entry->instance) entry->instance = entry->factory();
-  return *entry->instance;
+  std::unique_ptr<Device>& instance = entry->instances[number];
+  if (!instance) instance = entry->factory(number);
+  return *instance;
 }
 
 }  // namespace heddle

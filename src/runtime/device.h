@@ -43,6 +43,12 @@ struct LaunchSegment {
   uint64_t done = 0;                 // bit p: what phase p would write is there already; it need not run
 };
 
+// One launch among several.
+struct Submission {
+  const Executable* executable;
+  std::span<const LaunchSegment> segments;
+};
+
 // Device errors are exceptions at the next synchronize(), except those a call can see at once.
 class Device {
  public:
@@ -68,6 +74,11 @@ class Device {
     LaunchSegment only{buffers, symbols};
     launch(executable, {&only, 1});
   }
+  // Whether launch_all() makes launches that come again cheaper.
+  virtual bool records() const { return false; }
+  // Queues launches, each after those before it. A caller that runs the same ones again, perhaps on other memory, keeps
+  // `recording` for the next time.
+  virtual void launch_all(std::span<const Submission> launches, std::shared_ptr<void>& recording);
   virtual void synchronize() = 0;
   struct Memory {
     uint64_t used, cached, peak, limit;
@@ -76,11 +87,12 @@ class Device {
   virtual void free_cached() = 0;
 };
 
-using DeviceFactory = std::unique_ptr<Device> (*)();
+// Makes the device of that number; 0 is the first. Throws DeviceError when there is none.
+using DeviceFactory = std::unique_ptr<Device> (*)(int number);
 void register_device(const std::string& kind, DeviceFactory factory);
 std::vector<std::string> device_kinds();
-// The device of that kind, made on first use; of config().device when none is named. Throws ValueError listing the
-// known ones.
-Device& device(const std::string& kind = "");
+// The device of that name, made on first use: a kind ("cpu"), or with a number ("cuda:1"; "cuda" is "cuda:0"). That of
+// config().device when none is named. Throws ValueError listing the known kinds, DeviceError when it is not there.
+Device& device(const std::string& name = "");
 
 }  // namespace heddle

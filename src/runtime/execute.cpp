@@ -90,40 +90,82 @@ void choose_kept(const Plan& plan, RunMemory& memory) {
   }
 }
 
-// Puts what is kept in the place of the temporaries of a launch; `from` is the first of its packings.
-void use_kept(const Plan& plan, int launch, size_t from, RunMemory& memory) {
-  for (size_t k = from; k < memory.kept.size() && plan.packings[k].launch == launch; ++k) {
-    const PlanPacking& packing = plan.packings[k];
-    const RunMemory::Kept& kept = memory.kept[k];
+// Puts what is kept in the place of the temporaries of a launch, whose segments begin at `first`. `packing` is the first
+// of the launch; it is moved on to the next launch's.
+void use_kept(const Plan& plan, size_t launch, size_t first, size_t& packing, RunMemory& memory) {
+  for (; packing < memory.kept.size() && plan.packings[packing].launch == static_cast<int>(launch); ++packing) {
+    const PlanPacking& place = plan.packings[packing];
+    RunMemory::Kept& kept = memory.kept[packing];
     if (!kept.packed) continue;
-    auto segment = static_cast<size_t>(packing.segment);
-    const size_t buffers = memory.segments[segment].buffers.size();
-    memory.buffers[segment * buffers + static_cast<size_t>(packing.buffer)] = kept.packed->address();
-    if (!kept.ready) continue;
-    memory.segments[segment].done |= uint64_t{1} << packing.phase;
-    ++run_stats().kept_packings;
+    LaunchSegment& segment = memory.segments[first + static_cast<size_t>(place.segment)];
+    const auto begin = static_cast<size_t>(segment.buffers.data() - memory.buffers.data());
+    memory.buffers[begin + static_cast<size_t>(place.buffer)] = kept.packed->address();
+    if (kept.ready) {
+      segment.done |= uint64_t{1} << place.phase;
+      ++run_stats().kept_packings;
+    }
   }
 }
 
-void launch(const Plan& plan, int number, size_t packing, std::byte* arena, RunMemory& memory) {
-  const Launch& step = plan.launches[static_cast<size_t>(number)];
+// What launches [begin, end) have packed is there from now on.
+void mark_ready(const Plan& plan, size_t begin, size_t end, RunMemory& memory) {
+  for (size_t k = 0; k < memory.kept.size(); ++k) {
+    const auto launch = static_cast<size_t>(plan.packings[k].launch);
+    if (launch >= begin && launch < end) memory.kept[k].ready = memory.kept[k].packed != nullptr;
+  }
+}
+
+// Finds the addresses and sizes of launches [begin, end), segment after segment.
+void bind(const Plan& plan, size_t begin, size_t end, size_t& packing, std::byte* arena, RunMemory& memory) {
+  std::span<const Launch> steps = std::span(plan.launches).subspan(begin, end - begin);
   memory.buffers.clear();
   memory.launch_symbols.clear();
-  for (const Segment& segment : step.segments) {
-    for (const Slot& slot : segment.slots) memory.buffers.push_back(address_of(slot, arena, memory));
-    for (const LaunchSize& size : segment.symbols)
-      memory.launch_symbols.push_back(size.symbol < 0 ? size.value : memory.symbols[static_cast<size_t>(size.symbol)]);
-  }
   memory.segments.clear();
-  const size_t buffers = step.segments[0].slots.size(), symbols = step.segments[0].symbols.size();
-  for (size_t i = 0; i < step.segments.size(); ++i)
-    memory.segments.push_back({std::span(memory.buffers).subspan(i * buffers, buffers),
-                               std::span(memory.launch_symbols).subspan(i * symbols, symbols)});
-  use_kept(plan, number, packing, memory);
+  for (const Launch& step : steps)  // first all: segments refer to vectors that have grown
+    for (const Segment& segment : step.segments) {
+      for (const Slot& slot : segment.slots) memory.buffers.push_back(address_of(slot, arena, memory));
+      for (const LaunchSize& size : segment.symbols)
+        memory.launch_symbols.push_back(size.symbol < 0 ? size.value
+                                                        : memory.symbols[static_cast<size_t>(size.symbol)]);
+    }
+  size_t buffer = 0, symbol = 0;
+  for (const Launch& step : steps)
+    for (const Segment& segment : step.segments) {
+      memory.segments.push_back({std::span(memory.buffers).subspan(buffer, segment.slots.size()),
+                                 std::span(memory.launch_symbols).subspan(symbol, segment.symbols.size())});
+      buffer += segment.slots.size();
+      symbol += segment.symbols.size();
+    }
+  size_t first = 0;
+  for (size_t i = begin; i < end; ++i) {
+    use_kept(plan, i, first, packing, memory);
+    first += plan.launches[i].segments.size();
+  }
+}
+
+void launch(const Plan& plan, size_t number, size_t& packing, std::byte* arena, RunMemory& memory) {
+  const Launch& step = plan.launches[number];
+  bind(plan, number, number + 1, packing, arena, memory);
   if (profiling() || log_enabled(Log::Run)) [[unlikely]]
     launch_timed(plan, step, memory);
   else
     plan.device->launch(*step.executable, memory.segments);
+}
+
+// Launches [begin, end) at once.
+void launch_all(const Plan& plan, size_t begin, size_t end, size_t& packing, std::byte* arena, RunMemory& memory,
+                std::shared_ptr<void>& recording) {
+  if (begin == end) return;
+  bind(plan, begin, end, packing, arena, memory);
+  memory.submissions.clear();
+  size_t first = 0;
+  for (size_t i = begin; i < end; ++i) {
+    const Launch& step = plan.launches[i];
+    memory.submissions.push_back(
+        {step.executable.get(), std::span(memory.segments).subspan(first, step.segments.size())});
+    first += step.segments.size();
+  }
+  plan.device->launch_all(memory.submissions, recording);
 }
 
 // Throws for the first check that failed.
@@ -186,12 +228,17 @@ void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>&
     plan.device->copy_from_host(*arena, memory.arguments.data(), memory.arguments.size() * sizeof(uint64_t));
   auto* base = arena ? static_cast<std::byte*>(arena->address()) : nullptr;
   RunStats& stats = run_stats();
-  size_t packing = 0;  // the first that belongs to a launch to come
+  const bool together = memory.recorded && plan.device->records() && !profiling() && !log_enabled(Log::Run);
+  const auto checked = static_cast<size_t>(plan.last_check + 1);  // so many launches come before the checks
+  size_t packing = 0;                                             // the first that belongs to a launch to come
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const Launch& step = plan.launches[i];
-    launch(plan, static_cast<int>(i), packing, base, memory);
-    for (; packing < memory.kept.size() && plan.packings[packing].launch == static_cast<int>(i); ++packing)
-      memory.kept[packing].ready = memory.kept[packing].packed != nullptr;
+    const size_t end = !together ? i + 1 : i < checked ? checked : plan.launches.size();
+    if (!together)
+      launch(plan, i, packing, base, memory);
+    else if (i == 0 || i == checked)
+      launch_all(plan, i, end, packing, base, memory, memory.recordings[i < checked ? 0 : 1]);
+    if (!memory.kept.empty() && (!together || i == 0 || i == checked)) mark_ready(plan, i, end, memory);
     ++stats.launches;
     stats.bytes_read += step.bytes_read;
     stats.bytes_written += step.bytes_written;

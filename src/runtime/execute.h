@@ -26,6 +26,11 @@ struct RunMemory {
   std::vector<void*> buffers;       // of one launch, all segments
   std::vector<int64_t> launch_symbols;
   std::vector<LaunchSegment> segments;
+  // Of a device that records(): what it made of this plan's launches, before and after the checks. Kept for runs of the
+  // same plan alone.
+  bool recorded = false;
+  std::shared_ptr<void> recordings[2];
+  std::vector<Submission> submissions;
 };
 
 // The value of an expression over the plan's symbols.

@@ -144,6 +144,8 @@ std::shared_ptr<Executable> compile(const Program::Step& step, const std::string
   if (!config().dump_directory.empty() && target.machine == Machine::Simd) {
     dump(name, key, ".ll", llvm_ir(threads, target));
     dump(name, key, ".s", host_assembly(threads, target));
+  } else if (!config().dump_directory.empty()) {
+    dump(name, key, ".ptx", ptx(threads, target));
   }
 
   std::string code;

@@ -100,6 +100,7 @@ void prepare_replay(JitEntry& entry) {
   entry.deliver.assign(entry.results, nullptr);
 
   RunMemory& memory = entry.memory;
+  memory.recorded = true;
   memory.symbols = entry.graph.symbols;
   memory.outputs.assign(plan.outputs.size(), nullptr);
   memory.leaves.assign(entry.graph.leaves.size(), nullptr);

@@ -32,7 +32,7 @@ TEST(DeviceRegistry, an_unknown_device_is_an_error_that_lists_the_known_ones) {
 TEST(DeviceRegistry, a_name_is_taken_once) { EXPECT_THROW(register_device("cpu", nullptr), ValueError); }
 
 std::atomic<int> attempts{0};
-std::unique_ptr<Device> failing_factory() {
+std::unique_ptr<Device> failing_factory(int) {
   ++attempts;
   throw DeviceError("no such hardware");
 }

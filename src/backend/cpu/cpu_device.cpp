@@ -271,7 +271,8 @@ void CpuDevice::launch(const Executable& executable, std::span<const LaunchSegme
 // The device is never destroyed, because buffers may outlive everything else; only its threads end with the process.
 CpuDevice* the_device = nullptr;
 
-std::unique_ptr<Device> make_cpu_device() {
+std::unique_ptr<Device> make_cpu_device(int number) {
+  if (number > 0) throw DeviceError(text("there is one cpu, and no cpu:", number));
   auto made = std::make_unique<CpuDevice>();
   the_device = made.get();
   std::atexit([] { the_device->stop(); });

@@ -162,8 +162,8 @@ class SimulatedDevice final : public Device {
 
 struct Registrar {
   Registrar() {
-    register_device("simulated", [] { return std::unique_ptr<Device>(new SimulatedDevice("simulated", true)); });
-    register_device("null", [] { return std::unique_ptr<Device>(new SimulatedDevice("null", false)); });
+    register_device("simulated", [](int) { return std::unique_ptr<Device>(new SimulatedDevice("simulated", true)); });
+    register_device("null", [](int) { return std::unique_ptr<Device>(new SimulatedDevice("null", false)); });
   }
 } registrar;
 

@@ -1,0 +1,235 @@
+// NVIDIA GPUs: PTX made by LLVM, assembled by the driver, everything in one stream per device.
+#include <array>
+#include <atomic>
+#include <cstring>
+
+#include "backend/cuda/executable.h"
+#include "backend/cuda/memory.h"
+#include "backend/cuda/recording.h"
+#include "backend/cuda/staging.h"
+#include "base/error.h"
+#include "codegen/codegen.h"
+
+namespace heddle::cuda {
+namespace {
+
+class CudaDevice;
+
+class CudaBuffer final : public DeviceBuffer {
+ public:
+  CudaBuffer(CudaDevice& device, uint64_t bytes);
+  ~CudaBuffer() override;
+  CudaBuffer(const CudaBuffer&) = delete;
+  CudaBuffer& operator=(const CudaBuffer&) = delete;
+
+  Device& device() const override;
+  void* address() const override { return reinterpret_cast<void*>(block_.address); }
+  const void* host_data() const override;
+  uint64_t bytes() const override { return bytes_; }
+
+ private:
+  CudaDevice& device_;
+  uint64_t bytes_;
+  MemoryPool::Block block_;
+  mutable std::mutex lock_;
+  mutable std::unique_ptr<std::byte[]> copy_;  // for whoever reads from the host
+};
+
+Target target_of(const Driver& driver, DeviceNumber device) {
+  auto attribute = [&](int which) {
+    int value = 0;
+    driver.check(driver.cuDeviceGetAttribute(&value, which, device), "asking for the device's properties");
+    return value;
+  };
+  const int major = attribute(kMajor), minor = attribute(kMinor);
+  if (major < 7)
+    throw DeviceError(text("cuda: the device has compute capability ", major, ".", minor, ", at least 7.0 is needed"));
+  Target target = nvidia_target(text("sm_", major, minor, major == 9 ? "a" : ""));
+  target.local_bytes = attribute(kMaxSharedPerBlock);
+  target.multiprocessors = attribute(kMultiprocessors);
+  target.l2_bytes = attribute(kL2Bytes);
+  return target;
+}
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(const Driver& driver, int ordinal, DeviceNumber number, Context context, uint64_t bytes)
+      : driver_(driver),
+        name_(text("cuda:", ordinal)),
+        context_(context),
+        target_(target_of(driver, number)),
+        memory_(driver, bytes),
+        staging_(driver) {
+    enter();
+    constexpr unsigned kApart = 1;  // does not wait for other programs' work in the default stream
+    driver_.check(driver_.cuStreamCreate(&stream_, kApart), "making a stream");
+  }
+
+  const std::string& name() const override { return name_; }
+  const Target& target() const override { return target_; }
+  int threads() const override { return 1; }
+
+  std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes) override {
+    enter();
+    return std::make_shared<CudaBuffer>(*this, bytes);
+  }
+  void copy_from_host(DeviceBuffer& to, const void* from, uint64_t bytes) override {
+    HD_ASSERT(bytes <= to.bytes());
+    if (bytes == 0) return;
+    enter();
+    check(staging_.to_device(stream_, reinterpret_cast<Address>(to.address()), from, bytes), "copying to the device");
+  }
+  void copy_to_host(void* to, const DeviceBuffer& from, uint64_t bytes) override {
+    HD_ASSERT(bytes <= from.bytes());
+    if (bytes == 0) return;
+    enter();
+    check(staging_.to_host(stream_, to, reinterpret_cast<Address>(from.address()), bytes), "copying from the device");
+    report_done();
+  }
+  std::shared_ptr<Executable> compile(const kernel::Kernel& kernel, std::string* code) override {
+    enter();
+    std::string cubin = assemble(driver_, kernel, target_, false);
+    auto made = std::make_shared<CudaExecutable>(driver_, context_, kernel, cubin);
+    if (code) *code = std::move(cubin);
+    return made;
+  }
+  std::shared_ptr<Executable> load(const kernel::Kernel& kernel, const std::string& code) override {
+    enter();
+    return std::make_shared<CudaExecutable>(driver_, context_, kernel, code);
+  }
+  std::string code_version() const override { return text(code_generator(), ", CUDA driver ", driver_.version); }
+
+  void launch(const Executable& executable, std::span<const LaunchSegment> segments) override {
+    enter();
+    const auto& code = static_cast<const CudaExecutable&>(executable);
+    std::vector<Call> calls;
+    std::vector<std::shared_ptr<DeviceBuffer>> keep;
+    code.calls(*this, assemble, segments, calls, keep);
+    note(code.kernel().name);
+    for (Call& call : calls) {
+      SmallVector<void*, 8> parameters;
+      for (uint64_t& word : call.words) parameters.push_back(&word);
+      check(driver_.cuLaunchKernel(call.function, call.blocks, 1, 1, call.threads, 1, 1, call.shared_bytes, stream_,
+                                   parameters.data(), nullptr),
+            "launching");
+    }
+  }
+  bool records() const override { return true; }
+  void launch_all(std::span<const Submission> launches, std::shared_ptr<void>& recording) override {
+    enter();
+    std::vector<Call> calls;
+    std::vector<std::shared_ptr<DeviceBuffer>> keep;
+    for (const Submission& launch : launches) {
+      const auto& code = static_cast<const CudaExecutable&>(*launch.executable);
+      code.calls(*this, assemble, launch.segments, calls, keep);
+      note(code.kernel().name);
+    }
+    if (calls.empty()) return;
+    if (!recording) recording = std::make_shared<Recording>(driver_, context_);
+    check(static_cast<Recording*>(recording.get())->run(std::move(calls), std::move(keep), stream_),
+          "launching a recorded program");
+  }
+
+  void synchronize() override {
+    enter();
+    check(driver_.cuStreamSynchronize(stream_), "waiting");
+    report_done();
+  }
+  Memory memory() const override {
+    MemoryPool::Use use = memory_.use();
+    return {use.used, use.cached, use.peak, use.limit};
+  }
+  void free_cached() override {
+    enter();
+    memory_.free_cached();
+  }
+
+  MemoryPool& pool() { return memory_; }
+
+ private:
+  // Every thread that calls the driver says first which device it means.
+  void enter() const {
+    if (broken_.load(std::memory_order_relaxed)) {
+      std::lock_guard guard(lock_);
+      throw DeviceError(text(name_, " does not run any more since an error: ", error_));
+    }
+    Result result = driver_.cuCtxSetCurrent(context_);
+    if (result != kSuccess) driver_.check(result, "choosing the device");
+  }
+
+  // The names of what was launched since the host last waited; the last ones.
+  void note(const std::string& kernel) {
+    uint32_t place = noted_.fetch_add(1, std::memory_order_relaxed);
+    std::lock_guard guard(lock_);
+    recent_[place % recent_.size()] = kernel;
+  }
+  void report_done() { noted_.store(0, std::memory_order_relaxed); }
+
+  void check(Result result, const char* what) {
+    if (result == kSuccess) return;
+    std::lock_guard guard(lock_);
+    std::string message = text(name_, ": ", what, ": ", driver_.describe(result));
+    const uint32_t count = noted_.load(std::memory_order_relaxed);
+    if (count > 0) {
+      message += "; launched before, the last one first: ";
+      for (uint32_t i = 0; i < std::min<uint32_t>(count, recent_.size()); ++i)
+        message += text(i > 0 ? ", " : "", recent_[(count - 1 - i) % recent_.size()]);
+    }
+    // What a kernel did wrong cannot be undone: the driver refuses everything from here on.
+    constexpr Result kFirstSticky = 700, kLastSticky = 720;
+    if (result >= kFirstSticky && result <= kLastSticky) {
+      error_ = message;
+      broken_ = true;
+    }
+    throw DeviceError(message);
+  }
+
+  const Driver& driver_;
+  std::string name_;
+  Context context_;
+  Target target_;
+  MemoryPool memory_;
+  Staging staging_;
+  Stream stream_ = nullptr;
+  std::atomic<bool> broken_{false};
+  std::atomic<uint32_t> noted_{0};
+  mutable std::mutex lock_;  // of error_ and recent_
+  std::string error_;
+  std::array<std::string, 8> recent_;
+};
+
+CudaBuffer::CudaBuffer(CudaDevice& device, uint64_t bytes)
+    : device_(device), bytes_(bytes), block_(device.pool().allocate(bytes)) {}
+CudaBuffer::~CudaBuffer() { device_.pool().release(block_); }
+Device& CudaBuffer::device() const { return device_; }
+
+// A copy, made anew each time because the memory may have been written since.
+const void* CudaBuffer::host_data() const {
+  std::lock_guard guard(lock_);
+  if (!copy_) copy_ = std::make_unique_for_overwrite<std::byte[]>(std::max<uint64_t>(bytes_, 1));
+  device_.copy_to_host(copy_.get(), *this, bytes_);
+  return copy_.get();
+}
+
+std::unique_ptr<Device> make_cuda_device(int ordinal) {
+  const Driver& found = driver();
+  int count = 0;
+  found.check(found.cuDeviceGetCount(&count), "counting devices");
+  if (ordinal >= count)
+    throw DeviceError(text("cuda: there is no device ", ordinal, ": the driver has ", count, " of them"));
+  DeviceNumber number = 0;
+  Context context = nullptr;
+  size_t bytes = 0;
+  found.check(found.cuDeviceGet(&number, ordinal), "finding the device");
+  found.check(found.cuDevicePrimaryCtxRetain(&context, number), "opening the device");
+  found.check(found.cuCtxSetCurrent(context), "choosing the device");
+  found.check(found.cuDeviceTotalMem_v2(&bytes, number), "asking for the device's memory");
+  return std::make_unique<CudaDevice>(found, ordinal, number, context, bytes);
+}
+
+struct Registrar {
+  Registrar() { register_device("cuda", make_cuda_device); }
+} registrar;
+
+}  // namespace
+}  // namespace heddle::cuda

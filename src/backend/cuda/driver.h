@@ -1,0 +1,100 @@
+// NVIDIA's driver, loaded when it is first asked for. Types and numbers are those of its binary interface.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace heddle::cuda {
+
+using Result = int;
+using DeviceNumber = int;
+using Context = struct ContextOfDriver*;
+using Stream = struct StreamOfDriver*;
+using Event = struct EventOfDriver*;
+using Module = struct ModuleOfDriver*;
+using Function = struct FunctionOfDriver*;
+using Graph = struct GraphOfDriver*;
+using GraphNode = struct GraphNodeOfDriver*;
+using GraphExec = struct GraphExecOfDriver*;
+using Linker = struct LinkerOfDriver*;
+using Address = uint64_t;
+
+constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
+
+// Attributes of a device.
+constexpr int kMaxSharedPerBlock = 97, kMultiprocessors = 16, kMajor = 75, kMinor = 76, kL2Bytes = 38;
+// Attributes of a function.
+constexpr int kDynamicSharedBytes = 8;
+
+struct KernelNode {
+  Function function;
+  unsigned grid[3], block[3], shared_bytes;
+  void** parameters;
+  void** extra;
+  void* kernel;
+  Context context;
+};
+
+// name, parameters
+#define HD_CUDA_FUNCTIONS(X)                                                                                   \
+  X(cuInit, (unsigned flags))                                                                                  \
+  X(cuDriverGetVersion, (int* version))                                                                        \
+  X(cuGetErrorName, (Result error, const char** name))                                                         \
+  X(cuGetErrorString, (Result error, const char** text))                                                       \
+  X(cuDeviceGetCount, (int* count))                                                                            \
+  X(cuDeviceGet, (DeviceNumber * device, int ordinal))                                                         \
+  X(cuDeviceGetName, (char* name, int length, DeviceNumber device))                                            \
+  X(cuDeviceGetAttribute, (int* value, int attribute, DeviceNumber device))                                    \
+  X(cuDeviceTotalMem_v2, (size_t* bytes, DeviceNumber device))                                                 \
+  X(cuDevicePrimaryCtxRetain, (Context * context, DeviceNumber device))                                        \
+  X(cuCtxSetCurrent, (Context context))                                                                        \
+  X(cuStreamCreate, (Stream * stream, unsigned flags))                                                         \
+  X(cuStreamSynchronize, (Stream stream))                                                                      \
+  X(cuEventCreate, (Event * event, unsigned flags))                                                            \
+  X(cuEventRecord, (Event event, Stream stream))                                                               \
+  X(cuEventSynchronize, (Event event))                                                                         \
+  X(cuEventElapsedTime, (float* milliseconds, Event start, Event end))                                         \
+  X(cuMemAlloc_v2, (Address * address, size_t bytes))                                                          \
+  X(cuMemFree_v2, (Address address))                                                                           \
+  X(cuMemGetInfo_v2, (size_t* free, size_t* total))                                                            \
+  X(cuMemHostAlloc, (void** address, size_t bytes, unsigned flags))                                            \
+  X(cuMemcpyHtoDAsync_v2, (Address to, const void* from, size_t bytes, Stream stream))                         \
+  X(cuMemcpyDtoHAsync_v2, (void* to, Address from, size_t bytes, Stream stream))                               \
+  X(cuModuleLoadData, (Module * module, const void* image))                                                    \
+  X(cuModuleUnload, (Module module))                                                                           \
+  X(cuModuleGetFunction, (Function * function, Module module, const char* name))                               \
+  X(cuFuncSetAttribute, (Function function, int attribute, int value))                                         \
+  X(cuLaunchKernel,                                                                                            \
+    (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
+     unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, void** extra))                 \
+  X(cuLinkCreate_v2, (unsigned count, int* options, void** values, Linker* linker))                            \
+  X(cuLinkAddData_v2, (Linker linker, int kind, void* data, size_t bytes, const char* name, unsigned count,    \
+                       int* options, void** values))                                                           \
+  X(cuLinkComplete, (Linker linker, void** cubin, size_t* bytes))                                              \
+  X(cuLinkDestroy, (Linker linker))                                                                            \
+  X(cuGraphCreate, (Graph * graph, unsigned flags))                                                            \
+  X(cuGraphAddKernelNode_v2,                                                                                   \
+    (GraphNode * node, Graph graph, const GraphNode* before, size_t count, const KernelNode* parameters))      \
+  X(cuGraphInstantiateWithFlags, (GraphExec * exec, Graph graph, unsigned long long flags))                    \
+  X(cuGraphExecKernelNodeSetParams_v2, (GraphExec exec, GraphNode node, const KernelNode* parameters))         \
+  X(cuGraphLaunch, (GraphExec exec, Stream stream))                                                            \
+  X(cuGraphExecDestroy, (GraphExec exec))                                                                      \
+  X(cuGraphDestroy, (Graph graph))
+
+struct Driver {
+#define HD_CUDA_POINTER(name, parameters) Result(*name) parameters = nullptr;
+  HD_CUDA_FUNCTIONS(HD_CUDA_POINTER)
+#undef HD_CUDA_POINTER
+  int version = 0;  // 13000 for 13.0
+
+  // "out of memory (CUDA_ERROR_OUT_OF_MEMORY)".
+  std::string describe(Result error) const;
+  // Throws DeviceError naming what was tried.
+  void check(Result result, const char* what) const;
+};
+
+// Throws DeviceError saying why there is none: no library, a stub of one, no device, too old.
+const Driver& driver();
+
+}  // namespace heddle::cuda

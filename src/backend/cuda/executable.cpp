@@ -1,0 +1,183 @@
+#include "backend/cuda/executable.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "codegen/codegen.h"
+
+namespace heddle::cuda {
+namespace {
+
+// Tables that a kernel keeps: those of a few plans that take turns.
+constexpr size_t kTables = 8;
+constexpr int kPtx = 1;  // kind of input for the driver's linker
+constexpr int kErrorLog = 5, kErrorLogBytes = 6;
+
+}  // namespace
+
+std::string assemble(const Driver& driver, const kernel::Kernel& kernel, const Target& target, bool many) {
+  std::string source = ptx(kernel, target, many);
+  std::array<char, 8192> log{};
+  int options[] = {kErrorLog, kErrorLogBytes};
+  void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
+  Linker linker = nullptr;
+  driver.check(driver.cuLinkCreate_v2(2, options, values, &linker), "starting the assembler");
+  struct Closer {
+    const Driver& driver;
+    Linker linker;
+    ~Closer() { driver.cuLinkDestroy(linker); }
+  } closer{driver, linker};
+  void* cubin = nullptr;
+  size_t bytes = 0;
+  Result result =
+      driver.cuLinkAddData_v2(linker, kPtx, source.data(), source.size() + 1, kernel.name.c_str(), 0, nullptr, nullptr);
+  if (result == kSuccess) result = driver.cuLinkComplete(linker, &cubin, &bytes);
+  if (result != kSuccess)
+    throw CompileError(text("kernel ", kernel.name, ": the driver does not assemble it: ", driver.describe(result),
+                            log[0] ? "\n" : "", log.data()));
+  return {static_cast<const char*>(cubin), bytes};
+}
+
+CudaExecutable::CudaExecutable(const Driver& driver, Context context, const kernel::Kernel& kernel,
+                               const std::string& cubin)
+    : driver_(driver), context_(context), kernel_(kernel), shared_bytes_(static_cast<unsigned>(local_bytes(kernel))) {
+  for (const kernel::Phase& phase : kernel_.phases) {
+    Expr count = 1;
+    for (const Expr& cell : phase.cells) count = count * cell.extent();
+    phase_cells_.push_back(count.is_const() ? count.value() : -1);
+  }
+  single_ = load(cubin, "");
+}
+
+CudaExecutable::~CudaExecutable() {
+  // After an error of the device nothing can be freed; nor does it matter.
+  if (driver_.cuCtxSetCurrent(context_) != kSuccess) return;
+  if (single_.module) driver_.cuModuleUnload(single_.module);
+  if (many_.module) driver_.cuModuleUnload(many_.module);
+}
+
+CudaExecutable::Entries CudaExecutable::load(const std::string& cubin, const char* ending) const {
+  Entries entries;
+  if (Result result = driver_.cuModuleLoadData(&entries.module, cubin.data()); result != kSuccess)
+    throw CompileError(text("kernel ", kernel_.name, ": the driver does not load it: ", driver_.describe(result)));
+  for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
+    Function function = nullptr;
+    Result result = driver_.cuModuleGetFunction(&function, entries.module,
+                                                (entry_name(kernel_, static_cast<int>(phase)) + ending).c_str());
+    if (result == kSuccess && shared_bytes_ > 0)
+      result = driver_.cuFuncSetAttribute(function, kDynamicSharedBytes, static_cast<int>(shared_bytes_));
+    if (result != kSuccess) {
+      driver_.cuModuleUnload(entries.module);
+      throw CompileError(text("kernel ", kernel_.name, ", phase ", phase, ": ", driver_.describe(result)));
+    }
+    entries.functions.push_back(function);
+  }
+  return entries;
+}
+
+int64_t CudaExecutable::cells(size_t phase, std::span<const int64_t> symbols) const {
+  if (phase_cells_[phase] >= 0) return phase_cells_[phase];
+  int64_t total = 1;
+  for (const Expr& cell : kernel_.phases[phase].cells)
+    total *= evaluate(cell.extent(), [&](const Expr& variable) {
+      for (size_t i = 0; i < kernel_.symbols.size(); ++i)
+        if (kernel_.symbols[i] == variable) return symbols[i];
+      internal_error(__FILE__, __LINE__, text("kernel ", kernel_.name, " has no symbol ", variable));
+    });
+  return total;
+}
+
+int64_t CudaExecutable::rounds(std::span<const int64_t> symbols) const {
+  if (!kernel_.rounds) return 1;
+  const Expr extent = kernel_.phases[0].cells[0].extent();
+  return evaluate(extent, [&](const Expr& variable) {
+    for (size_t i = 0; i < kernel_.symbols.size(); ++i)
+      if (kernel_.symbols[i] == variable) return symbols[i];
+    internal_error(__FILE__, __LINE__, text("kernel ", kernel_.name, " has no symbol ", variable));
+  });
+}
+
+Call CudaExecutable::call(Function function, int64_t count) const {
+  constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
+  if (count > kMostBlocks)
+    throw DeviceError(
+        text("cuda: kernel ", kernel_.name, " needs ", count, " blocks; a launch has at most ", kMostBlocks));
+  return {function, static_cast<unsigned>(count), static_cast<unsigned>(kernel_.threads), shared_bytes_, {}};
+}
+
+void CudaExecutable::calls(Device& device, Compile compile, std::span<const LaunchSegment> segments,
+                           std::vector<Call>& out, std::vector<std::shared_ptr<DeviceBuffer>>& keep) const {
+  for (const LaunchSegment& segment : segments)
+    HD_ASSERT(segment.buffers.size() == kernel_.buffers.size() && segment.symbols.size() == kernel_.symbols.size(),
+              "launch of ", kernel_.name, " with ", segment.buffers.size(), " buffers and ", segment.symbols.size(),
+              " symbols");
+  if (segments.size() > 1) {
+    for (size_t first = 0; first < segments.size(); first += kMostSegments)
+      call_many(device, compile, segments.subspan(first, std::min(kMostSegments, segments.size() - first)), out, keep);
+    return;
+  }
+  if (segments.empty()) return;
+  const LaunchSegment& segment = segments[0];
+  const int64_t turns = rounds(segment.symbols);
+  for (int64_t round = 0; round < turns; ++round)
+    for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
+      int64_t count = cells(phase, segment.symbols) / turns;
+      if (count <= 0) continue;
+      Call next = call(single_.functions[phase], count);
+      for (size_t b = 0; b < kernel_.buffers.size(); ++b)
+        if (kernel_.buffers[b].space != kernel::Space::Local)
+          next.words.push_back(reinterpret_cast<uint64_t>(segment.buffers[b]));
+      for (int64_t symbol : segment.symbols) next.words.push_back(static_cast<uint64_t>(symbol));
+      if (kernel_.rounds) next.words.push_back(static_cast<uint64_t>(round * count));
+      out.push_back(std::move(next));
+    }
+}
+
+// A row of the table holds, for each phase, the cells of all segments before; then pointers and symbols.
+void CudaExecutable::call_many(Device& device, Compile compile, std::span<const LaunchSegment> segments,
+                               std::vector<Call>& out, std::vector<std::shared_ptr<DeviceBuffer>>& keep) const {
+  HD_ASSERT(!kernel_.rounds, "rounds of several segments: ", kernel_.name);
+  std::vector<int64_t> total(kernel_.phases.size(), 0);
+  std::vector<uint64_t> words;
+  for (const LaunchSegment& segment : segments) {
+    for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
+      words.push_back(static_cast<uint64_t>(total[phase]));
+      if (!(segment.done >> phase & 1)) total[phase] += std::max<int64_t>(cells(phase, segment.symbols), 0);
+    }
+    for (size_t b = 0; b < kernel_.buffers.size(); ++b)
+      if (kernel_.buffers[b].space != kernel::Space::Local)
+        words.push_back(reinterpret_cast<uint64_t>(segment.buffers[b]));
+    for (int64_t symbol : segment.symbols) words.push_back(static_cast<uint64_t>(symbol));
+  }
+  std::lock_guard guard(lock_);
+  if (!many_.module) many_ = load(compile(driver_, kernel_, device.target(), true), "_many");
+  keep.push_back(table(device, std::move(words)));
+  for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
+    if (total[phase] <= 0) continue;
+    Call next = call(many_.functions[phase], total[phase]);
+    next.words.push_back(reinterpret_cast<uint64_t>(keep.back()->address()));
+    next.words.push_back(segments.size());
+    out.push_back(std::move(next));
+  }
+}
+
+// The one with these words if there is one: a plan that runs again has the same. Callers hold the lock.
+std::shared_ptr<DeviceBuffer> CudaExecutable::table(Device& device, std::vector<uint64_t> words) const {
+  ++clock_;
+  for (Table& known : tables_)
+    if (known.words == words) {
+      known.last_use = clock_;
+      return known.memory;
+    }
+  const uint64_t bytes = words.size() * sizeof(uint64_t);
+  std::shared_ptr<DeviceBuffer> memory = device.allocate(bytes);
+  device.copy_from_host(*memory, words.data(), bytes);
+  if (tables_.size() == kTables)
+    tables_.erase(std::min_element(tables_.begin(), tables_.end(),
+                                   [](const Table& a, const Table& b) { return a.last_use < b.last_use; }));
+  tables_.push_back({std::move(words), memory, clock_});
+  return memory;
+}
+
+}  // namespace heddle::cuda

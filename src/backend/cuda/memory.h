@@ -1,0 +1,41 @@
+// Device memory, kept for reuse when it is given back: asking the driver takes as long as a small kernel, and waits for
+// everything that runs.
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "backend/cuda/driver.h"
+
+namespace heddle::cuda {
+
+// All work of a device is in one stream, so a block that is given back may be handed out at once: whoever uses it next
+// comes after whoever used it last.
+class MemoryPool {
+ public:
+  struct Block {
+    Address address = 0;
+    uint64_t size = 0;  // what the pool gave
+  };
+
+  MemoryPool(const Driver& driver, uint64_t limit) : driver_(driver), limit_(limit) {}
+
+  // The context must be current. Throws OutOfMemory after freeing the cache and trying again.
+  Block allocate(uint64_t bytes);
+  void release(Block block) noexcept;
+  void free_cached();
+
+  struct Use {
+    uint64_t used, cached, peak, limit;
+  };
+  Use use() const;
+
+ private:
+  const Driver& driver_;
+  const uint64_t limit_;
+  mutable std::mutex lock_;
+  std::multimap<uint64_t, Address> free_;
+  uint64_t used_ = 0, cached_ = 0, peak_ = 0;
+};
+
+}  // namespace heddle::cuda
