@@ -154,8 +154,8 @@ void loop_inner(StageSchedule& plan, const std::vector<int64_t>& inner, size_t o
 void schedule_turned(Schedule& schedule, const Loops& loops, const Shape2& shape, size_t other, const Target& target) {
   const size_t last = shape.outer.size() - 1;
   if (target.machine == Machine::Simt) {
-    schedule.cell[last] = std::min<int64_t>(shape.outer[last], 32);
-    schedule.cell[other] = std::min<int64_t>(shape.outer[other], 32);
+    schedule.cell[last] = std::min<int64_t>(shape.outer[last], 64);
+    schedule.cell[other] = std::min<int64_t>(shape.outer[other], 64);
     return;
   }
   int64_t narrowest = 8;
@@ -209,6 +209,11 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Shape2& shape, 
   }
   int64_t limit = simd ? kWholeRow : 8192, piece = simd ? kRowPiece : 4096;
   bool columns = along_outer > along_inner && column_axis < rank;
+  if (!simd && !columns && widest > limit && widest <= 4 * limit && !reduces_once(loops)) {
+    // Longer rows are held by more threads: reading them again costs more.
+    limit = widest;
+    schedule.threads = widest <= 2 * 8192 ? 512 : 1024;
+  }
   if (columns && simd && reduces_once(loops) && shape.outer[column_axis] > 256 && shape.inner[0].back() > 1) {
     schedule_wide_columns(schedule, loops, shape, column_axis);
     split_reduction(schedule, loops, shape, target);
@@ -274,13 +279,13 @@ void schedule_scan(Schedule& schedule, const Loops& loops, const Shape2& shape, 
       width = std::min(shape.outer[column], round_up((shape.outer[column] + pieces - 1) / pieces, 64));
     step = simd ? kScanRows : 32;
   } else {
-    const int64_t held = simd ? 2048 : 1024;
+    const int64_t held = simd ? 2048 : 4096;
     if (rank > 0 && n < held / 2) {
       int64_t& rows = schedule.cell[rank - 1];
       rows = std::min(held / n, shape.outer[rank - 1]);
       while (rows > 1 && cells() < 2 * wanted && shape.points > 1 << 15) rows /= 2;
     }
-    step = !simd ? held : n <= kWholeRow ? n : kRowPiece;
+    step = !simd && n > 2 * held ? held : n <= kWholeRow ? n : kRowPiece;
   }
   int64_t tile = 1;
   for (int64_t size : schedule.cell) tile *= size;

@@ -226,7 +226,7 @@ void Lowering::emit_loop(const Inst& inst) {
             std::vector<Value> values;
             for (const Point& p : where) {
               values.push_back(
-                  load_local(next[i], home_address(p.coords, shape(param)), inside(p.coords, shape(param))));
+                  load_local(next[i], home_address(param, p.coords), inside(p.coords, shape(param))));
             }
             store_home(home(param), param, where, values, id);
           });

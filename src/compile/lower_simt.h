@@ -56,6 +56,9 @@ Dims coord_dims(const Inst& inst);
 Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, std::span<const kernel::Buffer> buffers,
                      int dot_axis, int threads);
 
+// The dimension along which an access touches neighbouring elements of memory; -1 if there is none.
+int fast_dim(const Inst& access);
+
 // True if a value of this shape holds vectors rather than scalars in its registers.
 bool has_lanes(const Layout& layout, const Dims& shape);
 Expr digit(const Layout& layout, int dim, const Expr& thread);
@@ -75,6 +78,7 @@ struct ValuePlan {
   bool defined = false;       // computed once, where the program says, and kept
   bool local = false;         // kept in local memory, not in registers
   bool copied = false;        // kept in registers, with a copy in local memory for users of other layouts
+  bool turned = false;        // read along one dimension, used along another: local memory lies between
   int needed_until = -1;      // position of the last instruction that may compute it again
   std::vector<int> users;     // groups whose layout asks for it
 };
@@ -145,7 +149,8 @@ class Lowering {
   // Local memory. A value's home is a buffer of its shape, row-major.
   int allocate(const char* name, DType dtype, int64_t size);
   int home(Value v);
-  Expr home_address(const Coords& coords, const Dims& dims) const;
+  Expr home_address(Value v, const Coords& coords) const;
+  int64_t home_row(Value v) const;  // elements from one row of the home to the next
   Value load_local(int buffer, const Expr& address, const Expr& guard);
   void store_local(int buffer, const Expr& address, Value v, const Expr& guard, int id);
   void store_home(int buffer, Value like, std::span<const Point> where, std::span<const Value> values, int id);
@@ -177,6 +182,20 @@ class Lowering {
   std::vector<Value> over_lanes(std::span<const Value> state, std::shared_ptr<const kernel::Reducer> reducer);
   std::vector<Value> across_threads(const Layout& layout, const Dims& dims, int axis, std::vector<Value> state,
                                     const kernel::Reducer& reducer);
+  // Scans: what comes before a thread's elements, and the total of all threads, for states one after the other.
+  struct Prefixes {
+    std::vector<Value> before, total;
+  };
+  Prefixes across_threads_before(const Layout& layout, const Dims& dims, int axis, std::vector<Value> state,
+                                 const kernel::Reducer& reducer);
+  std::vector<Value> scan_strips(const Inst& inst, std::span<const Point> results, std::span<const Expr> registers,
+                                 std::vector<Value> carry, std::span<const int> ids);
+  // Where a thread's partial results lie in local memory, and which.
+  struct Parts {
+    int64_t count, slots;
+    Expr slot, part, writes;
+  };
+  Parts parts_of(const Layout& layout, const Dims& dims, int axis, int64_t done);
   std::vector<Value> exchange(const Layout& layout, const Dims& dims, int axis, int64_t done, std::vector<Value> state,
                               const kernel::Reducer& reducer);
   std::optional<Value> counts(const Inst& inst, size_t first_bound, const Coords& coords, const Dims& dims);

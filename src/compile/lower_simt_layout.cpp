@@ -63,6 +63,12 @@ bool steps_along(const Inst& access, int dim) {
   return dim < static_cast<int>(dims.size()) && dims[dim] > 1;
 }
 
+bool walks(const Inst& access, int dim) {
+  if (!steps_along(access, dim)) return false;
+  auto linear = linear_in(access.address, access.coords[dim]);
+  return linear && (linear->coefficient == 1 || linear->coefficient == -1);
+}
+
 // The dimension along which most accesses touch neighbouring elements of memory: consecutive threads go there. The
 // last one of several equally good.
 int contiguous_dim(const Dims& shape, std::span<const Inst* const> accesses, std::span<const kernel::Buffer> buffers,
@@ -73,9 +79,7 @@ int contiguous_dim(const Dims& shape, std::span<const Inst* const> accesses, std
     if (shape[d] == 1 || d == except) continue;
     int64_t votes = 0;
     for (const Inst* access : accesses) {
-      if (!steps_along(*access, d)) continue;
-      auto linear = linear_in(access->address, access->coords[d]);
-      if (!linear || (linear->coefficient != 1 && linear->coefficient != -1)) continue;
+      if (!walks(*access, d)) continue;
       bool global = buffers[access->buffer].space != kernel::Space::Local;
       votes += kernel::Type{DType::f32, coord_dims(*access)}.numel() * (global ? 8 : 1);
     }
@@ -129,6 +133,12 @@ int64_t registers_held(const Layout& layout) {
 }
 
 }  // namespace
+
+int fast_dim(const Inst& access) {
+  for (int d = static_cast<int>(access.coords.size()) - 1; d >= 0; --d)
+    if (walks(access, d)) return d;
+  return -1;
+}
 
 Dims coord_dims(const Inst& inst) {
   Dims dims;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "compile/lower_simt.h"
@@ -26,6 +27,7 @@ class Planner {
   Plan run(const Block& body) {
     plan_.values.resize(kernel_.values.size());
     number(body, -1);
+    find_turned();
     join_groups();
     choose_layouts();
     find_kept_values();
@@ -70,6 +72,35 @@ class Planner {
     }
   }
 
+  // Loads that walk along one dimension while the store that they feed walks along another: either would touch memory
+  // far apart if both had one layout.
+  void find_turned() {
+    constexpr int64_t kFewest = 256;  // elements
+    for (const Place& place : places_) {
+      const Inst& store = *place.inst;
+      if (store.op != Op::store || kernel_.buffers[store.buffer].space == kernel::Space::Local) continue;
+      const int along = fast_dim(store);
+      const Dims& dims = kernel_.values[store.args[0]].shape;
+      if (along < 0 || kernel_.values[store.args[0]].numel() < kFewest) continue;
+      std::vector<Value> open = {store.args[0]};
+      std::unordered_set<Value> seen;
+      while (!open.empty()) {
+        Value v = open.back();
+        open.pop_back();
+        const Inst* def = plan_.values[v].def;
+        if (!def || !recomputable(def->op) || !seen.insert(v).second) continue;
+        if (def->op == Op::load) {
+          const bool global = kernel_.buffers[def->buffer].space != kernel::Space::Local;
+          const int other = fast_dim(*def);
+          if (global && def->binds.empty() && kernel_.values[v].shape == dims && other >= 0 && other != along)
+            plan_.values[v].turned = true;
+          continue;
+        }
+        open.insert(open.end(), def->args.begin(), def->args.end());
+      }
+    }
+  }
+
   // Groups: union of values and instructions while their shapes fit into one.
   int root(int node) {
     while (parent_[node] != node) node = parent_[node] = parent_[parent_[node]];
@@ -95,7 +126,7 @@ class Planner {
   // Constants tie nothing together: what shares a zero need not share a layout.
   void join_value(int n, Value v) {
     const Inst* def = plan_.values[v].def;
-    if (!def || def->op != Op::constant) join(n, v);
+    if (!def || (def->op != Op::constant && !plan_.values[v].turned)) join(n, v);
   }
   int node(const Inst& inst) { return static_cast<int>(kernel_.values.size()) + plan_.position.at(&inst); }
 
@@ -123,7 +154,8 @@ class Planner {
         }
         continue;
       }
-      for (Value v : inst.results) join_value(node(inst), v);
+      for (Value v : inst.results)
+        if (inst.op != Op::constant) join(node(inst), v);
       for (Value v : inst.args) join_value(node(inst), v);
     }
   }
@@ -150,7 +182,7 @@ class Planner {
       plan_.inst_group[place.inst] = g;
       if (g >= 0 && accesses_memory(place.inst->op)) accesses[g].push_back(place.inst);
       // Their results appear in the registers of the layout they run in, whatever else they were joined with.
-      if (place.inst->op != Op::reduce && place.inst->op != Op::dot) continue;
+      if (place.inst->op != Op::reduce && place.inst->op != Op::dot && place.inst->op != Op::scan) continue;
       for (Value v : place.inst->results) {
         if (plan_.values[v].group >= 0) plan_.values[v].group = g;
       }
@@ -256,7 +288,7 @@ class Planner {
       if (!recomputable(inst.op)) continue;
       ValuePlan& value = plan_.values[inst.results[0]];
       if (value.users.empty()) continue;
-      if (inst.op == Op::load && overwritten(inst, p, value.needed_until)) {
+      if (inst.op == Op::load && (value.turned || overwritten(inst, p, value.needed_until))) {
         value.defined = true;
         for (Value v : inst.args) use(v, value.group, p);
         continue;

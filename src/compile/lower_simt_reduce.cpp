@@ -92,73 +92,6 @@ void Lowering::emit_reduce(const Inst& inst) {
   });
 }
 
-// Through local memory: every thread writes its elements, then each row belongs to one thread, which goes along it. All
-// results stay where they are; whoever needs them reads them there.
-void Lowering::emit_scan(const Inst& inst) {
-  Builder& b = *builder_;
-  const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
-  const Reducer& reducer = *inst.reducer;
-  const Dims dims = shape(inst.args[0]);
-  const int axis = inst.axis;
-  const size_t width = reducer.width();
-  Dims reduced = dims;
-  reduced[axis] = 1;
-  int64_t rows = 1, inner = 1;  // inner: elements from one along the axis to the next
-  for (int d = 0; d < static_cast<int>(dims.size()); ++d) {
-    if (d != axis) rows *= dims[d];
-    if (d > axis) inner *= dims[d];
-  }
-  std::vector<int> tiles, totals;
-  for (size_t k = 0; k < width; ++k) {
-    tiles.push_back(allocate("scan", reducer.identity[k].dtype, rows * dims[axis]));
-    totals.push_back(allocate("total", reducer.identity[k].dtype, rows));
-  }
-  auto write = [&](const std::vector<int>& buffers, const Dims& shape, size_t first, bool guarded) {
-    const int id = next_tag();
-    Expr owns = owner(layout, shape, thread_);
-    over_rolled(layout, shape, [&](std::span<const Point> where) {
-      for (const Point& p : where)
-        for (size_t k = 0; k < width; ++k) {
-          Value x = at(inst.args[first + k], p.coords);
-          if (guarded)
-            if (auto condition = counts(inst, 2 * width, p.coords, dims))
-              x = b.op(ScalarOp::where, {*condition, x, b.constant(kernel::neutral(reducer, k))});
-          store_local(buffers[k], home_address(p.coords, shape), x, logical_and(owns, inside(p.coords, shape)), id);
-        }
-    });
-  };
-  write(tiles, dims, 0, true);
-  write(totals, reduced, width, false);
-
-  const int64_t threads = tile_.threads;
-  const int id = next_tag();
-  auto load = [&](int buffer, const Expr& address, const Expr& guard) {
-    Value v = load_local(buffer, address, guard);
-    tag(id);
-    return v;
-  };
-  register_loop((rows + threads - 1) / threads, {}, 0, [&](const Expr& r, std::span<const Value>) {
-    Expr row = r * threads + thread_;
-    Expr mine = lt(row, rows);
-    Expr start = floordiv(row, inner) * (inner * dims[axis]) + mod(row, inner);
-    std::vector<Value> state;
-    for (size_t k = 0; k < width; ++k) state.push_back(load(totals[k], row, mine));
-    state = register_loop(dims[axis], state, 0, [&](const Expr& i, std::span<const Value> before) {
-      std::vector<Value> x;
-      for (size_t k = 0; k < width; ++k) x.push_back(load(tiles[k], start + i * inner, mine));
-      std::vector<Value> after = b.apply(reducer, before, x);
-      for (size_t k = 0; k < width; ++k) store_local(tiles[k], start + i * inner, after[k], mine, id);
-      return after;
-    });
-    for (size_t k = 0; k < width; ++k) store_local(totals[k], row, state[k], mine, id);
-    return std::vector<Value>();
-  });
-  for (size_t k = 0; k < width; ++k) {
-    homes_[inst.results[k]] = tiles[k];
-    homes_[inst.results[width + k]] = totals[k];
-  }
-}
-
 void Lowering::emit_dot(const Inst& inst) {
   Builder& b = *builder_;
   const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
@@ -229,30 +162,34 @@ std::vector<Value> Lowering::across_threads(const Layout& layout, const Dims& di
   return done < along.threads ? exchange(layout, dims, axis, done, std::move(state), reducer) : state;
 }
 
+// Groups of `done` threads along the axis agree; their partial results have places in local memory.
+Lowering::Parts Lowering::parts_of(const Layout& layout, const Dims& dims, int axis, int64_t done) {
+  Parts parts{layout.dims[axis].threads / done, 1, 0, 0, 0};
+  // The slot of a thread: its place in the other dimensions.
+  for (int d = 0; d < static_cast<int>(dims.size()); ++d) {
+    if (d == axis || dims[d] == 1) continue;
+    parts.slot = parts.slot * layout.dims[d].threads + digit(layout, d, thread_);
+    parts.slots *= layout.dims[d].threads;
+  }
+  Dims reduced = dims;
+  reduced[axis] = 1;
+  if (has_lanes(layout, reduced)) {
+    parts.slot = parts.slot * layout.lanes + lane(layout);
+    parts.slots *= layout.lanes;
+  }
+  parts.part = floordiv(digit(layout, axis, thread_), done);
+  parts.writes = logical_and(owner(layout, dims, thread_, axis), eq(mod(digit(layout, axis, thread_), done), 0));
+  return parts;
+}
+
 // Through local memory: groups of `done` threads along the axis already agree. One thread of each writes; everyone
 // reads what all of them wrote, in one order, so that all threads get the same bits.
 std::vector<Value> Lowering::exchange(const Layout& layout, const Dims& dims, int axis, int64_t done,
                                       std::vector<Value> state, const Reducer& reducer) {
   Builder& b = *builder_;
-  const LayoutDim& along = layout.dims[axis];
   const size_t width = reducer.width();
-  const int64_t parts = along.threads / done, count = static_cast<int64_t>(state.size() / width);
-  // The slot of a thread: its place in the other dimensions.
-  Expr slot = 0;
-  int64_t slots = 1;
-  for (int d = 0; d < static_cast<int>(dims.size()); ++d) {
-    if (d == axis || dims[d] == 1) continue;
-    slot = slot * layout.dims[d].threads + digit(layout, d, thread_);
-    slots *= layout.dims[d].threads;
-  }
-  Dims reduced = dims;
-  reduced[axis] = 1;
-  if (has_lanes(layout, reduced)) {
-    slot = slot * layout.lanes + lane(layout);
-    slots *= layout.lanes;
-  }
-  Expr part = floordiv(digit(layout, axis, thread_), done);
-  Expr writes = logical_and(owner(layout, dims, thread_, axis), eq(mod(digit(layout, axis, thread_), done), 0));
+  const auto [parts, slots, slot, part, writes] = parts_of(layout, dims, axis, done);
+  const auto count = static_cast<int64_t>(state.size() / width);
   // The value of result i, component k and part p lies in buffer k at (i * parts + p) * slots + slot.
   std::vector<int> buffers;
   for (const Scalar& s : reducer.identity) buffers.push_back(allocate("partial", s.dtype, count * parts * slots));

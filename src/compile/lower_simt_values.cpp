@@ -118,7 +118,7 @@ Value Lowering::at(Value v, const Coords& coords) {
   Value result;
   if (plan.defined) {
     HD_ASSERT(homes_[v] >= 0, "value ", v, " of kernel ", tile_.name, " is asked for where no thread holds it");
-    result = load_local(homes_[v], home_address(key.coords, dims), inside(key.coords, dims));
+    result = load_local(homes_[v], home_address(v, key.coords), inside(key.coords, dims));
   } else {
     result = compute(*plan.def, key.coords, dims);
   }
@@ -232,13 +232,25 @@ int Lowering::allocate(const char* name, DType dtype, int64_t size) {
 }
 
 int Lowering::home(Value v) {
-  if (homes_[v] < 0) homes_[v] = allocate("tile", tile_.values[v].dtype, tile_.values[v].numel());
-  return homes_[v];
+  if (homes_[v] >= 0) return homes_[v];
+  const kernel::Type& type = tile_.values[v];
+  const int64_t rows = type.shape.empty() ? 1 : type.numel() / type.shape.back();
+  return homes_[v] = allocate("tile", type.dtype, rows * home_row(v));
 }
 
-Expr Lowering::home_address(const Coords& coords, const Dims& dims) const {
+// Rows of an odd number of words lie in different banks at each column.
+int64_t Lowering::home_row(Value v) const {
+  const Dims& dims = shape(v);
+  if (dims.empty()) return 1;
+  constexpr int64_t kWord = 4;
+  return dims.back() + (plan_.values[v].turned ? std::max<int64_t>(1, kWord / size_of(tile_.values[v].dtype)) : 0);
+}
+
+Expr Lowering::home_address(Value v, const Coords& coords) const {
+  const Dims& dims = shape(v);
   Expr address = 0;
-  for (size_t d = 0; d < dims.size(); ++d) address = address * dims[d] + (dims[d] == 1 ? Expr(0) : coords[d]);
+  for (size_t d = 0; d < dims.size(); ++d)
+    address = address * (d + 1 == dims.size() ? home_row(v) : dims[d]) + (dims[d] == 1 ? Expr(0) : coords[d]);
   return address;
 }
 
@@ -264,7 +276,7 @@ void Lowering::store_home(int buffer, Value like, std::span<const Point> where, 
   const Dims& dims = shape(like);
   Expr owns = owner(layout(like), dims, thread_);
   for (size_t i = 0; i < where.size(); ++i) {
-    store_local(buffer, home_address(where[i].coords, dims), values[i],
+    store_local(buffer, home_address(like, where[i].coords), values[i],
                 logical_and(owns, inside(where[i].coords, dims)), id);
   }
 }

@@ -136,15 +136,17 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
     if (staged.scope == Staged::Scope::Phase && s != 0)
       return text("stage ", s, ": only the first stage can pack in a phase");
   }
-  // On such machines a scanned tile goes through local memory, as do the values that its scan starts from.
+  // On such machines a scanned tile that the threads cannot hold goes through local memory.
   if (target.machine == Machine::Simt && has_scan(stage)) {
+    constexpr int64_t kHeld = 64;  // elements of a thread
     int64_t points = 1, bytes = 0;
     for (size_t i = 0; i < count; ++i) points = std::min(points * size[i], target.local_bytes);
     for (const kernel::Inst& inst : stage.body.insts)
       if (inst.op == kernel::Op::scan)
         for (const Scalar& identity : inst.reducer->identity)
           bytes += size_of(identity.dtype) * (points + 4 * points / std::min(points, size[outer]));
-    if (bytes > target.local_bytes / 2) return text("stage ", s, ": a scanned tile of ", points, " elements");
+    if (points > kHeld * schedule.threads && bytes > target.local_bytes / 2)
+      return text("stage ", s, ": a scanned tile of ", points, " elements");
   }
   for (size_t i = outer; i < count; ++i)
     if (!stage.inner[i - outer].extent.is_const() && size[i] == stage.inner[i - outer].extent.hi() &&
