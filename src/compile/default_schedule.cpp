@@ -90,7 +90,9 @@ void split_reduction(Schedule& schedule, const Loops& loops, const Shape2& shape
   double cells = 1;
   for (size_t i = 0; i < shape.outer.size(); ++i)
     cells *= static_cast<double>((shape.outer[i] + schedule.cell[i] - 1) / schedule.cell[i]);
-  double wanted = target.machine == Machine::Simd ? 16 : 2.0 * target.multiprocessors;
+  // A multiprocessor hides the time that memory takes behind many cells.
+  const bool simd = target.machine == Machine::Simd;
+  double wanted = simd ? 16 : 8.0 * target.multiprocessors;
   if (cells * 2 > wanted) return;
   int64_t step = 1;
   int outer = static_cast<int>(shape.outer.size());
@@ -98,8 +100,8 @@ void split_reduction(Schedule& schedule, const Loops& loops, const Shape2& shape
     if (level.axis == outer) step = level.step;
   int64_t pieces = (shape.inner[0][0] + step - 1) / step;
   // Every part writes its results to memory: it must read many times as much.
-  constexpr int64_t kPiecesPerPart = 16;
-  if (cells * static_cast<double>(schedule.cell.empty() ? 1 : schedule.cell.back()) > 1) pieces /= kPiecesPerPart;
+  const int64_t pieces_per_part = simd ? 16 : 4;
+  if (cells * static_cast<double>(schedule.cell.empty() ? 1 : schedule.cell.back()) > 1) pieces /= pieces_per_part;
   schedule.stages[0].split = std::clamp<int64_t>(static_cast<int64_t>(wanted / cells), 1, std::max<int64_t>(pieces, 1));
 }
 
@@ -227,9 +229,9 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Shape2& shape, 
     return;
   }
   if (columns) {
-    int64_t width = simd ? 256 : 64;
+    int64_t width = simd ? 256 : 128;
     schedule.cell[column_axis] = std::min(shape.outer[column_axis], width);
-    limit = simd ? (1 << 16) / schedule.cell[column_axis] : std::max<int64_t>(4096 / schedule.cell[column_axis], 1);
+    limit = std::max<int64_t>((simd ? 1 << 16 : 8192) / schedule.cell[column_axis], 1);
     piece = limit;
   } else if (rank > 0) {
     int64_t wanted = simd ? 2048 : 4096;

@@ -32,6 +32,7 @@ Kernel Lowering::run() {
     scopes_.assign(1, {});
     constants_.clear();
     register_loops_.clear();
+    parts_.clear();
     tags_ = static_cast<int>(plan_.position.size()) + 1;  // stores of the program use their position plus one
     spare_.clear();                                       // phases do not overlap: what earlier ones used is free again
     for (size_t i = tile_.buffers.size(); i < out_.buffers.size(); ++i) spare_.push_back(static_cast<int>(i));
@@ -193,9 +194,14 @@ void Lowering::emit_loop(const Inst& inst) {
   // Tiles too large for registers stay in memory from one iteration to the next.
   std::vector<int> next(count, -1);
   std::vector<Value> init;
+  const std::vector<const Inst*>& late = plan_.late.at(&inst);
   for (size_t i = 0; i < count; ++i) {
     Value param = body.params[i];
-    if (plan_.values[param].local) {
+    if (late[i]) {
+      std::vector<Value> start = start_late(*late[i]);
+      init.insert(init.end(), start.begin(), start.end());
+      parts_[late[i]] = std::move(start);
+    } else if (plan_.values[param].local) {
       next[i] = allocate("next", tile_.values[param].dtype, tile_.values[param].numel());
       write_out(home(param), inst.args[i], param, next_tag());
     } else {
@@ -206,13 +212,22 @@ void Lowering::emit_loop(const Inst& inst) {
       inst.var, init,
       [&](std::span<const Value> carried) {
         scopes_.emplace_back();
-        for (Value param : body.params) {
-          if (!plan_.values[param].local) take_registers(param, carried);
+        for (size_t i = 0; i < count; ++i) {
+          if (late[i]) {
+            std::vector<Value>& parts = parts_.at(late[i]);
+            parts.assign(carried.begin(), carried.begin() + static_cast<std::ptrdiff_t>(parts.size()));
+            carried = carried.subspan(parts.size());
+          } else if (!plan_.values[body.params[i]].local) {
+            take_registers(body.params[i], carried);
+          }
         }
         emit(body);
         std::vector<Value> yields;
         for (size_t i = 0; i < count; ++i) {
-          if (next[i] >= 0) {
+          if (late[i]) {
+            const std::vector<Value>& parts = parts_.at(late[i]);
+            yields.insert(yields.end(), parts.begin(), parts.end());
+          } else if (next[i] >= 0) {
             write_out(next[i], body.results[i], body.params[i], next_tag());
           } else {
             values_in_registers(body.results[i], body.params[i], yields);
@@ -225,8 +240,7 @@ void Lowering::emit_loop(const Inst& inst) {
           over_rolled(layout(param), shape(param), [&](std::span<const Point> where) {
             std::vector<Value> values;
             for (const Point& p : where) {
-              values.push_back(
-                  load_local(next[i], home_address(param, p.coords), inside(p.coords, shape(param))));
+              values.push_back(load_local(next[i], home_address(param, p.coords), inside(p.coords, shape(param))));
             }
             store_home(home(param), param, where, values, id);
           });
@@ -239,6 +253,13 @@ void Lowering::emit_loop(const Inst& inst) {
   std::span<const Value> left = results;
   for (size_t i = 0; i < count; ++i) {
     Value param = body.params[i], result = inst.results[i];
+    if (late[i]) {
+      const size_t size = parts_.at(late[i]).size();
+      parts_.erase(late[i]);
+      finish_late(inst, i, {left.begin(), left.begin() + static_cast<std::ptrdiff_t>(size)});
+      left = left.subspan(size);
+      continue;
+    }
     if (next[i] >= 0) {
       homes_[result] = home(param);
       continue;

@@ -88,6 +88,9 @@ struct Plan {
   std::vector<Layout> groups;
   std::unordered_map<const Inst*, int> position;    // order of appearance, outer before inner
   std::unordered_map<const Inst*, int> inst_group;  // of stores, reductions, ...: the layout they run in
+  // Reductions that only add to a carried value of the loop around them: the threads put
+  // their parts together after the loop.
+  std::unordered_map<const Inst*, std::vector<const Inst*>> late;  // of a loop, by carried value; null: none
   // Loads that read just the element that a later store of the same layout writes: thread by thread no conflict.
   std::unordered_map<const Inst*, int> same_element;
 
@@ -168,6 +171,9 @@ class Lowering {
   void emit_loop(const Inst& inst);
   void emit_branch(const Inst& inst);
   void emit_reduce(const Inst& inst);
+  std::vector<Value> reduce_own(const Inst& inst, std::span<const Point> results, std::vector<Value> state);
+  std::vector<Value> start_late(const Inst& reduce);
+  void finish_late(const Inst& loop, size_t number, std::vector<Value> state);
   void emit_dot(const Inst& inst);
   void emit_scan(const Inst& inst);
   std::vector<Point> registers_of(Value v);
@@ -212,6 +218,7 @@ class Lowering {
   std::vector<int> homes_;
   std::vector<int> spare_;  // local buffers made for earlier phases
   std::vector<Expr> register_loops_;
+  std::unordered_map<const Inst*, std::vector<Value>> parts_;  // of late reductions: what each thread has so far
   int tags_ = 0;
 };
 

@@ -111,15 +111,20 @@ bool vectorizable(std::span<const Inst* const> accesses, int dim, int64_t size, 
 
 int choose_lanes(std::span<const Inst* const> accesses, std::span<const kernel::Buffer> buffers, int dim, int64_t size,
                  int64_t most) {
-  int widest = 1;
-  bool any = false;
+  // Those that move most bytes do it in vectors of the best size.
+  int element = 0;
+  int64_t most_bytes = 0;
   for (const Inst* access : accesses) {
     if (!steps_along(*access, dim)) continue;
-    widest = std::max(widest, size_of(buffers[access->buffer].dtype));
-    any = true;
+    const DType dtype = buffers[access->buffer].dtype;
+    const int64_t bytes = kernel::Type{dtype, coord_dims(*access)}.numel() * size_of(dtype);
+    if (bytes > most_bytes || (bytes == most_bytes && size_of(dtype) > element)) {
+      most_bytes = bytes;
+      element = size_of(dtype);
+    }
   }
-  if (!any) return 1;
-  int lanes = std::min<int64_t>({kMaxLanes, kVectorBytes / widest, floor_power(most)});
+  if (element == 0) return 1;
+  int lanes = std::min<int64_t>({kMaxLanes, kVectorBytes / element, floor_power(most)});
   for (; lanes > 1; lanes /= 2) {
     if (size % lanes == 0 && vectorizable(accesses, dim, size, lanes)) return lanes;
   }

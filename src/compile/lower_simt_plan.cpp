@@ -30,6 +30,7 @@ class Planner {
     find_turned();
     join_groups();
     choose_layouts();
+    find_late();
     find_kept_values();
     return std::move(plan_);
   }
@@ -193,6 +194,49 @@ class Planner {
     }
   }
 
+  void find_late() {
+    std::vector<int> uses;
+    for (const Place& place : places_) {
+      const Inst& loop = *place.inst;
+      if (loop.op != Op::loop) continue;
+      if (uses.empty()) {
+        uses.assign(kernel_.values.size(), 0);
+        for (const Place& each : places_) {
+          for (Value v : each.inst->args) ++uses[v];
+          for (const Block& inner : each.inst->blocks)
+            for (Value v : inner.results) ++uses[v];
+        }
+      }
+      const Block& body = loop.blocks[0];
+      std::vector<const Inst*> found(loop.args.size(), nullptr);
+      for (size_t i = 0; i < loop.args.size(); ++i) {
+        const Value param = body.params[i], result = body.results[i];
+        const Inst* sum = plan_.values[result].def;
+        if (!sum || !kernel::is_scalar_op(sum->op) || sum->args.size() != 2 || uses[result] != 1 || uses[param] != 1)
+          continue;
+        if (sum->args[0] != param && sum->args[1] != param) continue;
+        const Value part = sum->args[sum->args[0] == param ? 1 : 0];
+        const Inst* reduce = plan_.values[part].def;
+        if (!reduce || reduce->op != Op::reduce || uses[part] != 1) continue;
+        const int position = plan_.position.at(&loop);
+        if (places_[plan_.position.at(reduce)].parent != position || places_[plan_.position.at(sum)].parent != position)
+          continue;
+        if (kernel::simple_op(*reduce->reducer) != kernel::scalar_op(sum->op)) continue;
+        // The results stand in registers of the reduction's layout.
+        const int group = plan_.inst_group.at(reduce);
+        const Dims& dims = kernel_.values[part].shape;
+        if (dims != kernel_.values[param].shape) continue;  // it is spread over more
+        if (group < 0 || plan_.values[loop.results[i]].group != (single(dims) ? -1 : group)) continue;
+        const Layout& layout = plan_.groups[group];
+        bool rolled = false;
+        for (size_t d = 0; d < dims.size(); ++d) rolled |= dims[d] > 1 && layout.dims[d].rolled;
+        if (rolled) continue;
+        found[i] = reduce;
+      }
+      plan_.late[&loop] = std::move(found);
+    }
+  }
+
   // The position up to which something defined at `def` is needed when it is used at `use`: all of a loop that
   // contains the use but not the definition.
   int lifted(int use, int def) const {
@@ -221,6 +265,10 @@ class Planner {
         break;
       case Op::loop:
         for (size_t i = 0; i < inst.args.size(); ++i) {
+          if (const Inst* reduce = plan_.late[&inst][i]) {
+            use(inst.args[i], plan_.inst_group[reduce], position);
+            continue;
+          }
           int group = plan_.values[inst.blocks[0].params[i]].group;
           use(inst.args[i], group, position);
           use(inst.blocks[0].results[i], group, places_[position].end);

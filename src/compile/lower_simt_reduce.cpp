@@ -51,6 +51,29 @@ std::optional<Value> Lowering::counts(const Inst& inst, size_t first_bound, cons
   return index_of(DType::boolean, guard, inst, first_bound, coords);
 }
 
+// Over a thread's own elements, from `state` on; kNoValue: the first element is the first state.
+std::vector<Value> Lowering::reduce_own(const Inst& inst, std::span<const Point> results, std::vector<Value> state) {
+  Builder& b = *builder_;
+  const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
+  const Reducer& reducer = *inst.reducer;
+  const Dims dims = shape(inst.args[0]);
+  const size_t width = reducer.width();
+  const Expr lane = lane_of(layout, dims);
+  std::vector<Value> identity;
+  for (const Scalar& s : reducer.identity) identity.push_back(b.constant(s));
+  return over_axis(layout, dims, inst.axis, results, std::move(state), width, 4,
+                   [&](const Coords& coords, std::span<Value> before) {
+                     std::vector<Value> element;
+                     auto condition = counts(inst, width, coords, dims);
+                     for (size_t k = 0; k < width; ++k) {
+                       Value x = at(inst.args[k], coords);
+                       if (condition) x = b.op(ScalarOp::where, {*condition, x, identity[k]});
+                       element.push_back(widen(x, lane));
+                     }
+                     return before[0] == kernel::kNoValue ? element : b.apply(reducer, before, element);
+                   });
+}
+
 void Lowering::emit_reduce(const Inst& inst) {
   Builder& b = *builder_;
   const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
@@ -60,28 +83,22 @@ void Lowering::emit_reduce(const Inst& inst) {
   const size_t width = reducer.width();
   Dims reduced = dims;
   reduced[axis] = 1;
+  if (auto late = parts_.find(&inst); late != parts_.end()) {
+    std::vector<Point> results = points(layout, reduced, SmallVector<Expr, 4>(dims.size(), 0));
+    std::vector<Value> state = reduce_own(inst, results, std::move(late->second));
+    parts_[&inst] = std::move(state);
+    return;
+  }
   Expr lane = lane_of(layout, dims);
   std::vector<int> ids(width);
   for (int& id : ids) id = next_tag();
   over_rolled(layout, reduced, [&](std::span<const Point> results) {
-    std::vector<Value> identity;
-    for (const Scalar& s : reducer.identity) identity.push_back(b.constant(s));
     // Without a loop the first element is the first state; with one it starts from the identity.
     bool rolled = dims[axis] > 1 && layout.dims[axis].rolled;
     std::vector<Value> state;
-    for (size_t i = 0; i < results.size(); ++i) {
-      for (Value v : identity) state.push_back(rolled ? widen(v, lane) : kernel::kNoValue);
-    }
-    state = over_axis(layout, dims, axis, results, state, width, 4, [&](const Coords& coords, std::span<Value> before) {
-      std::vector<Value> element;
-      auto condition = counts(inst, width, coords, dims);
-      for (size_t k = 0; k < width; ++k) {
-        Value x = at(inst.args[k], coords);
-        if (condition) x = b.op(ScalarOp::where, {*condition, x, identity[k]});
-        element.push_back(widen(x, lane));
-      }
-      return before[0] == kernel::kNoValue ? element : b.apply(reducer, before, element);
-    });
+    for (size_t i = 0; i < results.size(); ++i)
+      for (const Scalar& s : reducer.identity) state.push_back(rolled ? widen(b.constant(s), lane) : kernel::kNoValue);
+    state = reduce_own(inst, results, std::move(state));
     if (lane.is_var() && layout.lane_dim == axis) state = over_lanes(state, inst.reducer);
     state = across_threads(layout, dims, axis, std::move(state), reducer);
     for (size_t k = 0; k < width; ++k) {
@@ -90,6 +107,33 @@ void Lowering::emit_reduce(const Inst& inst) {
       deliver(inst.results[k], results, values, ids[k]);
     }
   });
+}
+
+// What each thread begins a loop with whose reduction is put together later.
+std::vector<Value> Lowering::start_late(const Inst& reduce) {
+  const Layout& layout = plan_.layout(plan_.inst_group.at(&reduce));
+  const Dims dims = shape(reduce.args[0]);
+  Dims reduced = dims;
+  reduced[reduce.axis] = 1;
+  Value identity = builder_->constant(reduce.reducer->identity[0]);
+  constants_.emplace(identity, reduce.reducer->identity[0]);
+  const size_t count = points(layout, reduced, SmallVector<Expr, 4>(dims.size(), 0)).size();
+  return std::vector<Value>(count, widen(identity, lane_of(layout, dims)));
+}
+
+void Lowering::finish_late(const Inst& loop, size_t number, std::vector<Value> state) {
+  const Inst& reduce = *plan_.late.at(&loop)[number];
+  const Layout& layout = plan_.layout(plan_.inst_group.at(&reduce));
+  const Dims dims = shape(reduce.args[0]);
+  Dims reduced = dims;
+  reduced[reduce.axis] = 1;
+  std::vector<Point> results = points(layout, reduced, SmallVector<Expr, 4>(dims.size(), 0));
+  if (has_lanes(layout, dims) && layout.lane_dim == reduce.axis) state = over_lanes(state, reduce.reducer);
+  state = across_threads(layout, dims, reduce.axis, std::move(state), *reduce.reducer);
+  const ScalarOp op = *kernel::simple_op(*reduce.reducer);
+  for (size_t i = 0; i < results.size(); ++i)
+    state[i] = builder_->op(op, {at(loop.args[number], results[i].coords), state[i]});
+  deliver(loop.results[number], results, state, next_tag());
 }
 
 void Lowering::emit_dot(const Inst& inst) {

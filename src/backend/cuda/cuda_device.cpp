@@ -102,13 +102,13 @@ class CudaDevice final : public Device {
   void launch(const Executable& executable, std::span<const LaunchSegment> segments) override {
     enter();
     const auto& code = static_cast<const CudaExecutable&>(executable);
-    std::vector<Call> calls;
-    std::vector<std::shared_ptr<DeviceBuffer>> keep;
-    code.calls(*this, assemble, segments, calls, keep);
+    thread_local Calls calls;
+    thread_local std::vector<void*> parameters;
+    calls.clear();
+    code.append(*this, assemble, segments, calls);
     note(code.kernel().name);
-    for (Call& call : calls) {
-      SmallVector<void*, 8> parameters;
-      for (uint64_t& word : call.words) parameters.push_back(&word);
+    for (const Call& call : calls.calls) {
+      calls.addresses(call, parameters);
       check(driver_.cuLaunchKernel(call.function, call.blocks, 1, 1, call.threads, 1, 1, call.shared_bytes, stream_,
                                    parameters.data(), nullptr),
             "launching");
@@ -117,17 +117,16 @@ class CudaDevice final : public Device {
   bool records() const override { return true; }
   void launch_all(std::span<const Submission> launches, std::shared_ptr<void>& recording) override {
     enter();
-    std::vector<Call> calls;
-    std::vector<std::shared_ptr<DeviceBuffer>> keep;
+    thread_local Calls calls;
+    calls.clear();
     for (const Submission& launch : launches) {
       const auto& code = static_cast<const CudaExecutable&>(*launch.executable);
-      code.calls(*this, assemble, launch.segments, calls, keep);
+      code.append(*this, assemble, launch.segments, calls);
       note(code.kernel().name);
     }
-    if (calls.empty()) return;
+    if (calls.calls.empty()) return;
     if (!recording) recording = std::make_shared<Recording>(driver_, context_);
-    check(static_cast<Recording*>(recording.get())->run(std::move(calls), std::move(keep), stream_),
-          "launching a recorded program");
+    check(static_cast<Recording*>(recording.get())->run(calls, stream_), "launching a recorded program");
   }
 
   void synchronize() override {
@@ -161,7 +160,7 @@ class CudaDevice final : public Device {
   void note(const std::string& kernel) {
     uint32_t place = noted_.fetch_add(1, std::memory_order_relaxed);
     std::lock_guard guard(lock_);
-    recent_[place % recent_.size()] = kernel;
+    recent_[place % recent_.size()] = kernel;  // reuses its memory
   }
   void report_done() { noted_.store(0, std::memory_order_relaxed); }
 

@@ -1,6 +1,7 @@
 #include "backend/cuda/executable.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -98,23 +99,44 @@ int64_t CudaExecutable::rounds(std::span<const int64_t> symbols) const {
   });
 }
 
-Call CudaExecutable::call(Function function, int64_t count) const {
+void Calls::clear() {
+  calls.clear();
+  words.clear();
+  keep.clear();
+}
+
+void Calls::add(Function function, int64_t blocks, int threads, unsigned shared_bytes) {
+  calls.push_back({function, static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared_bytes,
+                   static_cast<uint32_t>(words.size()), 0});
+}
+
+void Calls::word(uint64_t value) {
+  words.push_back(value);
+  ++calls.back().count;
+}
+
+void Calls::addresses(const Call& call, std::vector<void*>& out) {
+  out.clear();
+  for (uint32_t i = 0; i < call.count; ++i) out.push_back(&words[call.first + i]);
+}
+
+void CudaExecutable::append_phase(Function function, int64_t count, Calls& out) const {
   constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
   if (count > kMostBlocks)
     throw DeviceError(
         text("cuda: kernel ", kernel_.name, " needs ", count, " blocks; a launch has at most ", kMostBlocks));
-  return {function, static_cast<unsigned>(count), static_cast<unsigned>(kernel_.threads), shared_bytes_, {}};
+  out.add(function, count, kernel_.threads, shared_bytes_);
 }
 
-void CudaExecutable::calls(Device& device, Compile compile, std::span<const LaunchSegment> segments,
-                           std::vector<Call>& out, std::vector<std::shared_ptr<DeviceBuffer>>& keep) const {
+void CudaExecutable::append(Device& device, Compile compile, std::span<const LaunchSegment> segments,
+                            Calls& out) const {
   for (const LaunchSegment& segment : segments)
     HD_ASSERT(segment.buffers.size() == kernel_.buffers.size() && segment.symbols.size() == kernel_.symbols.size(),
               "launch of ", kernel_.name, " with ", segment.buffers.size(), " buffers and ", segment.symbols.size(),
               " symbols");
   if (segments.size() > 1) {
     for (size_t first = 0; first < segments.size(); first += kMostSegments)
-      call_many(device, compile, segments.subspan(first, std::min(kMostSegments, segments.size() - first)), out, keep);
+      append_many(device, compile, segments.subspan(first, std::min(kMostSegments, segments.size() - first)), out);
     return;
   }
   if (segments.empty()) return;
@@ -124,22 +146,21 @@ void CudaExecutable::calls(Device& device, Compile compile, std::span<const Laun
     for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
       int64_t count = cells(phase, segment.symbols) / turns;
       if (count <= 0) continue;
-      Call next = call(single_.functions[phase], count);
+      append_phase(single_.functions[phase], count, out);
       for (size_t b = 0; b < kernel_.buffers.size(); ++b)
-        if (kernel_.buffers[b].space != kernel::Space::Local)
-          next.words.push_back(reinterpret_cast<uint64_t>(segment.buffers[b]));
-      for (int64_t symbol : segment.symbols) next.words.push_back(static_cast<uint64_t>(symbol));
-      if (kernel_.rounds) next.words.push_back(static_cast<uint64_t>(round * count));
-      out.push_back(std::move(next));
+        if (kernel_.buffers[b].space != kernel::Space::Local) out.word(reinterpret_cast<uint64_t>(segment.buffers[b]));
+      for (int64_t symbol : segment.symbols) out.word(static_cast<uint64_t>(symbol));
+      if (kernel_.rounds) out.word(static_cast<uint64_t>(round * count));
     }
 }
 
 // A row of the table holds, for each phase, the cells of all segments before; then pointers and symbols.
-void CudaExecutable::call_many(Device& device, Compile compile, std::span<const LaunchSegment> segments,
-                               std::vector<Call>& out, std::vector<std::shared_ptr<DeviceBuffer>>& keep) const {
+void CudaExecutable::append_many(Device& device, Compile compile, std::span<const LaunchSegment> segments,
+                                 Calls& out) const {
   HD_ASSERT(!kernel_.rounds, "rounds of several segments: ", kernel_.name);
-  std::vector<int64_t> total(kernel_.phases.size(), 0);
-  std::vector<uint64_t> words;
+  thread_local std::vector<uint64_t> words;
+  words.clear();
+  SmallVector<int64_t, 4> total(kernel_.phases.size(), 0);
   for (const LaunchSegment& segment : segments) {
     for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
       words.push_back(static_cast<uint64_t>(total[phase]));
@@ -152,18 +173,17 @@ void CudaExecutable::call_many(Device& device, Compile compile, std::span<const 
   }
   std::lock_guard guard(lock_);
   if (!many_.module) many_ = load(compile(driver_, kernel_, device.target(), true), "_many");
-  keep.push_back(table(device, std::move(words)));
+  out.keep.push_back(table(device, words));
   for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
     if (total[phase] <= 0) continue;
-    Call next = call(many_.functions[phase], total[phase]);
-    next.words.push_back(reinterpret_cast<uint64_t>(keep.back()->address()));
-    next.words.push_back(segments.size());
-    out.push_back(std::move(next));
+    append_phase(many_.functions[phase], total[phase], out);
+    out.word(reinterpret_cast<uint64_t>(out.keep.back()->address()));
+    out.word(segments.size());
   }
 }
 
 // The one with these words if there is one: a plan that runs again has the same. Callers hold the lock.
-std::shared_ptr<DeviceBuffer> CudaExecutable::table(Device& device, std::vector<uint64_t> words) const {
+std::shared_ptr<DeviceBuffer> CudaExecutable::table(Device& device, const std::vector<uint64_t>& words) const {
   ++clock_;
   for (Table& known : tables_)
     if (known.words == words) {
@@ -176,7 +196,7 @@ std::shared_ptr<DeviceBuffer> CudaExecutable::table(Device& device, std::vector<
   if (tables_.size() == kTables)
     tables_.erase(std::min_element(tables_.begin(), tables_.end(),
                                    [](const Table& a, const Table& b) { return a.last_use < b.last_use; }));
-  tables_.push_back({std::move(words), memory, clock_});
+  tables_.push_back({words, memory, clock_});
   return memory;
 }
 

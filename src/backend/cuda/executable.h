@@ -1,7 +1,6 @@
 // A kernel on a device: its modules, and what a launch passes to them.
 #pragma once
 
-#include <array>
 #include <mutex>
 
 #include "backend/cuda/driver.h"
@@ -9,15 +8,27 @@
 
 namespace heddle::cuda {
 
-// What one kernel launch of the driver takes: `words` are the parameters one after the other.
+// One launch of the driver. Its parameters are words [first, first + count) of the list it is in.
 struct Call {
   Function function = nullptr;
   unsigned blocks = 0, threads = 1, shared_bytes = 0;
-  SmallVector<uint64_t, 8> words;
+  uint32_t first = 0, count = 0;
+};
 
-  friend bool operator==(const Call& a, const Call& b) {
-    return a.function == b.function && a.blocks == b.blocks && a.words == b.words;
+// Launches in order. Kept from run to run, a list needs no new memory.
+struct Calls {
+  std::vector<Call> calls;
+  std::vector<uint64_t> words;
+  std::vector<std::shared_ptr<DeviceBuffer>> keep;  // what words refer to besides the launches' own buffers
+
+  void clear();
+  void add(Function function, int64_t blocks, int threads, unsigned shared_bytes);
+  void word(uint64_t value);  // one more parameter of the last call
+  std::span<const uint64_t> words_of(const Call& call) const {
+    return std::span(words).subspan(call.first, call.count);
   }
+  // What the driver wants for a call: the addresses of its parameters.
+  void addresses(const Call& call, std::vector<void*>& out);
 };
 
 // A table of many segments in device memory, for the entries that read their parameters there.
@@ -37,11 +48,10 @@ class CudaExecutable final : public Executable {
 
   const kernel::Kernel& kernel() const override { return kernel_; }
 
-  // Appends what runs the kernel for these segments. `make_many` compiles the entries for many segments when they are
-  // first needed; `tables` puts words into device memory. What calls refer to lives as long as `keep` does.
+  // Appends what runs the kernel for these segments. `compile` makes the entries for many segments when they are first
+  // needed.
   using Compile = std::string (*)(const Driver& driver, const kernel::Kernel& kernel, const Target& target, bool many);
-  void calls(Device& device, Compile compile, std::span<const LaunchSegment> segments, std::vector<Call>& out,
-             std::vector<std::shared_ptr<DeviceBuffer>>& keep) const;
+  void append(Device& device, Compile compile, std::span<const LaunchSegment> segments, Calls& out) const;
 
  private:
   struct Entries {
@@ -51,10 +61,9 @@ class CudaExecutable final : public Executable {
   Entries load(const std::string& cubin, const char* ending) const;
   int64_t cells(size_t phase, std::span<const int64_t> symbols) const;
   int64_t rounds(std::span<const int64_t> symbols) const;
-  std::shared_ptr<DeviceBuffer> table(Device& device, std::vector<uint64_t> words) const;
-  Call call(Function function, int64_t cells) const;
-  void call_many(Device& device, Compile compile, std::span<const LaunchSegment> segments, std::vector<Call>& out,
-                 std::vector<std::shared_ptr<DeviceBuffer>>& keep) const;
+  std::shared_ptr<DeviceBuffer> table(Device& device, const std::vector<uint64_t>& words) const;
+  void append_phase(Function function, int64_t cells, Calls& out) const;
+  void append_many(Device& device, Compile compile, std::span<const LaunchSegment> segments, Calls& out) const;
 
   const Driver& driver_;
   Context context_;

@@ -1,12 +1,11 @@
 #include "backend/cuda/recording.h"
 
+#include <algorithm>
+
 namespace heddle::cuda {
 namespace {
 
-// The driver's description of a call; `parameters` receives the addresses it refers to.
-KernelNode describe(Call& call, SmallVector<void*, 8>& parameters) {
-  parameters.clear();
-  for (uint64_t& word : call.words) parameters.push_back(&word);
+KernelNode describe(const Call& call, std::vector<void*>& parameters) {
   return {
       call.function, {call.blocks, 1, 1}, {call.threads, 1, 1}, call.shared_bytes, parameters.data(), nullptr, nullptr,
       nullptr};
@@ -26,12 +25,13 @@ void Recording::clear() {
   nodes_.clear();
 }
 
-Result Recording::make(std::vector<Call>& calls) {
+Result Recording::make(Calls& calls) {
   clear();
   Result result = driver_.cuGraphCreate(&graph_, 0);
-  SmallVector<void*, 8> parameters;
-  for (size_t i = 0; i < calls.size() && result == kSuccess; ++i) {
-    KernelNode node = describe(calls[i], parameters);
+  std::vector<void*> parameters;
+  for (size_t i = 0; i < calls.calls.size() && result == kSuccess; ++i) {
+    calls.addresses(calls.calls[i], parameters);
+    KernelNode node = describe(calls.calls[i], parameters);
     GraphNode made = nullptr;
     result = driver_.cuGraphAddKernelNode_v2(&made, graph_, i > 0 ? &nodes_.back() : nullptr, i > 0 ? 1 : 0, &node);
     nodes_.push_back(made);
@@ -41,23 +41,26 @@ Result Recording::make(std::vector<Call>& calls) {
   return result;
 }
 
-Result Recording::update(std::vector<Call>& calls) {
-  SmallVector<void*, 8> parameters;
-  for (size_t i = 0; i < calls.size(); ++i) {
-    if (calls[i] == calls_[i]) continue;
-    KernelNode node = describe(calls[i], parameters);
+Result Recording::update(Calls& calls) {
+  thread_local std::vector<void*> parameters;
+  for (size_t i = 0; i < calls.calls.size(); ++i) {
+    const Call &now = calls.calls[i], &before = calls_.calls[i];
+    if (now.function == before.function && now.blocks == before.blocks &&
+        std::ranges::equal(calls.words_of(now), calls_.words_of(before)))
+      continue;
+    calls.addresses(now, parameters);
+    KernelNode node = describe(now, parameters);
     if (Result result = driver_.cuGraphExecKernelNodeSetParams_v2(exec_, nodes_[i], &node); result != kSuccess)
       return result;
   }
   return kSuccess;
 }
 
-Result Recording::run(std::vector<Call> calls, std::vector<std::shared_ptr<DeviceBuffer>> keep, Stream stream) {
-  // What the driver cannot change in place it makes anew.
-  if (!exec_ || calls.size() != calls_.size() || update(calls) != kSuccess)
+Result Recording::run(Calls& calls, Stream stream) {
+  // What the driver cannot change in place is made anew.
+  if (!exec_ || calls.calls.size() != calls_.calls.size() || update(calls) != kSuccess)
     if (Result result = make(calls); result != kSuccess) return result;
-  calls_ = std::move(calls);
-  keep_ = std::move(keep);
+  std::swap(calls_, calls);
   return driver_.cuGraphLaunch(exec_, stream);
 }
 

@@ -13,12 +13,12 @@ class Recording {
   Recording& operator=(const Recording&) = delete;
 
   // Runs the calls in this order. The graph is made at the first time; later only parameters that changed are replaced.
-  // `keep` is memory that the calls refer to.
-  Result run(std::vector<Call> calls, std::vector<std::shared_ptr<DeviceBuffer>> keep, Stream stream);
+  // What `calls` holds afterwards means nothing.
+  Result run(Calls& calls, Stream stream);
 
  private:
-  Result make(std::vector<Call>& calls);
-  Result update(std::vector<Call>& calls);
+  Result make(Calls& calls);
+  Result update(Calls& calls);
   void clear();
 
   const Driver& driver_;
@@ -26,8 +26,7 @@ class Recording {
   Graph graph_ = nullptr;
   GraphExec exec_ = nullptr;
   std::vector<GraphNode> nodes_;
-  std::vector<Call> calls_;
-  std::vector<std::shared_ptr<DeviceBuffer>> keep_;
+  Calls calls_;
 };
 
 }  // namespace heddle::cuda
