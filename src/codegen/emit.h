@@ -34,8 +34,6 @@ struct Traits {
   bool shared_local = false;  // several threads of a cell work on Local memory at once
   llvm::Value* (*shuffle_xor)(Emitter& emitter, llvm::Value* word, int mask) = nullptr;  // of 32-bit integers
   void (*barrier)(Emitter& emitter) = nullptr;
-  // The sum of f32, rounded towards minus infinity. Set where conversions between f32 and f64 are slow.
-  llvm::Value* (*add_down)(Emitter& emitter, llvm::Value* x, llvm::Value* y) = nullptr;
 };
 
 // A value of an expression: an i64 (or i32: Traits::narrow), an i1 for a condition, or a vector of i64, i32 or i1 with

@@ -29,20 +29,6 @@ llvm::Value* shuffle_xor(Emitter& emitter, llvm::Value* word, int mask) {
 
 void barrier(Emitter& emitter) { emitter.b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
 
-llvm::Value* add_down(Emitter& emitter, llvm::Value* x, llvm::Value* y) {
-  auto& b = emitter.b;
-  auto add = [&](llvm::Value* left, llvm::Value* right) {
-    return b.CreateIntrinsic(llvm::Intrinsic::nvvm_add_rm_f, {}, {left, right});
-  };
-  if (lanes_of(x) == 1) return add(x, y);
-  llvm::Value* result = llvm::PoisonValue::get(x->getType());
-  for (int64_t k = 0; k < lanes_of(x); ++k) {
-    auto lane = static_cast<uint64_t>(k);
-    result = b.CreateInsertElement(result, add(b.CreateExtractElement(x, lane), b.CreateExtractElement(y, lane)), lane);
-  }
-  return result;
-}
-
 llvm::TargetMachine& target_machine(const Target& target) {
   thread_local std::map<std::string, std::unique_ptr<llvm::TargetMachine>> machines;
   std::unique_ptr<llvm::TargetMachine>& machine = machines[target.llvm_cpu + target.llvm_features];
@@ -195,7 +181,6 @@ void emit_nvptx(const kernel::Kernel& kernel, llvm::Module& module, bool many) {
   traits.half = traits.fma = traits.nan_minmax = traits.narrow = traits.shared_local = true;
   traits.shuffle_xor = shuffle_xor;
   traits.barrier = barrier;
-  traits.add_down = add_down;
   Emitter emitter(kernel, module, traits);
   Entries entries(kernel, module, emitter);
   for (size_t phase = 0; phase < kernel.phases.size(); ++phase) entries.emit(phase, many);

@@ -11,33 +11,6 @@ namespace {
 
 llvm::Constant* number(llvm::Value* like, double v) { return llvm::ConstantFP::get(like->getType(), v); }
 
-// The same of floats by integers of their size, for machines that are slow to make doubles of them.
-llvm::Value* scale_by_words(Emitter& emitter, llvm::Value* a, llvm::Value* n) {
-  auto& b = emitter.b;
-  llvm::Type* word = shaped(b.getInt32Ty(), a);
-  auto constant = [&](int64_t v) { return llvm::ConstantInt::getSigned(word, v); };
-  auto between = [&](llvm::Value* v) {
-    v = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, v, constant(-126));
-    return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, v, constant(127));
-  };
-  auto power = [&](llvm::Value* exponent) {
-    llvm::Value* bits = b.CreateAdd(b.CreateShl(exponent, constant(23)), constant(0x3f800000));
-    return b.CreateBitCast(bits, a->getType());
-  };
-  constexpr double kLimit = 300;  // what takes every number to zero or infinity
-  llvm::Value* bounded = b.CreateMaxNum(b.CreateMinNum(n, number(n, kLimit)), number(n, -kLimit));
-  // The sum has the integer in its low bits.
-  constexpr double kShift = 0x1.8p23;
-  llvm::Value* sum = emitter.traits.add_down(emitter, bounded, number(n, kShift));
-  llvm::Value* left = b.CreateSub(b.CreateBitCast(sum, word), constant(0x4b400000));
-  // The last factor is as large as it can be: what the earlier ones round, it takes to zero.
-  llvm::Value* last = between(left);
-  left = b.CreateSub(left, last);
-  llvm::Value* middle = between(left);
-  llvm::Value* result = b.CreateFMul(a, power(b.CreateSub(left, middle)));
-  return b.CreateFMul(b.CreateFMul(result, power(middle)), power(last));
-}
-
 // a * 2^floor(n) by products that are exact but for the last. Floats take one, in double.
 llvm::Value* scale_by_products(Emitter& emitter, llvm::Value* a, llvm::Value* n) {
   auto& b = emitter.b;
@@ -54,13 +27,9 @@ llvm::Value* scale_by_products(Emitter& emitter, llvm::Value* a, llvm::Value* n)
     return b.CreateBitCast(b.CreateShl(bits, llvm::ConstantInt::get(word, 52)), wide);
   };
   double limit = is_double ? 2200 : 300;  // what takes every number to zero or infinity
+  llvm::Value* left = b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, between(n, -limit, limit));
   llvm::Value* result = nullptr;
-  llvm::Value* left = nullptr;
-  const bool by_words = !is_double && emitter.traits.add_down;
-  if (!by_words) left = b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, between(n, -limit, limit));
-  if (by_words) {
-    result = scale_by_words(emitter, a, n);
-  } else if (is_double) {
+  if (is_double) {
     // The last factor is as large as it can be: what the earlier ones round, it takes to zero.
     llvm::Value* last = between(left, -1022, 1023);
     left = b.CreateFSub(left, last);

@@ -46,10 +46,10 @@ namespace {
 
 bool is_small_float(DType dtype) { return compute_dtype(dtype) != dtype; }
 
-Num expand(ScalarOp op, const Num& x, const Num& y) {
+Num expand(ScalarOp op, const Num& x, const Num& y, Powers powers) {
   switch (op) {
-    case ScalarOp::exp: return expand_exp(x);
-    case ScalarOp::exp2: return expand_exp2(x);
+    case ScalarOp::exp: return expand_exp(x, powers);
+    case ScalarOp::exp2: return expand_exp2(x, powers);
     case ScalarOp::expm1: return expand_expm1(x);
     case ScalarOp::log: return expand_log(x);
     case ScalarOp::log2: return expand_log2(x);
@@ -57,7 +57,7 @@ Num expand(ScalarOp op, const Num& x, const Num& y) {
     case ScalarOp::sin: return expand_sin(x);
     case ScalarOp::cos: return expand_cos(x);
     case ScalarOp::tanh: return expand_tanh(x);
-    case ScalarOp::erf: return expand_erf(x);
+    case ScalarOp::erf: return expand_erf(x, powers);
     case ScalarOp::log10: return expand_log10(x);
     case ScalarOp::tan: return expand_tan(x);
     case ScalarOp::asin: return expand_asin(x);
@@ -85,7 +85,8 @@ bool needs_expansion(const Inst& inst, const std::vector<Type>& values) {
 // Rewrites the blocks of one kernel or reducer, whose values are `values`.
 class Expander {
  public:
-  Expander(std::vector<Type>& values, Level level) : values_(values), level_(level), names_(values.size()) {}
+  Expander(std::vector<Type>& values, Level level, Powers powers)
+      : values_(values), level_(level), powers_(powers), names_(values.size()) {}
 
   void run(Block& block) {
     std::vector<Inst> insts = std::move(block.insts);
@@ -112,7 +113,7 @@ class Expander {
     SmallVector<Value, 3> args;
     for (Value v : inst.args) args.push_back(builder.cast(v, compute_dtype(dtype)));
     Value result = info(op).native ? builder.op(op, std::span<const Value>(args))
-                                   : expand(op, {&builder, args[0]}, {&builder, args.back()}).value;
+                                   : expand(op, {&builder, args[0]}, {&builder, args.back()}, powers_).value;
     names_.replace(inst.results[0], builder.cast(result, values_[static_cast<size_t>(inst.results[0])].dtype));
   }
 
@@ -121,19 +122,21 @@ class Expander {
     for (const Inst& inst : reducer->combine.insts) found = found || needs_expansion(inst, reducer->values);
     if (!found) return reducer;
     auto copy = std::make_shared<Reducer>(*reducer);
-    Expander(copy->values, Level::Tile).run(copy->combine);  // a reducer has no branches
+    Expander(copy->values, Level::Tile, powers_).run(copy->combine);  // a reducer has no branches
     return copy;
   }
 
   std::vector<Type>& values_;
   Level level_;
+  Powers powers_;
   Renaming names_;
 };
 
 }  // namespace
 
 void expand_math(Kernel& kernel) {
-  Expander expander(kernel.values, kernel.level);
+  // GPUs have no instruction for `scale`, and few units that convert.
+  Expander expander(kernel.values, kernel.level, kernel.threads > 1 ? Powers::Words : Powers::Scale);
   for (Phase& phase : kernel.phases) expander.run(phase.body);
 }
 

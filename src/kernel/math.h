@@ -84,9 +84,12 @@ Num polynomial_for(const Num& x, std::initializer_list<double> for_f32, std::ini
 // The sign bit of `sign` or-ed into a value that is not negative.
 Num with_sign(const Num& value, const Num& sign);
 
+// How powers of two are made of f32: by the op `scale`, an instruction of CPUs, or of integers. Both are exact.
+enum class Powers { Scale, Words };
+
 // Operands are of dtype f32 or f64.
-Num expand_exp(const Num& x);
-Num expand_exp2(const Num& x);
+Num expand_exp(const Num& x, Powers powers = Powers::Scale);
+Num expand_exp2(const Num& x, Powers powers = Powers::Scale);
 Num expand_expm1(const Num& x);
 Num expand_tanh(const Num& x);
 Num expand_log(const Num& x);
@@ -106,7 +109,7 @@ Num expand_cosh(const Num& x);
 Num expand_asinh(const Num& x);
 Num expand_acosh(const Num& x);
 Num expand_atanh(const Num& x);
-Num expand_erf(const Num& x);
+Num expand_erf(const Num& x, Powers powers = Powers::Scale);
 Num expand_erfinv(const Num& x);
 Num expand_cbrt(const Num& x);
 

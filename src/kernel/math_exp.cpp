@@ -79,13 +79,15 @@ Num wide_exp(const Num& x) {
   return scale_by_halves(fma(fma(tail(r), r, 1.0), r, 1.0), shifted.bits_as(kI64));
 }
 
-Num narrow_exp(const Num& x) {
+Num narrow_exp(const Num& x, Powers powers) {
   Num bounded = smaller(larger(x, -104.0), 89.0);  // beyond, r would not be small
-  Num n = (bounded * kLog2E).apply(ScalarOp::round);
+  Num shifted = fma(bounded, kLog2E, rounding_shift(kF32));
+  Num n = powers == Powers::Words ? shifted - rounding_shift(kF32) : (bounded * kLog2E).apply(ScalarOp::round);
   Num r = fma(n, -0x1.7f7d1cp-20, fma(n, -0x1.62e4p-1, bounded));
   // (e^r - 1) / r, shorter than tail(), its error weighed by the ulp of e^r.
   Num slope = polynomial(r, {0x1.ffffeep-1, 0x1.fffdc0p-2, 0x1.555d52p-3, 0x1.573c1cp-5, 0x1.0eb33ep-7});
-  return fma(slope, r, 1.0).apply(ScalarOp::scale, {n});
+  Num power = fma(slope, r, 1.0);
+  return powers == Powers::Words ? scale_by_power(power, shifted) : power.apply(ScalarOp::scale, {n});
 }
 
 Num wide_exp2(const Num& x) {
@@ -94,18 +96,23 @@ Num wide_exp2(const Num& x) {
   return scale_by_halves(small_exp2(bounded - (shifted - kScalingShift)), shifted.bits_as(kI64));
 }
 
-Num narrow_exp2(const Num& x) {
-  Num n = x.apply(ScalarOp::round);
-  Num r = x - n;  // NaN for infinities: scale looks at n alone
+Num narrow_exp2(const Num& x, Powers powers) {
+  // Infinities need bounds where n comes from words. With scale r is NaN for them, and scale looks at n alone.
+  const bool words = powers == Powers::Words;
+  Num bounded = words ? smaller(larger(x, -151.0), 129.0) : x;
+  Num shifted = bounded + rounding_shift(kF32);
+  Num n = words ? shifted - rounding_shift(kF32) : x.apply(ScalarOp::round);
+  Num r = bounded - n;
   // (2^r - 1) / r, shorter than in small_exp2(), its error weighed by the ulp of 2^r.
   Num slope = polynomial(r, {0x1.62e424p-1, 0x1.ebf9b6p-3, 0x1.c6babcp-5, 0x1.3cec48p-7, 0x1.5aab6ap-10});
-  return fma(slope, r, 1.0).apply(ScalarOp::scale, {n});
+  Num power = fma(slope, r, 1.0);
+  return words ? scale_by_power(power, shifted) : power.apply(ScalarOp::scale, {n});
 }
 
 }  // namespace
 
-Num expand_exp(const Num& x) { return x.is_double() ? wide_exp(x) : narrow_exp(x); }
-Num expand_exp2(const Num& x) { return x.is_double() ? wide_exp2(x) : narrow_exp2(x); }
+Num expand_exp(const Num& x, Powers powers) { return x.is_double() ? wide_exp(x) : narrow_exp(x, powers); }
+Num expand_exp2(const Num& x, Powers powers) { return x.is_double() ? wide_exp2(x) : narrow_exp2(x, powers); }
 
 Num expand_expm1(const Num& x) {
   bool wide = x.is_double();
