@@ -15,6 +15,8 @@ constexpr size_t kTables = 8;
 constexpr int kPtx = 1;  // kind of input for the driver's linker
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;
 
+bool is_done(const LaunchSegment& segment, size_t phase) { return phase < 64 && (segment.done >> phase & 1) != 0; }
+
 }  // namespace
 
 std::string assemble(const Driver& driver, const kernel::Kernel& kernel, const Target& target, bool many) {
@@ -164,7 +166,7 @@ void CudaExecutable::append_many(Device& device, Compile compile, std::span<cons
   for (const LaunchSegment& segment : segments) {
     for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
       words.push_back(static_cast<uint64_t>(total[phase]));
-      if (!(segment.done >> phase & 1)) total[phase] += std::max<int64_t>(cells(phase, segment.symbols), 0);
+      if (!is_done(segment, phase)) total[phase] += std::max<int64_t>(cells(phase, segment.symbols), 0);
     }
     for (size_t b = 0; b < kernel_.buffers.size(); ++b)
       if (kernel_.buffers[b].space != kernel::Space::Local)
