@@ -90,8 +90,8 @@ void choose_kept(const Plan& plan, RunMemory& memory) {
   }
 }
 
-// Puts what is kept in the place of the temporaries of a launch, whose segments begin at `first`. `packing` is the first
-// of the launch; it is moved on to the next launch's.
+// Puts what is kept in the place of the temporaries of a launch, whose segments begin at `first`. `packing` is its
+// first packing; it is moved on to the next launch's.
 void use_kept(const Plan& plan, size_t launch, size_t first, size_t& packing, RunMemory& memory) {
   for (; packing < memory.kept.size() && plan.packings[packing].launch == static_cast<int>(launch); ++packing) {
     const PlanPacking& place = plan.packings[packing];
