@@ -57,6 +57,10 @@ void set_peers_python(const std::string& interpreter) { python = interpreter; }
 bool lists_rows() { return only_rows; }
 void set_lists_rows(bool on) { only_rows = on; }
 
+bool part_of_all(const std::string& suite) {
+  return suite != "gpu" || (!config().device.empty() && config().device != "cpu");
+}
+
 std::vector<std::string> suite_names() {
   std::vector<std::string> names;
   for (const Suite& suite : kSuites) names.push_back(suite.name);
@@ -80,7 +84,7 @@ void bench(const BenchOptions& options) {
   int all = config().threads > 0 ? config().threads : available_cores();
   std::vector<Figure> figures;
   for (const Suite& suite : kSuites) {
-    if (options.suite != "all" && options.suite != suite.name) continue;
+    if (options.suite == "all" ? !part_of_all(suite.name) : options.suite != suite.name) continue;
     if (!options.threads && suite.one_thread_first && all > 1) run_suite(suite, 1, options, figures);
     run_suite(suite, options.threads.value_or(all), options, figures);
   }

@@ -69,7 +69,8 @@ struct BenchOptions {
   std::string python;  // runs PyTorch and others beside us; empty: not
   bool rows = false;   // list the rows that others can do, and measure nothing
 };
-std::vector<std::string> suite_names();  // "all" last
+std::vector<std::string> suite_names();      // "all" last
+bool part_of_all(const std::string& suite);  // those for GPUs are only where one is chosen
 // Measures each suite in a process of its own, because the number of threads is fixed once per process. Prints a table.
 // Throws Error.
 void bench(const BenchOptions& options);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cpu/thread_pool.h"
+#include "base/error.h"
 #include "codegen/codegen.h"
 #include "runtime/device.h"
 #include "tools/machine.h"
@@ -45,11 +46,20 @@ void print_target(const Target& target) {
 }
 
 void print_device(const std::string& kind) {
-  Device& the_device = device(kind);
+  Device* found = nullptr;
+  try {
+    found = &device(kind);
+  } catch (const DeviceError& error) {  // the hardware or its driver is not there
+    return row(kind.c_str(), std::string("not here: ") + error.what());
+  }
+  Device& the_device = *found;
+  const Target& target = the_device.target();
   Device::Memory memory = the_device.memory();
-  row(kind.c_str(), std::to_string(the_device.threads()) + " threads, target " + the_device.target().name +
-                        "; memory: limit " + bytes_text(memory.limit) + ", used " + bytes_text(memory.used) +
-                        ", cached " + bytes_text(memory.cached) + ", peak " + bytes_text(memory.peak));
+  std::string size = target.machine == Machine::Simt ? std::to_string(target.multiprocessors) + " multiprocessors"
+                                                     : std::to_string(the_device.threads()) + " threads";
+  row(kind.c_str(), size + ", target " + target.name + "; memory: limit " + bytes_text(memory.limit) + ", used " +
+                        bytes_text(memory.used) + ", cached " + bytes_text(memory.cached) + ", peak " +
+                        bytes_text(memory.peak));
 }
 
 void print_environment() {

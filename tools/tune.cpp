@@ -160,7 +160,7 @@ void tune_suites(const TuneOptions& options) {
     if (code != 0) throw Error(text("tune: suite ", suite, " ended with exit code ", code));
   };
   for (const std::string& suite : suite_names()) {
-    if (suite == "all" || (options.suite != "all" && options.suite != suite)) continue;
+    if (suite == "all" || (options.suite == "all" ? !part_of_all(suite) : options.suite != suite)) continue;
     if (!options.threads && one_thread_first(suite) && all > 1) run(suite, 1);
     run(suite, options.threads.value_or(all));
   }

@@ -1,0 +1,155 @@
+// The CUDA backend above a driver without hardware: what it does with memory, launches and errors. Kernels do not run,
+// so no result means anything here; where there is a GPU the other tests run on it with HEDDLE_DEVICE=cuda.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <heddle/heddle.h>
+
+#include <numeric>
+
+#include "base/error.h"
+#include "cuda/fake_driver.h"
+#include "runtime/device.h"
+
+namespace heddle {
+namespace {
+
+FakeDriver& fake() {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (!library) library = dlopen("libcuda.so.1", RTLD_NOW);
+  auto* state = reinterpret_cast<FakeDriver* (*)()>(dlsym(library, "fake_cuda_state"));
+  return *state();
+}
+
+template <class Exception>
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Exception& e) {
+    return e.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+TEST(Cuda, names_and_numbers_of_devices) {
+  Device& first = device("cuda");
+  EXPECT_EQ(&first, &device("cuda:0"));
+  EXPECT_NE(&first, &device("cuda:1"));
+  EXPECT_EQ(first.target().name, "sm_90a");
+  EXPECT_EQ(first.target().multiprocessors, 132);
+  EXPECT_NE(message_of<DeviceError>([] { device("cuda:2"); }).find("2 of them"), std::string::npos);
+  EXPECT_NE(message_of<ValueError>([] { device("cuda:x"); }).find("cuda:x"), std::string::npos);
+  EXPECT_THROW(device("cuda:-1"), ValueError);
+}
+
+TEST(Cuda, copies_of_any_length_arrive) {
+  Device& gpu = device("cuda");
+  for (size_t count : {size_t{0}, size_t{1}, size_t{63}, size_t{8} << 20, (size_t{20} << 20) + 3}) {
+    std::vector<unsigned char> data(count), back(count, 1);
+    std::iota(data.begin(), data.end(), static_cast<unsigned char>(7));
+    auto buffer = gpu.allocate(count);
+    gpu.copy_from_host(*buffer, data.data(), count);
+    gpu.copy_to_host(back.data(), *buffer, count);
+    EXPECT_EQ(back, data) << count;
+    EXPECT_EQ(std::memcmp(buffer->host_data(), data.data(), count), 0);
+  }
+}
+
+TEST(Cuda, memory_is_used_again) {
+  Device& gpu = device("cuda");
+  void* before = nullptr;
+  {
+    auto buffer = gpu.allocate(10000);
+    before = buffer->address();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(before) % 64, 0u);
+  }
+  const int asked = fake().allocations;
+  EXPECT_EQ(gpu.allocate(9900)->address(), before);
+  EXPECT_EQ(fake().allocations, asked);
+  EXPECT_GT(gpu.memory().cached, 0u);
+  gpu.free_cached();
+  EXPECT_EQ(gpu.memory().cached, 0u);
+}
+
+TEST(Cuda, out_of_memory_frees_what_is_cached_and_then_names_sizes) {
+  Device& gpu = device("cuda");
+  gpu.free_cached();
+  { auto large = gpu.allocate(uint64_t{150} << 20); }
+  auto other = gpu.allocate(uint64_t{200} << 20);  // there is room for one of them
+  std::string message = message_of<OutOfMemory>([&] { gpu.allocate(uint64_t{100} << 20); });
+  EXPECT_NE(message.find("104857600"), std::string::npos) << message;
+  EXPECT_THROW(gpu.allocate(uint64_t{1} << 50), OutOfMemory);
+}
+
+TEST(Cuda, a_captured_function_is_one_launch) {
+  Tensor x = ones({100}), y = ones({100});
+  x.realize();
+  y.realize();
+  auto step = jit([](Tensor a, Tensor b) { return softmax(a + b, -1) + cumsum(a, -1).sum(); });
+  step(x, y);
+  Tensor kept = step(x, y);
+  const int graphs = fake().graphs_made, launches = fake().launches, before = fake().graph_launches;
+  for (int i = 0; i < 5; ++i) step(x, y);
+  EXPECT_EQ(fake().graph_launches, before + 5);
+  EXPECT_EQ(fake().launches, launches);
+  EXPECT_EQ(fake().graphs_made, graphs) << "other memory for a result changes a node, and makes no new graph";
+  const int changed = fake().nodes_changed;
+  for (int i = 0; i < 5; ++i) step(x, y);
+  EXPECT_EQ(fake().nodes_changed, changed) << "the same memory again";
+  step(y, x);
+  EXPECT_GT(fake().nodes_changed, changed);
+}
+
+TEST(Cuda, updates_of_many_tensors_are_one_launch) {
+  std::vector<Tensor> parameters;
+  for (int i = 0; i < 40; ++i) {
+    parameters.push_back(ones({64 + i}).realize());
+  }
+  auto step = jit([&] {
+    for (Tensor& p : parameters) p.assign(p * 0.5 + 1);
+  });
+  step();
+  step();
+  EXPECT_LE(fake().nodes, 3);
+}
+
+TEST(Cuda, a_kernel_that_fails_is_named_at_the_next_synchronisation) {
+  // On the second device: the first has to go on.
+  Device& gpu = device("cuda:1");
+  auto buffer = gpu.allocate(64);
+  fake().fails_in = "cuStreamSynchronize";
+  fake().fails_with = 700;
+  std::string message = message_of<DeviceError>([&] { gpu.synchronize(); });
+  fake().fails_in = nullptr;
+  EXPECT_NE(message.find("illegal memory access"), std::string::npos) << message;
+  message = message_of<DeviceError>([&] { gpu.allocate(64); });
+  EXPECT_NE(message.find("does not run any more"), std::string::npos) << message;
+  EXPECT_NE(message.find("illegal memory access"), std::string::npos) << message;
+  device("cuda").synchronize();
+  device("cpu").synchronize();
+}
+
+TEST(Cuda, errors_that_can_be_survived_leave_the_device_usable) {
+  Tensor x = ones({10});
+  x.realize();
+  fake().fails_in = "cuLaunchKernel";
+  fake().fails_with = 1;
+  std::string message = message_of<DeviceError>([&] { (x * 3).realize(); });
+  fake().fails_in = nullptr;
+  EXPECT_NE(message.find("launching"), std::string::npos) << message;
+  (x * 3).realize();
+  device("cuda").synchronize();
+}
+
+TEST(Cuda, code_that_the_driver_refuses_is_a_compile_error) {
+  Tensor x = ones({11});
+  x.realize();
+  fake().fails_in = "cuLinkAddData_v2";
+  fake().fails_with = 218;
+  std::string message = message_of<CompileError>([&] { (x * 5 - 2).realize(); });
+  fake().fails_in = nullptr;
+  EXPECT_NE(message.find("assemble"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace heddle

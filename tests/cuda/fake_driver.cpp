@@ -1,0 +1,221 @@
+// A driver without hardware, under the name of NVIDIA's: memory is the host's, kernels are counted but not run. It lets
+// the backend's own work be tested anywhere: memory, copies, recordings, errors. fake_driver.h says what a test can
+// ask.
+#include "cuda/fake_driver.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace {
+
+FakeDriver state;
+std::map<void*, size_t> blocks;
+size_t used = 0;
+struct Graph {
+  std::vector<FakeLaunch> nodes;
+};
+
+int answer(const char* function) {
+  if (state.fails_in && std::strcmp(state.fails_in, function) == 0) return state.fails_with;
+  return state.broken;
+}
+
+FakeLaunch launch_of(void* function, unsigned blocks_x, unsigned threads, unsigned shared) {
+  return {function, blocks_x, threads, shared};
+}
+
+}  // namespace
+
+#define ANSWER \
+  if (int result = answer(__func__)) return result
+
+extern "C" {
+
+FakeDriver* fake_cuda_state() { return &state; }
+
+int cuInit(unsigned) {
+  ANSWER;
+  return 0;
+}
+int cuDriverGetVersion(int* version) {
+  *version = state.version;
+  return 0;
+}
+int cuGetErrorName(int error, const char** name) {
+  *name = error == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_UNKNOWN";
+  return 0;
+}
+int cuGetErrorString(int error, const char** meaning) {
+  *meaning = error == 2 ? "out of memory" : error == 700 ? "an illegal memory access was encountered" : "unknown";
+  return 0;
+}
+int cuDeviceGetCount(int* count) {
+  *count = 2;
+  return 0;
+}
+int cuDeviceGet(int* device, int ordinal) {
+  *device = ordinal;
+  return 0;
+}
+int cuDeviceGetName(char* name, int length, int) {
+  std::strncpy(name, "fake", static_cast<size_t>(length));
+  return 0;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  switch (attribute) {
+    case 75: *value = 9; break;  // compute capability 9.0
+    case 76: *value = 0; break;
+    case 97: *value = 232448; break;    // shared memory of a block
+    case 16: *value = 132; break;       // multiprocessors
+    case 38: *value = 50 << 20; break;  // L2
+    default: *value = 0;
+  }
+  return 0;
+}
+int cuDeviceTotalMem_v2(size_t* bytes, int) {
+  *bytes = state.memory;
+  return 0;
+}
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  *context = reinterpret_cast<void*>(static_cast<uintptr_t>(device + 1));
+  return 0;
+}
+int cuCtxSetCurrent(void*) { return 0; }
+int cuStreamCreate(void** stream, unsigned) {
+  *stream = &state;
+  return 0;
+}
+int cuStreamSynchronize(void*) {
+  ANSWER;
+  return 0;
+}
+int cuEventCreate(void** event, unsigned) {
+  *event = &state;
+  return 0;
+}
+int cuEventRecord(void*, void*) {
+  ANSWER;
+  return 0;
+}
+int cuEventSynchronize(void*) {
+  ANSWER;
+  return 0;
+}
+int cuEventElapsedTime(float* milliseconds, void*, void*) {
+  *milliseconds = 1;
+  return 0;
+}
+int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
+  ANSWER;
+  ++state.allocations;
+  if (used + bytes > state.memory) return 2;
+  void* block = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  blocks[block] = bytes;
+  used += bytes;
+  *address = reinterpret_cast<uint64_t>(block);
+  return 0;
+}
+int cuMemFree_v2(uint64_t address) {
+  auto found = blocks.find(reinterpret_cast<void*>(address));
+  if (found == blocks.end()) std::abort();  // given back twice, or never handed out
+  used -= found->second;
+  std::free(found->first);
+  blocks.erase(found);
+  return 0;
+}
+int cuMemGetInfo_v2(size_t* left, size_t* total) {
+  *left = state.memory - used;
+  *total = state.memory;
+  return 0;
+}
+int cuMemHostAlloc(void** address, size_t bytes, unsigned) {
+  ANSWER;
+  *address = std::malloc(bytes);
+  return 0;
+}
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void*) {
+  ANSWER;
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return 0;
+}
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void*) {
+  ANSWER;
+  std::memcpy(to, reinterpret_cast<void*>(from), bytes);
+  return 0;
+}
+int cuModuleLoadData(void** module, const void*) {
+  ANSWER;
+  *module = new int(++state.modules);
+  return 0;
+}
+int cuModuleUnload(void* module) {
+  delete static_cast<int*>(module);
+  --state.modules;
+  return 0;
+}
+int cuModuleGetFunction(void** function, void* module, const char*) {
+  *function = module;
+  return 0;
+}
+int cuFuncSetAttribute(void*, int, int) { return 0; }
+int cuLaunchKernel(void* function, unsigned x, unsigned, unsigned, unsigned threads, unsigned, unsigned,
+                   unsigned shared, void*, void**, void**) {
+  ANSWER;
+  state.last = launch_of(function, x, threads, shared);
+  ++state.launches;
+  return 0;
+}
+int cuLinkCreate_v2(unsigned, int*, void**, void** linker) {
+  *linker = new std::string;
+  return 0;
+}
+int cuLinkAddData_v2(void* linker, int, void* data, size_t bytes, const char*, unsigned, int*, void**) {
+  ANSWER;
+  static_cast<std::string*>(linker)->assign(static_cast<const char*>(data), bytes);
+  return 0;
+}
+int cuLinkComplete(void* linker, void** cubin, size_t* bytes) {
+  auto& text = *static_cast<std::string*>(linker);
+  *cubin = text.data();
+  *bytes = text.size();
+  return 0;
+}
+int cuLinkDestroy(void* linker) {
+  delete static_cast<std::string*>(linker);
+  return 0;
+}
+int cuGraphCreate(void** graph, unsigned) {
+  *graph = new Graph;
+  ++state.graphs_made;
+  return 0;
+}
+int cuGraphAddKernelNode_v2(void** node, void* graph, const void*, size_t, const void*) {
+  auto& nodes = static_cast<Graph*>(graph)->nodes;
+  nodes.push_back({});
+  *node = reinterpret_cast<void*>(nodes.size());
+  return 0;
+}
+int cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long) {
+  *exec = graph;
+  return 0;
+}
+int cuGraphExecKernelNodeSetParams_v2(void*, void*, const void*) {
+  ANSWER;
+  ++state.nodes_changed;
+  return 0;
+}
+int cuGraphLaunch(void* exec, void*) {
+  ANSWER;
+  ++state.graph_launches;
+  state.nodes = static_cast<int>(static_cast<Graph*>(exec)->nodes.size());
+  return 0;
+}
+int cuGraphExecDestroy(void*) { return 0; }
+int cuGraphDestroy(void* graph) {
+  delete static_cast<Graph*>(graph);
+  return 0;
+}
+}

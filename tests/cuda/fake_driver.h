@@ -1,0 +1,20 @@
+// What the driver of fake_driver.cpp counts, and how it can be told to fail.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+struct FakeLaunch {
+  void* function = nullptr;
+  unsigned blocks = 0, threads = 0, shared_bytes = 0;
+};
+
+struct FakeDriver {
+  int version = 13000;
+  size_t memory = size_t{256} << 20;
+  const char* fails_in = nullptr;  // this function answers `fails_with`
+  int fails_with = 0;
+  int broken = 0;  // what every function answers
+  int launches = 0, graph_launches = 0, graphs_made = 0, nodes_changed = 0, nodes = 0, allocations = 0, modules = 0;
+  FakeLaunch last;
+};
