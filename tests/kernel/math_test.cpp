@@ -33,9 +33,12 @@ Kernel elementwise(S op, DType dtype, int64_t n = 1) {
   return kernel;
 }
 
-Kernel expanded(S op, DType dtype, int64_t n = 1) {
+// As for a CPU, or as for a machine where many threads run a cell.
+Kernel expanded(S op, DType dtype, int64_t n = 1, int threads = 1) {
   Kernel kernel = elementwise(op, dtype, n);
+  kernel.threads = threads;
   expand_math(kernel);
+  kernel.threads = 1;
   fold(kernel);
   cse(kernel);
   dce(kernel);
@@ -194,10 +197,12 @@ double sample(std::mt19937_64& random, DType dtype, int kind) {
   }
 }
 
-class Accuracy : public testing::TestWithParam<std::tuple<S, DType, bool>> {};
+enum class Way { Plain, Fused, ManyThreads };
+class Accuracy : public testing::TestWithParam<std::tuple<S, DType, Way>> {};
 
 TEST_P(Accuracy, stays_within_the_bound_everywhere) {
-  auto [op, dtype, fused] = GetParam();
+  auto [op, dtype, way] = GetParam();
+  const bool fused = way == Way::Fused;
   long double bound = dtype == kF32 ? 2 : 4;
   std::vector<std::vector<uint64_t>> inputs(static_cast<size_t>(info(op).arity));
   auto add = [&](double x, double y) {
@@ -226,7 +231,7 @@ TEST_P(Accuracy, stays_within_the_bound_everywhere) {
     }
     add(x, y);
   }
-  Kernel kernel = expanded(op, dtype);
+  Kernel kernel = expanded(op, dtype, 1, way == Way::ManyThreads ? 256 : 1);
   if (fused) fuse_mad(kernel);
   std::vector<uint64_t> results = ArrayEval::run(kernel, inputs);
   long double worst = 0;
@@ -251,9 +256,12 @@ TEST_P(Accuracy, stays_within_the_bound_everywhere) {
            worst_at, kernel.phases[0].body.insts.size());
 }
 
-std::string accuracy_case(const testing::TestParamInfo<std::tuple<S, DType, bool>>& test) {
-  auto [op, dtype, fused] = test.param;
-  return std::string(info(op).name) + "_" + name(dtype) + (fused ? "_fused" : "");
+std::string accuracy_case(const testing::TestParamInfo<std::tuple<S, DType, Way>>& test) {
+  auto [op, dtype, way] = test.param;
+  return std::string(info(op).name) + "_" + name(dtype) +
+         (way == Way::Fused         ? "_fused"
+          : way == Way::ManyThreads ? "_many_threads"
+                                    : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Math, Accuracy,
@@ -261,7 +269,11 @@ INSTANTIATE_TEST_SUITE_P(Math, Accuracy,
                                                           S::log1p, S::sin, S::cos, S::tan, S::asin, S::acos, S::atan,
                                                           S::sinh, S::cosh, S::tanh, S::asinh, S::acosh, S::atanh,
                                                           S::erf, S::erfinv, S::cbrt, S::pow, S::atan2),
-                                          testing::Values(kF32, kF64), testing::Bool()),
+                                          testing::Values(kF32, kF64), testing::Values(Way::Plain, Way::Fused)),
+                         accuracy_case);
+INSTANTIATE_TEST_SUITE_P(MathOfManyThreads, Accuracy,
+                         testing::Combine(testing::Values(S::exp, S::exp2, S::erf), testing::Values(kF32),
+                                          testing::Values(Way::ManyThreads)),
                          accuracy_case);
 
 TEST(ExpandMath, leaves_only_native_ops) {
