@@ -113,6 +113,17 @@ TEST(Cuda, updates_of_many_tensors_are_one_launch) {
   EXPECT_LE(fake().nodes, 3);
 }
 
+TEST(Cuda, profiles_and_measures_what_the_device_can_do) {
+  Tensor x = ones({1000});
+  x.realize();
+  Profile profile = heddle::profile();
+  (x + 1).realize();
+  profile.stop();
+  ProfileResult result = profile.result();
+  ASSERT_EQ(result.kernels.size(), 1u);
+  EXPECT_GT(result.roofline.flops_per_second, 0);
+}
+
 TEST(Cuda, a_kernel_that_fails_is_named_at_the_next_synchronisation) {
   // On the second device: the first has to go on.
   Device& gpu = device("cuda:1");
