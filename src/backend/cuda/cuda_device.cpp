@@ -107,6 +107,7 @@ class CudaDevice final : public Device {
     calls.clear();
     code.append(*this, assemble, segments, calls);
     note(code.kernel().name);
+    Range range(code.kernel().name.c_str());
     for (const Call& call : calls.calls) {
       calls.addresses(call, parameters);
       check(driver_.cuLaunchKernel(call.function, call.blocks, 1, 1, call.threads, 1, 1, call.shared_bytes, stream_,
@@ -125,6 +126,7 @@ class CudaDevice final : public Device {
       note(code.kernel().name);
     }
     if (calls.calls.empty()) return;
+    Range range("captured function");
     if (!recording) recording = std::make_shared<Recording>(driver_, context_);
     check(static_cast<Recording*>(recording.get())->run(calls, stream_), "launching a recorded program");
   }

@@ -29,7 +29,31 @@ Driver load() {
   return driver;
 }
 
+struct Marks {
+  int (*push)(const char*) = nullptr;
+  int (*pop)() = nullptr;
+};
+
+const Marks& marks() {
+  static const Marks loaded = [] {
+    Marks found;
+    void* library = dlopen("libnvToolsExt.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library) return found;
+    found.push = reinterpret_cast<int (*)(const char*)>(dlsym(library, "nvtxRangePushA"));
+    found.pop = reinterpret_cast<int (*)()>(dlsym(library, "nvtxRangePop"));
+    return found.push && found.pop ? found : Marks{};
+  }();
+  return loaded;
+}
+
 }  // namespace
+
+Range::Range(const char* name) {
+  if (marks().push) marks().push(name);
+}
+Range::~Range() {
+  if (marks().pop) marks().pop();
+}
 
 std::string Driver::describe(Result error) const {
   const char *name = nullptr, *meaning = nullptr;

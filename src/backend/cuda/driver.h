@@ -94,6 +94,15 @@ struct Driver {
   void check(Result result, const char* what) const;
 };
 
+// Marks what the calling thread does for NVIDIA's profilers, while it lives; nothing where their library is not there.
+class Range {
+ public:
+  explicit Range(const char* name);
+  ~Range();
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+};
+
 // Throws DeviceError saying why there is none: no library, a stub of one, no device, too old.
 const Driver& driver();
 
