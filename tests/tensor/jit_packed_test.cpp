@@ -45,7 +45,9 @@ TEST(JitPacked, weights_are_packed_once) {
   auto f = jit([&](const Tensor& x) { return convolve(x, w); });
   for (int i = 0; i < 6; ++i) EXPECT_EQ(expect_right(f, image(i), w), i < 2 ? 0u : 1u) << "call " << i;
   ASSERT_EQ(f.plans().size(), 1u);
-  EXPECT_EQ(f.plans()[0].kept_bytes, static_cast<uint64_t>(w.numel()) * 4);
+  // Panels are filled up to a number of rows that depends on the target.
+  EXPECT_GE(f.plans()[0].kept_bytes, static_cast<uint64_t>(w.numel()) * 4);
+  EXPECT_LE(f.plans()[0].kept_bytes, static_cast<uint64_t>(w.numel()) * 6);
   EXPECT_NE(to_string(f.plans()[0]).find("stay packed"), std::string::npos);
 }
 
