@@ -109,10 +109,10 @@ double evenness(int64_t m, int64_t n, double others, int64_t mc, int64_t nc, con
 // Cells as wide as before or narrower, and of all rows or of a part of them, so that cores have as much to do as each
 // other.
 void even_out(int64_t m, int64_t n, double others, int64_t& mc, int64_t& nc, const Micro& micro, int cores) {
-  const int64_t part = round_up(pieces(mc, cores), micro.rows);
   int64_t best_rows = mc, best_columns = nc;
   double best = 0;
-  for (int64_t rows : {mc, part}) {
+  for (int64_t parts = 1; parts < 2 * cores; parts *= 2) {
+    const int64_t rows = round_up(pieces(mc, parts), micro.rows);
     const double enough = kEven / (1 + kPackingCycles / static_cast<double>(rows));
     for (int64_t columns = nc; columns > 0 && best < enough; columns -= micro.columns) {
       const double even = evenness(m, n, others, rows, columns, micro, cores);

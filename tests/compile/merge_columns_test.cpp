@@ -93,7 +93,7 @@ TEST(MergeColumns, windows_are_packed_inside_cells) {
 TEST(MergeColumns, cores_share_evenly) {
   Target target;
   target.name = "avx512";
-  for (int cores : {1, 2, 3, 4})
+  for (int cores : {1, 2, 3, 4, 8, 16})
     for (const Layer& layer : {Layer{8, 64, 128, 56, 3, 2},
                                {8, 128, 256, 28, 3, 2},
                                {8, 256, 256, 14, 3, 1},
@@ -108,7 +108,7 @@ TEST(MergeColumns, cores_share_evenly) {
         const auto cell = static_cast<double>(schedule.cell[i]);
         cells *= std::ceil(extent / cell), size *= cell, all *= extent;
       }
-      EXPECT_LT(std::ceil(cells / cores) * size, 1.08 * all / cores)
+      EXPECT_LT(std::ceil(cells / cores) * size, (cores < 8 ? 1.08 : 1.2) * all / cores)
           << cores << " cores, " << layer.filters << " filters: " << print(schedule);
     }
 }
