@@ -37,6 +37,21 @@ llvm::Value* round_to_bfloat(Emitter& emitter, llvm::Value* v) {
 // The machine's instruction does the same, but takes subnormal numbers for zero. They are rare: a vector with one of
 // them goes the long way.
 llvm::Value* narrow_to_bfloat(Emitter& emitter, llvm::Value* v) {
+  if (emitter.traits.round_pair) {
+    auto& b = emitter.b;
+    const auto count = static_cast<uint64_t>(lanes_of(v));
+    llvm::Value* zero = llvm::Constant::getNullValue(b.getFloatTy());
+    if (count == 1) return b.CreateTrunc(emitter.traits.round_pair(emitter, v, zero), b.getInt16Ty());
+    llvm::Value* result = llvm::PoisonValue::get(shaped(b.getInt16Ty(), v));
+    for (uint64_t lane = 0; lane < count; lane += 2) {
+      llvm::Value* other = lane + 1 < count ? b.CreateExtractElement(v, lane + 1) : zero;
+      llvm::Value* pair = emitter.traits.round_pair(emitter, b.CreateExtractElement(v, lane), other);
+      pair = b.CreateBitCast(pair, llvm::FixedVectorType::get(b.getInt16Ty(), 2));
+      for (uint64_t k = 0; k < 2 && lane + k < count; ++k)
+        result = b.CreateInsertElement(result, b.CreateExtractElement(pair, k), lane + k);
+    }
+    return result;
+  }
   auto& b = emitter.b;
   const int64_t lanes = lanes_of(v);
   if (!emitter.traits.bfloat || lanes < 4 || lanes % 4 != 0 || (lanes & (lanes - 1)) != 0)

@@ -172,6 +172,8 @@ void Emitter::instruction(const kernel::Inst& inst, Values& block_values) {
     case Op::scan: return scan(inst, block_values);
     case Op::dot: fail("dot must be lowered to fma before machine code is made");
     case Op::block_dot: return block_dot(inst);
+    case Op::matrix_dot: return matrix_dot(inst, block_values);
+    case Op::matrix_store: return matrix_store(inst, block_values);
     case Op::word_dot:
       return result(word_dot(block_values[inst.args[0]], block_values[inst.args[1]], block_values[inst.args[2]]));
     case Op::loop: return loop(inst, block_values);

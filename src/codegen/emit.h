@@ -34,6 +34,8 @@ struct Traits {
   bool shared_local = false;  // several threads of a cell work on Local memory at once
   llvm::Value* (*shuffle_xor)(Emitter& emitter, llvm::Value* word, int mask) = nullptr;  // of 32-bit integers
   void (*barrier)(Emitter& emitter) = nullptr;
+  // Two f32 to bf16 in a 32-bit integer, the first lowest; null: done step by step.
+  llvm::Value* (*round_pair)(Emitter& emitter, llvm::Value* low, llvm::Value* high) = nullptr;
 };
 
 // A value of an expression: an i64 (or i32: Traits::narrow), an i1 for a condition, or a vector of i64, i32 or i1 with
@@ -80,8 +82,9 @@ struct Emitter {
   llvm::LLVMContext& context;
   const Traits& traits;
   llvm::IRBuilder<> b;
-  std::vector<llvm::Value*> values;   // of the kernel's values
-  std::vector<llvm::Value*> buffers;  // address of element 0
+  std::vector<llvm::Value*> values;       // of the kernel's values
+  std::vector<llvm::Value*> buffers;      // address of element 0
+  std::vector<llvm::Value*> tensor_maps;  // addresses of the descriptors that the kernel takes
   std::vector<Scope> scopes;
   bool streamed = false;  // some store bypasses the caches
 
@@ -109,6 +112,9 @@ struct Emitter {
   void transpose(const kernel::Inst& inst, Values& block_values);           // transpose.cpp
   llvm::Value* word_dot(llvm::Value* a, llvm::Value* b, llvm::Value* acc);  // words.cpp
   void block_dot(const kernel::Inst& inst);
+  void matrix_dot(const kernel::Inst& inst, Values& block_values);  // nvptx_matrix.cpp
+  void matrix_store(const kernel::Inst& inst, const Values& block_values);
+  llvm::Value* tensor_map(const kernel::Inst& inst, size_t number);
   llvm::Value* index(const kernel::Inst& inst, const Values& block_values);
   // for (i = begin; i < end; ++i) carried = body(i, carried); gives the final ones.
   Values counted_loop(const char* name, llvm::Value* begin, llvm::Value* end, bool runs, Values carried,
@@ -186,6 +192,9 @@ int64_t lanes_of(const llvm::Value* v);
 llvm::Value* scale(Emitter& emitter, llvm::Value* a, llvm::Value* n);  // the op of that name
 bool uses_matrix_unit(const kernel::Phase& phase);
 void configure_matrix_unit(Emitter& emitter);  // at the start of a function that uses it
+// At the start and the end of a function; nothing where it does not use NVIDIA's.
+void begin_matrix_unit(Emitter& emitter, const kernel::Phase& phase);
+void end_matrix_unit(Emitter& emitter, const kernel::Phase& phase);
 // The type with `like`'s number of lanes.
 llvm::Type* shaped(llvm::Type* element, const llvm::Value* like);
 // "kernel_0": letters, digits and underscores only.

@@ -1,9 +1,11 @@
 // The schedule a kernel gets without search: must already be good.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/hash.h"
 #include "compile/contraction.h"
+#include "compile/matrix_simt.h"
 #include "compile/schedule.h"
 #include "compile/schedule_contraction.h"
 #include "compile/schedule_nested.h"
@@ -306,18 +308,6 @@ void schedule_scan(Schedule& schedule, const Loops& loops, const Shape2& shape, 
   if (step < n) plan.loops.push_back({axis, step});
 }
 
-void schedule_matmul_simt(Schedule& schedule, const Contraction& c, const Shape2& shape) {
-  size_t a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
-  schedule.cell[a] = std::min<int64_t>(64, shape.outer[a]);
-  schedule.cell[b] = std::min<int64_t>(64, shape.outer[b]);
-  StageSchedule& plan = schedule.stages[0];
-  plan.dot = true;
-  int64_t step = std::min<int64_t>(16, shape.inner[0][0]);
-  if (step < shape.inner[0][0]) plan.loops = {{static_cast<int>(shape.outer.size()), step}};
-  int depth = static_cast<int>(plan.loops.size());
-  plan.staged = {{0, Staged::Scope::Cell, depth, 0}, {1, Staged::Scope::Cell, depth, 0}};
-}
-
 // A scatter: tiles run along the axis whose elements are neighbours in memory, updates go one after the other. With too
 // few other axes to fill the machine, the places are divided.
 void schedule_scatter(Schedule& schedule, const Loops& loops, const Shape2& shape, const Target& target) {
@@ -395,8 +385,8 @@ Schedule default_schedule(const Loops& loops, const Target& target) {
   } else if (worth_blocking(loops, shape, contraction, target.machine)) {
     if (target.machine == Machine::Simd)
       schedule_contraction(schedule, loops, *contraction, target);
-    else
-      schedule_matmul_simt(schedule, *contraction, shape);
+    else if (!schedule_matrix_simt(schedule, loops, *contraction, target))
+      schedule_product_simt(schedule, loops, *contraction, target);
   } else {
     schedule_rows(schedule, loops, shape, target);
   }
@@ -406,6 +396,36 @@ Schedule default_schedule(const Loops& loops, const Target& target) {
   return schedule;
 }
 
+namespace {
+
+// Any tile that a matrix unit takes, with factors packed or not, for a contraction that may be one for it.
+Schedule random_matrix_schedule(const Loops& loops, const Contraction& c, const Target& target,
+                                const std::function<int64_t(int64_t)>& draw) {
+  Schedule schedule;
+  schedule.cell.assign(loops.outer.size(), 1);
+  schedule.stages.resize(loops.stages.size());
+  const int64_t rows = 1 + draw(2);
+  schedule.cell[static_cast<size_t>(c.a_axis)] = rows * kernel::kMatrixRows;
+  schedule.cell[static_cast<size_t>(c.b_axis)] = int64_t{64} << draw(3);
+  schedule.threads = static_cast<int>((rows + 1) * kernel::kMatrixThreads);
+  StageSchedule& plan = schedule.stages[0];
+  plan.dot = true;
+  plan.unit = StageSchedule::Unit::Matrix;
+  plan.ahead = 1 + static_cast<int>(draw(4));
+  plan.loops = {{static_cast<int>(loops.outer.size()), kernel::kMatrixBytes / 2}};
+  for (int operand : {0, 1})
+    if (draw(2) == 0 || !factor_view(loops, loops.stages[0], c, operand))
+      plan.staged.push_back({operand, Staged::Scope::Phase, 0, 0});
+  if (draw(3) == 0) plan.split = 1 + draw(4);
+  if (plan.split == 1 && draw(2) == 0) {
+    schedule.blocks = 1 + draw(target.multiprocessors);
+    schedule.group = 1 + draw(8);
+  }
+  return schedule;
+}
+
+}  // namespace
+
 Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed) {
   uint64_t state = hash_mix(seed + 1);
   auto draw = [&](int64_t count) {
@@ -414,6 +434,11 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
   };
   Shape2 shape = shape_of(loops);
   int outer = static_cast<int>(shape.outer.size());
+  if (auto c = find_contraction(loops, loops.stages[0]);
+      c && c->is_matmul() && c->b_axis < outer && target.machine == Machine::Simt && draw(2) == 0) {
+    Schedule schedule = random_matrix_schedule(loops, *c, target, draw);
+    if (check(schedule, loops, target).empty()) return schedule;
+  }
   // Draws until one is legal; the plainest schedule always is.
   for (int attempt = 0; attempt < 50; ++attempt) {
     Schedule schedule;

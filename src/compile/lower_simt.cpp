@@ -33,6 +33,7 @@ Kernel Lowering::run() {
     constants_.clear();
     register_loops_.clear();
     parts_.clear();
+    leaving_ = -1;
     tags_ = static_cast<int>(plan_.position.size()) + 1;  // stores of the program use their position plus one
     spare_.clear();                                       // phases do not overlap: what earlier ones used is free again
     for (size_t i = tile_.buffers.size(); i < out_.buffers.size(); ++i) spare_.push_back(static_cast<int>(i));
@@ -55,8 +56,26 @@ Kernel Lowering::run() {
   return std::move(out_);
 }
 
-void Lowering::emit(const Block& block) {
+void Lowering::emit(const Block& block, std::span<const Inst* const> done) {
   for (size_t i = 0; i < block.insts.size(); ++i) {
+    if (std::find(done.begin(), done.end(), &block.insts[i]) != done.end()) continue;
+    if (block.insts[i].op == Op::matrix_dot) {
+      emit_matrix_dot(block.insts[i]);
+      auto rest = std::span(block.insts).subspan(i + 1);
+      const int group = plan_.inst_group.at(&block.insts[i]);
+      if (block.results.empty() && only_finishes(rest, group)) {
+        // Cells that are taken in turn have nothing in common.
+        for (const Expr& turn : variables(block.insts[i].address)) register_loops_.push_back(turn);
+        builder_->branch(lt(thread_, plan_.layout(group).used), [&] {
+          scopes_.emplace_back();
+          for (const Inst& inst : rest) emit(inst);
+          scopes_.pop_back();
+          return std::vector<Value>();
+        });
+        return;
+      }
+      continue;
+    }
     if (block.insts[i].op == Op::store) compute_ahead(std::span(block.insts).subspan(i));
     emit(block.insts[i]);
   }
@@ -118,6 +137,8 @@ void Lowering::emit(const Inst& inst) {
     case Op::reduce: emit_reduce(inst); break;
     case Op::scan: emit_scan(inst); break;
     case Op::dot: emit_dot(inst); break;
+    case Op::matrix_dot: emit_matrix_dot(inst); break;
+    case Op::matrix_store: emit_matrix_store(inst); break;
     case Op::loop: emit_loop(inst); break;
     case Op::branch: emit_branch(inst); break;
     case Op::barrier:
@@ -208,6 +229,8 @@ void Lowering::emit_loop(const Inst& inst) {
       values_in_registers(inst.args[i], param, init);
     }
   }
+  const std::vector<const Inst*> ahead = stores_ahead(inst);
+  for (const Inst* store : ahead) values_ahead(*store, inst.var, 0, lt(0, inst.extent), init);
   std::vector<Value> results = builder_->loop(
       inst.var, init,
       [&](std::span<const Value> carried) {
@@ -221,7 +244,11 @@ void Lowering::emit_loop(const Inst& inst) {
             take_registers(body.params[i], carried);
           }
         }
-        emit(body);
+        for (const Inst* store : ahead) store_ahead(*store, carried);
+        std::vector<Value> later;
+        for (const Inst* store : ahead)
+          values_ahead(*store, inst.var, inst.var + 1, lt(inst.var + 1, inst.extent), later);
+        emit(body, ahead);
         std::vector<Value> yields;
         for (size_t i = 0; i < count; ++i) {
           if (late[i]) {
@@ -246,6 +273,7 @@ void Lowering::emit_loop(const Inst& inst) {
           });
         }
         scopes_.pop_back();
+        yields.insert(yields.end(), later.begin(), later.end());
         return yields;
       },
       inst.immediate);

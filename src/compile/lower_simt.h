@@ -37,6 +37,8 @@ inline constexpr int kWarp = 32;
 struct LayoutDim {
   int64_t size = 1, threads = 1, stride = 1, registers = 1;
   bool chunked = false;
+  // Of a matrix unit: groups of this many threads hold neighbours, register after register, before the next group.
+  int64_t together = 0;
   bool rolled = false;  // registers are walked by a loop of the thread instead of being named one by one
 };
 
@@ -58,6 +60,8 @@ Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, s
 
 // The dimension along which an access touches neighbouring elements of memory; -1 if there is none.
 int fast_dim(const Inst& access);
+// That of a matrix unit's results.
+Layout matrix_layout(const Dims& shape, int threads);
 
 // True if a value of this shape holds vectors rather than scalars in its registers.
 bool has_lanes(const Layout& layout, const Dims& shape);
@@ -162,13 +166,20 @@ class Lowering {
   void tag(int id) { builder_->block().insts.back().immediate = id; }
   int next_tag() { return ++tags_; }
 
-  void emit(const Block& block);
+  void emit(const Block& block, std::span<const Inst* const> done = {});
   void emit(const Inst& inst);
   void define_load(const Inst& inst);
   void emit_store(const Inst& inst);
   void compute_ahead(std::span<const Inst> insts);
   bool reads(Value v, const std::vector<int>& buffers) const;
   void emit_loop(const Inst& inst);
+
+  // Stores at the start of a loop's body that fill local memory for a contraction (lower_simt_ahead.cpp). Their values
+  // are computed one iteration ahead, so that the loads for the next one are on their way while this one computes.
+  std::vector<const Inst*> stores_ahead(const Inst& loop) const;
+  // The values of a store at every point where the loop's variable is `when`; loads only where `inside` holds.
+  void values_ahead(const Inst& store, const Expr& var, const Expr& when, const Expr& inside, std::vector<Value>& out);
+  void store_ahead(const Inst& store, std::span<const Value>& values);
   void emit_branch(const Inst& inst);
   void emit_reduce(const Inst& inst);
   std::vector<Value> reduce_own(const Inst& inst, std::span<const Point> results, std::vector<Value> state);
@@ -176,6 +187,10 @@ class Lowering {
   void finish_late(const Inst& loop, size_t number, std::vector<Value> state);
   void emit_dot(const Inst& inst);
   void emit_scan(const Inst& inst);
+  void emit_matrix_dot(const Inst& inst);  // lower_simt_matrix.cpp
+  void emit_matrix_store(const Inst& inst);
+  // Whether what follows concerns only the threads that hold the sums, so that those who copy can go on.
+  bool only_finishes(std::span<const Inst> insts, int group) const;
   std::vector<Point> registers_of(Value v);
   void values_in_registers(Value v, Value like, std::vector<Value>& out);
   void take_registers(Value v, std::span<const Value>& from);
@@ -219,6 +234,11 @@ class Lowering {
   std::vector<int> spare_;  // local buffers made for earlier phases
   std::vector<Expr> register_loops_;
   std::unordered_map<const Inst*, std::vector<Value>> parts_;  // of late reductions: what each thread has so far
+  struct Shift {
+    Expr var, by, inside;
+  };
+  std::optional<Shift> shift_;  // what is computed belongs to another iteration of a loop
+  int leaving_ = -1;            // local memory that a matrix unit's results pass through
   int tags_ = 0;
 };
 

@@ -233,6 +233,10 @@ Expr digit(const Layout& layout, int dim, const Expr& thread) {
 
 Expr coordinate(const Layout& layout, int dim, const Expr& thread, const Expr& reg, const Expr& lane) {
   const LayoutDim& d = layout.dims[dim];
+  if (d.together > 0) {
+    Expr number = digit(layout, dim, thread);
+    return floordiv(number, d.together) * (d.together * d.registers) + reg * d.together + mod(number, d.together);
+  }
   if (d.chunked) return digit(layout, dim, thread) * d.registers + reg;
   Expr block = reg * d.threads + digit(layout, dim, thread);
   return dim == layout.lane_dim ? block * layout.lanes + lane : block;
@@ -256,7 +260,7 @@ bool same_place(const Layout& a, const Layout& b, const Dims& shape) {
     int lanes_x = a.lane_dim == static_cast<int>(d) ? a.lanes : 1;
     int lanes_y = b.lane_dim == static_cast<int>(d) ? b.lanes : 1;
     if (x.threads != y.threads || x.stride != y.stride || lanes_x != lanes_y) return false;
-    if (x.rolled || y.rolled || x.chunked != y.chunked) return false;
+    if (x.rolled || y.rolled || x.chunked != y.chunked || x.together != y.together) return false;
   }
   return true;
 }

@@ -13,7 +13,7 @@ namespace heddle::simt {
 namespace {
 
 bool accesses_memory(Op op) { return op == Op::load || op == Op::store || op == Op::combine || op == Op::check; }
-bool writes_memory(Op op) { return op == Op::store || op == Op::combine; }
+bool writes_memory(Op op) { return op == Op::store || op == Op::combine || op == Op::matrix_store; }
 // Computed again wherever it is used, from its operands.
 bool recomputable(Op op) {
   return kernel::is_scalar_op(op) || op == Op::constant || op == Op::cast || op == Op::bitcast || op == Op::index ||
@@ -65,6 +65,7 @@ class Planner {
     switch (inst.op) {
       case Op::store:
       case Op::check:
+      case Op::matrix_store:
       case Op::combine: return kernel_.values[inst.args[0]].shape;
       case Op::reduce:
       case Op::scan: return kernel_.values[inst.args[0]].shape;
@@ -165,6 +166,7 @@ class Planner {
     std::vector<int> group(parent_.size(), -1);
     std::vector<std::vector<const Inst*>> accesses;
     std::vector<int> roots;
+    std::vector<bool> matrix;
     auto group_of = [&](int n) {
       int r = root(n);
       if (single(shape_[r])) return -1;
@@ -172,6 +174,7 @@ class Planner {
         group[r] = static_cast<int>(roots.size());
         roots.push_back(r);
         accesses.emplace_back();
+        matrix.push_back(false);
       }
       return group[r];
     };
@@ -182,6 +185,7 @@ class Planner {
       int g = group_of(node(*place.inst));
       plan_.inst_group[place.inst] = g;
       if (g >= 0 && accesses_memory(place.inst->op)) accesses[g].push_back(place.inst);
+      if (g >= 0 && (place.inst->op == Op::matrix_dot || place.inst->op == Op::matrix_store)) matrix[g] = true;
       // Their results appear in the registers of the layout they run in, whatever else they were joined with.
       if (place.inst->op != Op::reduce && place.inst->op != Op::dot && place.inst->op != Op::scan) continue;
       for (Value v : place.inst->results) {
@@ -190,7 +194,8 @@ class Planner {
     }
     for (size_t g = 0; g < roots.size(); ++g) {
       plan_.groups.push_back(
-          choose_layout(shape_[roots[g]], accesses[g], kernel_.buffers, dot_axis_[roots[g]], threads_));
+          matrix[g] ? matrix_layout(shape_[roots[g]], threads_)
+                    : choose_layout(shape_[roots[g]], accesses[g], kernel_.buffers, dot_axis_[roots[g]], threads_));
     }
   }
 
@@ -258,6 +263,7 @@ class Planner {
       case Op::store:
       case Op::combine:
       case Op::check:
+      case Op::matrix_store:
       case Op::reduce:
       case Op::scan:
       case Op::dot:
@@ -290,7 +296,8 @@ class Planner {
   bool overwritten(const Inst& load, int position, int needed_until) {
     for (int s = position + 1; s <= needed_until; ++s) {
       const Inst& store = *places_[s].inst;
-      if (!writes_memory(store.op) || store.buffer != load.buffer) continue;
+      if (!writes_memory(store.op)) continue;
+      if ((store.op == Op::matrix_store ? store.regions[0].buffer : store.buffer) != load.buffer) continue;
       if (s == needed_until && updates_in_place(load, store, position)) {
         plan_.same_element[&load] = s;
         continue;

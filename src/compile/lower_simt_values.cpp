@@ -158,10 +158,12 @@ Builder::Access Lowering::access(const Inst& inst, size_t first_bound, const Coo
                                  const Expr& guard, bool lanes) {
   Substitution where;
   for (size_t d = 0; d < inst.coords.size(); ++d) where.emplace_back(inst.coords[d], coords[d]);
+  if (shift_) where.emplace_back(shift_->var, shift_->by);
   Builder::Access result;
   result.hint = inst.hint;
   result.address = substitute(inst.address, where);
   result.guard = logical_and(logical_and(inside(coords, dims), guard), substitute(inst.guard, where));
+  if (shift_) result.guard = logical_and(result.guard, shift_->inside);
   Expr lane = lane_in(coords);
   result.guard = without_lane(result.guard, lane);
   result.binds = inst.binds;
@@ -181,6 +183,7 @@ Builder::Access Lowering::access(const Inst& inst, size_t first_bound, const Coo
 Value Lowering::index_at(DType dtype, const Inst& inst, const Expr& address, size_t first_bound, const Coords& coords) {
   Substitution where;
   for (size_t d = 0; d < inst.coords.size(); ++d) where.emplace_back(inst.coords[d], coords[d]);
+  if (shift_) where.emplace_back(shift_->var, shift_->by);
   return index_of(dtype, substitute(address, where), inst, first_bound, coords);
 }
 

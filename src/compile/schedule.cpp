@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "compile/contraction.h"
+#include "compile/matrix_simt.h"
 
 namespace heddle {
 namespace {
@@ -116,6 +117,10 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
   if (plan.unit != StageSchedule::Unit::Numbers && is_nested(loops))
     return text("stage ", s, ": words in nested loops");
   if (plan.split > 1 && is_nested(loops)) return text("stage ", s, ": a split in nested loops");
+  if (plan.ahead != 0 || (plan.unit == StageSchedule::Unit::Matrix && target.machine == Machine::Simt)) {
+    if (!plan.dot) return text("stage ", s, ": a unit without a dot");
+    return check_matrix_simt(schedule, loops, s, *contraction, target);
+  }
   if (plan.unit != StageSchedule::Unit::Numbers) {
     if (!plan.dot) return text("stage ", s, ": a unit without a dot");
     if (std::string problem = check_unit(plan, schedule, loops, s, *contraction, size, target); !problem.empty())
@@ -200,6 +205,9 @@ std::string check(const Schedule& schedule, const Loops& loops, const Target& ta
     if (size < 1) return text("a cell of ", size, " elements");
   if (schedule.threads < 1 || schedule.threads > target.max_threads) return text(schedule.threads, " threads");
   if (target.machine == Machine::Simd && schedule.threads != 1) return "threads inside a cell on a SIMD machine";
+  if (schedule.blocks < 0 || schedule.group < 1) return text(schedule.blocks, " blocks in groups of ", schedule.group);
+  if (schedule.blocks > 0 && (schedule.stages[0].ahead == 0 || schedule.stages[0].split > 1))
+    return "blocks that take several cells without a matrix unit, or of a divided sum";
   for (size_t s = 0; s < loops.stages.size(); ++s) {
     const StageSchedule& plan = schedule.stages[s];
     if (plan.split < 1) return text("stage ", s, " split into ", plan.split);
@@ -224,6 +232,7 @@ std::string print(const Schedule& schedule) {
   out << "cell";
   for (int64_t size : schedule.cell) out << " " << size;
   out << " threads " << schedule.threads;
+  if (schedule.blocks != 0) out << " blocks " << schedule.blocks << " group " << schedule.group;
   for (const StageSchedule& plan : schedule.stages) {
     out << "; stage";
     for (const Level& level : plan.loops) out << " loop " << level.axis << " " << level.step;
@@ -232,6 +241,7 @@ std::string print(const Schedule& schedule) {
     if (plan.dot) out << " dot";
     if (plan.unit == StageSchedule::Unit::Words) out << " words";
     if (plan.unit == StageSchedule::Unit::Matrix) out << " matrix";
+    if (plan.ahead != 0) out << " ahead " << plan.ahead;
     for (const Staged& staged : plan.staged) {
       out << " staged " << staged.operand;
       if (staged.scope == Staged::Scope::Phase)
@@ -278,6 +288,11 @@ Schedule parse_schedule(std::string_view source) {
   while (at < words.size() && words[at] != "threads") schedule.cell.push_back(number());
   if (!accept("threads")) fail("'threads'");
   schedule.threads = small();
+  if (accept("blocks")) {
+    schedule.blocks = small();
+    if (!accept("group")) fail("'group'");
+    schedule.group = small();
+  }
   while (accept(";")) {
     if (!accept("stage")) fail("'stage'");
     StageSchedule plan;
@@ -296,6 +311,8 @@ Schedule parse_schedule(std::string_view source) {
         plan.unit = StageSchedule::Unit::Words;
       } else if (accept("matrix")) {
         plan.unit = StageSchedule::Unit::Matrix;
+      } else if (accept("ahead")) {
+        plan.ahead = small();
       } else if (accept("stream")) {
         plan.stream = true;
       } else if (accept("staged")) {

@@ -42,6 +42,9 @@ struct StageSchedule {
   // What multiplies. Words and Matrix take factors of bf16 or i8, packed several to a word along the reduced axis.
   enum class Unit { Numbers, Words, Matrix } unit = Unit::Numbers;
   std::vector<Staged> staged;
+  // SIMT, a matrix unit: blocks of the factors that may be on their way. The last 128 threads copy, each 128 of the
+  // others multiply 64 rows of the cell.
+  int ahead = 0;
   bool stream = false;  // stores bypass the caches
 };
 
@@ -49,6 +52,9 @@ struct Schedule {
   std::vector<int64_t> cell;  // elements of each outer axis per cell of the grid
   std::vector<StageSchedule> stages;
   int threads = 1;  // SIMT: threads per cell
+  // SIMT, a matrix unit: so many blocks of threads take all cells in turn; 0: each takes one. They go down `group`
+  // rows of cells before the next column, so that what they read stays in the caches.
+  int64_t blocks = 0, group = 1;
 };
 
 Schedule default_schedule(const Loops& loops, const Target& target);

@@ -23,7 +23,10 @@ Tiler::Tiler(const Loops& loops, const Schedule& schedule) : loops_(loops), sche
 kernel::Kernel Tiler::run() {
   for (size_t s = 0; s < loops_.stages.size(); ++s)
     for (const Staged& staged : schedule_.stages[s].staged)
-      if (staged.scope == Staged::Scope::Phase) write_packing_phase(s, staged);
+      if (staged.scope == Staged::Scope::Phase && schedule_.stages[s].ahead > 0)
+        write_matrix_packing(s, staged);
+      else if (staged.scope == Staged::Scope::Phase)
+        write_packing_phase(s, staged);
   size_t first = 0;
   if (schedule_.stages[0].split > 1 && has_scan(stage(0))) {
     write_split_scan();
@@ -37,12 +40,14 @@ kernel::Kernel Tiler::run() {
   open_phase();
   if (schedule_.stages.back().split > 1 && loops_.stages.back().ordered) divide_places();
   if (first == 1) combine_partials();
-  for (size_t s = first; s < loops_.stages.size();) {
-    size_t end = s + 1;
-    while (end < loops_.stages.size() && schedule_.stages[end].joined) ++end;
-    write_nest(s, end);
-    s = end;
-  }
+  take_turns([&] {
+    for (size_t s = first; s < loops_.stages.size();) {
+      size_t end = s + 1;
+      while (end < loops_.stages.size() && schedule_.stages[end].joined) ++end;
+      write_nest(s, end);
+      s = end;
+    }
+  });
   kernel::renumber(kernel_);
   return std::move(kernel_);
 }
@@ -199,7 +204,7 @@ void Tiler::write_stage(size_t s, const Place& p, size_t level, size_t nest_end)
   }
   bool used_later = nest_end < loops_.stages.size();
   // A matrix unit adds to memory, so all of its loops are around it.
-  const bool matrix = schedule_.stages[s].unit == StageSchedule::Unit::Matrix;
+  const bool matrix = schedule_.stages[s].unit == StageSchedule::Unit::Matrix && schedule_.stages[s].ahead == 0;
   size_t last_outer = matrix ? schedule_.stages[s].loops.size() : after_outer_loops(s, level);
   if (last_outer > level || used_later || stage(s).kept > 0) {
     accumulate_in_memory(s, p, level, last_outer, false);
@@ -312,6 +317,7 @@ kernel::Builder::Access Tiler::access_of(const Inst& inst, Instance& in, bool al
 }
 
 void Tiler::write_store(const Inst& inst, Instance& in) {
+  if (write_matrix_store(inst, in)) return;
   Builder::Access access = access_of(inst, in, true);
   access.hint = schedule_.stages[in.stage].stream ? kernel::Hint::Stream : kernel::Hint::None;
   Value v = spread(value(inst.args[0], in), extents(access.coords));

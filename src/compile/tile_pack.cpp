@@ -52,6 +52,9 @@ Tiler::Packed Tiler::layout(size_t s, const Staged& staged, const Contraction& c
       extent = ceildiv(extent, kernel::kBlockDepth) * kernel::kBlockDepth;
     packed.extents.push_back(extent);
   }
+  constexpr int64_t kBanks = 32, kVectorBytes = 16;
+  if (schedule_.threads > 1 && !whole && packed.panel >= kBanks)
+    packed.pad = kVectorBytes / size_of(packed_dtype(packed, staged.operand == 0 ? c.a : c.b));
   return packed;
 }
 
@@ -62,7 +65,7 @@ Expr Tiler::packed_address(const Packed& packed, const std::vector<Expr>& index)
     int64_t together = i == packed.panel_axis ? packed.panel : i == packed.word_axis ? packed.run : 1;
     address = address * floordiv(packed.extents[k], together) + floordiv(index[i], together);
   }
-  address = address * packed.panel + mod(index[packed.panel_axis], packed.panel);
+  address = address * (packed.panel + packed.pad) + mod(index[packed.panel_axis], packed.panel);
   if (packed.run == 1) return address;
   return address * packed.run + mod(index[packed.word_axis], packed.run);
 }
@@ -70,7 +73,7 @@ Expr Tiler::packed_address(const Packed& packed, const std::vector<Expr>& index)
 Expr Tiler::packed_size(const Packed& packed) {
   Expr size = 1;
   for (const Expr& extent : packed.extents) size = size * extent;
-  return size;
+  return packed.pad == 0 ? size : floordiv(size, packed.panel) * (packed.panel + packed.pad);
 }
 
 DType Tiler::packed_dtype(const Packed& packed, Value factor) const {

@@ -6,6 +6,7 @@ namespace heddle {
 
 std::vector<Tiler::Value> Tiler::reduce(size_t s, const Place& p, size_t level, std::vector<Value> before) {
   const std::vector<Level>& loops = schedule_.stages[s].loops;
+  if (schedule_.stages[s].ahead > 0) return matrix_dot(s, p, std::move(before));
   write_cell_packing(s, p, level);
   if (level == loops.size()) return reduce_tile(s, p, std::move(before));
   if (before.empty()) before = identities(s, p, level);

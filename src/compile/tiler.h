@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "compile/contraction.h"
+#include "compile/matrix_simt.h"
 #include "compile/schedule.h"
 #include "compile/useful_span.h"
 #include "kernel/builder.h"
@@ -201,6 +202,7 @@ class Tiler {
     // Numbers along the axis of the dot that share an element; places and extents count elements.
     size_t word_axis = SIZE_MAX;
     int64_t numbers = 1;
+    int64_t pad = 0;            // elements between rows of a panel: threads that go down a column meet in no bank
     int64_t run = 1;            // elements along the axis of the dot that are neighbours, before the next lane
     std::vector<Expr> extents;  // of the block along `axes`; the panel axis rounded up to whole panels
   };
@@ -221,6 +223,14 @@ class Tiler {
   // The place, counted in words along the axis of the dot.
   Place in_words(size_t s, Place p, int64_t numbers) const;
   void write_block_dot(size_t s, const Place& p, const Expr& goes_on);
+
+  // ---- a SIMT machine's matrix unit ----
+
+  kernel::Region region_at(size_t s, const MatrixView& view, const Place& p);
+  std::vector<Value> matrix_dot(size_t s, const Place& p, std::vector<Value> before);
+  bool write_matrix_store(const Inst& inst, Instance& in);  // false: not one that a matrix unit can do
+  void write_matrix_packing(size_t s, const Staged& staged);
+  void take_turns(const std::function<void()>& body);
 
   // Copies the blocks that are due inside `level` loops of the stage.
   void write_cell_packing(size_t s, const Place& p, size_t level);
@@ -266,6 +276,8 @@ class Tiler {
   std::vector<int> partial_buffers_;
   std::map<std::pair<size_t, int>, Packed> packed_;  // by stage and operand
   std::optional<size_t> packed_at_;                  // this level's blocks are already copied
+  std::map<int, MatrixView> matrices_;               // factors packed for a matrix unit
+  Expr turn_ = 0;                                    // counts the cells that a block of threads takes
 };
 
 }  // namespace heddle

@@ -193,6 +193,30 @@ void Builder::block_dot(std::vector<Panel> panels, const Expr& steps, const Expr
   block().insts.push_back(std::move(inst));
 }
 
+std::vector<Value> Builder::matrix_dot(std::vector<Region> regions, const Expr& step, int ahead, const Expr& before,
+                                       const Type& type, size_t count) {
+  Inst inst;
+  inst.op = Op::matrix_dot;
+  inst.regions = std::move(regions);
+  inst.var = step;
+  inst.extent = step.is_var() ? step.extent() : Expr(1);
+  inst.immediate = ahead;
+  inst.address = before;
+  std::vector<Value> results;
+  for (size_t k = 0; k < count; ++k) results.push_back(fresh(type));
+  for (Value v : results) inst.results.push_back(v);
+  block().insts.push_back(std::move(inst));
+  return results;
+}
+
+void Builder::matrix_store(const Region& region, std::span<const Value> values) {
+  Inst inst;
+  inst.op = Op::matrix_store;
+  inst.regions = {region};
+  for (Value v : values) inst.args.push_back(v);
+  block().insts.push_back(std::move(inst));
+}
+
 Value Builder::dot(Value a, Value b, Value acc, int axis, const Expr& guard, std::span<const Expr> coords) {
   Inst inst;
   inst.op = Op::dot;
@@ -357,6 +381,9 @@ void Builder::clone(const Inst& inst, std::vector<Value>& map, const Substitutio
   copy.var = inst.var;
   copy.panels = inst.panels;
   for (Panel& panel : copy.panels) panel.address = substitute(panel.address, exprs);
+  copy.regions = inst.regions;
+  for (Region& region : copy.regions)
+    for (Expr& at : region.at) at = substitute(at, exprs);
   for (Value v : inst.args) copy.args.push_back(mapped(v, map));
 
   // A loop whose bound changed needs a variable of the new range; one that the caller renames gets that name.

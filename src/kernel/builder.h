@@ -49,6 +49,10 @@ class Builder {
                           std::span<const Expr> coords = {});
   Value word_dot(Value a, Value b, Value acc);
   void block_dot(std::vector<Panel> panels, const Expr& steps, const Expr& goes_on);
+  // `step` counts the blocks of the sum, `before` those that the cell has taken earlier; `count` results of the type.
+  std::vector<Value> matrix_dot(std::vector<Region> regions, const Expr& step, int ahead, const Expr& before,
+                                const Type& type, size_t count = 1);
+  void matrix_store(const Region& region, std::span<const Value> values);
   Value dot(Value a, Value b, Value acc, int axis, const Expr& guard = 1, std::span<const Expr> coords = {});
   // body(var, carried) returns the next carried values.
   std::vector<Value> loop(const Expr& var, std::span<const Value> init,

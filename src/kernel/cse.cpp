@@ -71,6 +71,8 @@ class Eliminator {
         touch(static_cast<size_t>(inst.buffer));
       } else if (inst.op == Op::block_dot) {
         touch(static_cast<size_t>(inst.panels[0].buffer));
+      } else if (inst.op == Op::matrix_store) {
+        touch(static_cast<size_t>(inst.regions[0].buffer));
       } else if (inst.op == Op::barrier) {
         for (size_t k = 0; k < memory_.size(); ++k)
           if (kernel_.buffers[k].space != Space::In) touch(k);

@@ -16,6 +16,7 @@ class Sweeper {
       visit(phase.body, [&](const Inst& inst) {
         if (inst.op == Op::load) read_[static_cast<size_t>(inst.buffer)] = true;
         for (const Panel& panel : inst.panels) read_[static_cast<size_t>(panel.buffer)] = true;
+        for (const Region& region : inst.regions) read_[static_cast<size_t>(region.buffer)] = true;
       });
     for (Phase& phase : kernel_.phases) record(phase.body);
     while (!pending_.empty()) {
@@ -42,7 +43,8 @@ class Sweeper {
   void need(Value user, Value used) { needs_[static_cast<size_t>(user)].push_back(used); }
 
   bool has_effect(const Inst& inst) const {
-    if (inst.op == Op::barrier || inst.op == Op::block_dot) return true;
+    if (inst.op == Op::barrier || inst.op == Op::block_dot || inst.op == Op::matrix_dot || inst.op == Op::matrix_store)
+      return true;
     if (inst.op != Op::store && inst.op != Op::combine && inst.op != Op::check) return false;
     auto buffer = static_cast<size_t>(inst.buffer);
     Space space = kernel_.buffers[buffer].space;

@@ -65,6 +65,13 @@ class Machine {
   void scan_lanes(const Step& s, int thread);
   void dot(const Step& s, int thread);
   void block_dot(const Step& s, int thread);
+  // Calls f(row, column, cell) for the elements of a matrix unit's tile that the thread holds.
+  template <class F>
+  void each_fragment(const Step& s, const std::vector<Place>& places, int thread, F f);
+  Fragment matrix_shape(const Step& s, const std::vector<Place>& places) const;
+  // The element of a region at offset x along its dimension 0 and y along dimension 1; none outside the matrix.
+  void region_element(const Step& s, size_t n, int64_t x, int64_t y, Cell& value, bool write);
+  void matrix_dot(const Step& s, const Mask& mask);
   void loop(const Step& s, const Mask& mask);
   void branch(const Step& s, const Mask& mask);
   void shuffle(const Step& s, const Mask& mask);
@@ -369,6 +376,82 @@ void Machine::block_dot(const Step& s, int thread) {
     }
 }
 
+Fragment Machine::matrix_shape(const Step& s, const std::vector<Place>& places) const {
+  if (kernel_.level == Level::Thread)
+    return {(threads_ / kMatrixThreads - 1) * kMatrixRows, static_cast<int64_t>(places.size()) / 2 * 8};
+  Fragment shape{0, 0};
+  for (int64_t d : s.dims)
+    if (d > 1) (shape.row == 0 ? shape.row : shape.column) = d;
+  return shape;
+}
+
+template <class F>
+void Machine::each_fragment(const Step& s, const std::vector<Place>& places, int thread, F f) {
+  const auto [rows, columns] = matrix_shape(s, places);
+  for (size_t n = 0; n < places.size(); ++n)
+    for (int64_t e = 0; e < places[n].count; ++e) {
+      Fragment at{e / columns, e % columns};
+      if (kernel_.level == Level::Thread) {
+        at = fragment(thread, static_cast<int64_t>(n), columns);
+        at.column += e;
+      }
+      if (at.row < rows) f(at.row, at.column, data(places[n], thread)[e]);
+    }
+}
+
+void Machine::region_element(const Step& s, size_t n, int64_t x, int64_t y, Cell& value, bool write) {
+  const Region& region = s.inst->regions[n];
+  const Step::RegionProgram& program = s.regions[n];
+  const Buffer& buffer = kernel_.buffers[region.buffer];
+  int64_t element = program.offset.run(slots_.data());
+  for (size_t d = 0; d < region.at.size(); ++d) {
+    const int64_t at = program.at[d].run(slots_.data()) + (d == 0 ? x : d == 1 ? y : 0);
+    if (at < 0 || at >= program.extents[d].run(slots_.data())) {
+      if (!write) value = cell(Scalar::of(buffer.dtype, 0));
+      return;
+    }
+    element += at * region.strides[d];
+  }
+  Memory& m = memory_[region.buffer];
+  const auto owner = static_cast<int32_t>(cell_);
+  const char* wrong = write ? m.store(element, phase_, owner, value) : m.load(element, phase_, owner, value);
+  if (wrong) fail(s, text("element ", element, " of %", buffer.name, " (", m.size(), " elements) ", wrong));
+}
+
+void Machine::matrix_dot(const Step& s, const Mask& mask) {
+  if (mask.active != threads_) fail(s, text("only ", mask.active, " of ", threads_, " threads reach this product"));
+  const auto [rows, columns] = matrix_shape(s, s.results);
+  const DType dtype = kernel_.buffers[s.inst->regions[0].buffer].dtype, acc = s.results[0].dtype;
+  const int64_t depth = kMatrixBytes / size_of(dtype), steps = s.extent.run(slots_.data());
+  auto block_of = [&](size_t n, int64_t count) {
+    std::vector<Cell> block(static_cast<size_t>(count * depth));
+    const bool turned = s.inst->regions[n].turned;
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t q = 0; q < depth; ++q) {
+        Cell& value = block[i * depth + q];
+        region_element(s, n, turned ? i : q, turned ? q : i, value, false);
+        value = cell(cast(scalar(dtype, value), acc));
+      }
+    return block;
+  };
+  std::vector<Cell> sums(static_cast<size_t>(rows * columns), cell(Scalar::of(acc, 0)));
+  for (int64_t k = 0; k < steps; ++k) {
+    slots_[s.var_slot] = k;
+    const std::vector<Cell> a = block_of(0, rows), b = block_of(1, columns);
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j)
+        for (int64_t q = 0; q < depth; ++q) {
+          Cell& sum = sums[i * columns + j];
+          sum = multiply_add(acc, acc, sum, a[i * depth + q], b[j * depth + q]);
+        }
+  }
+  each_thread(mask, [&](int t) {
+    for (const Place& p : s.results) std::fill_n(data(p, t), p.count, cell(Scalar::of(acc, 0)));
+    each_fragment(s, s.results, t,
+                  [&](int64_t row, int64_t column, Cell& value) { value = sums[row * columns + column]; });
+  });
+}
+
 void Machine::loop(const Step& s, const Mask& mask) {
   const std::vector<Place>&params = s.params[0], &yields = s.yields[0];
   std::vector<int64_t> extents(static_cast<size_t>(threads_));
@@ -435,6 +518,7 @@ void Machine::step(const Step& s, const Mask& mask) {
     case Op::loop: return loop(s, mask);
     case Op::branch: return branch(s, mask);
     case Op::shuffle_xor: return shuffle(s, mask);
+    case Op::matrix_dot: return matrix_dot(s, mask);
     case Op::barrier:
       if (mask.active != threads_) fail(s, text("only ", mask.active, " of ", threads_, " threads reach this barrier"));
       ++epoch_;
@@ -463,6 +547,11 @@ void Machine::step(const Step& s, const Mask& mask) {
       case Op::scan: kernel_.level == Level::Thread ? scan_lanes(s, t) : scan(s, t); break;
       case Op::dot: dot(s, t); break;
       case Op::block_dot: block_dot(s, t); break;
+      case Op::matrix_store:
+        each_fragment(s, s.args, t, [&](int64_t row, int64_t column, Cell& value) {
+          region_element(s, 0, column, row, value, true);
+        });
+        break;
       case Op::word_dot: {
         const Operand a = operand(s, 0, t), b = operand(s, 1, t), acc = operand(s, 2, t);
         for (int64_t e = 0; e < s.count; ++e)

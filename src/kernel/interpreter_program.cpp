@@ -91,6 +91,7 @@ class Preparation {
       case Op::store:
       case Op::combine:
       case Op::check:
+      case Op::matrix_store:
       case Op::reduce:
       case Op::scan: s.dims = shape(i.args[0]); break;
       case Op::dot: s.dims = dot_dims(kernel_.values[i.args[0]], kernel_.values[i.args[1]]); break;
@@ -109,12 +110,18 @@ class Preparation {
     for (const Expr& v : i.binds) s.bind_slots.push_back(slot(v));
     s.address = AddressProgram(i.address, i.coords, [this](const Expr& v) { return slot(v); });
     s.guard = compiled(i.guard);
-    if (i.op == Op::loop) {
+    if (i.op == Op::loop || i.op == Op::matrix_dot) {
       s.extent = compiled(i.extent);
       s.var_slot = slot(i.var);
     }
     if (i.op == Op::block_dot) s.extent = compiled(i.extent);
     for (const Panel& p : i.panels) s.panels.push_back(compiled(p.address));
+    for (const Region& r : i.regions) {
+      Step::RegionProgram& region = s.regions.emplace_back();
+      region.offset = compiled(r.offset);
+      for (const Expr& e : r.extents) region.extents.push_back(compiled(e));
+      for (const Expr& e : r.at) region.at.push_back(compiled(e));
+    }
     if (i.reducer) s.reducer.emplace(*i.reducer);
     for (const Block& b : i.blocks) {
       s.params.push_back(places(b.params));

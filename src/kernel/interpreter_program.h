@@ -32,6 +32,11 @@ struct Step {
   AddressProgram address;
   IndexProgram guard, extent;
   std::vector<IndexProgram> panels;  // their addresses
+  struct RegionProgram {
+    IndexProgram offset;
+    std::vector<IndexProgram> extents, at;
+  };
+  std::vector<RegionProgram> regions;
   int var_slot = -1;
   std::vector<std::vector<Step>> blocks;
   std::vector<std::vector<Place>> params, yields;  // of each block

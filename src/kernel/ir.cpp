@@ -80,6 +80,8 @@ const char* name(Op op) {
     case Op::scan: return "scan";
     case Op::dot: return "dot";
     case Op::block_dot: return "block_dot";
+    case Op::matrix_dot: return "matrix_dot";
+    case Op::matrix_store: return "matrix_store";
     case Op::word_dot: return "word_dot";
     case Op::loop: return "loop";
     case Op::branch: return "branch";
@@ -120,6 +122,12 @@ Dims broadcast_dims(const Dims& a, const Dims& b) {
   }
   if (!fits) throw InternalError(text("shapes ", to_string(a), " and ", to_string(b), " do not broadcast"));
   return out;
+}
+
+Fragment fragment(int64_t thread, int64_t index, int64_t columns) {
+  const int64_t group = thread / kMatrixThreads, warp = thread % kMatrixThreads / 32, lane = thread % 32;
+  const int64_t per_row = columns / 8;
+  return {group * kMatrixRows + warp * 16 + index / per_row * 8 + lane / 4, index % per_row * 8 + lane % 4 * 2};
 }
 
 Type elementwise_type(ScalarOp op, std::span<const Type> operands) {

@@ -68,9 +68,15 @@ enum class Op : uint8_t {
            // f32 acc are pairs of bf16, with an i32 acc four i8: their products add up
   block_dot,  // what a matrix unit does from memory to memory: panels[0] += panels[1] * panels[2], blocks of words as
               // in dot, `extent` steps of kBlockDepth; where guard is false panels[0] counts as 0
-  loop,       // for var in [0, extent): carried values; args are the initial ones, results the final ones
-  branch,     // if `guard` (free of coordinates): blocks[0], else blocks[1] (may be empty when there are no results).
-              // args are the values of `binds`, single elements
+  // Products by a matrix unit that copies blocks of its factors into local memory ahead of use. Tile level: the tile of
+  // sums, rows before columns. Thread level: the vectors of fragment() that each thread of all but the last warp group,
+  // which copies, holds; all threads of the block come here. `immediate` blocks may be on their way, `address` have
+  // been taken before.
+  matrix_dot,    // sum over `var` in [0, extent) of regions[0] * regions[1], each kMatrixBytes deep
+  matrix_store,  // writes args, such a tile, to regions[0], in the threads that hold it
+  loop,          // for var in [0, extent): carried values; args are the initial ones, results the final ones
+  branch,  // if `guard` (free of coordinates): blocks[0], else blocks[1] (may be empty when there are no results).
+           // args are the values of `binds`, single elements
   // thread level only
   barrier,      // all threads of the block; makes local memory written before visible after
   shuffle_xor,  // args[0] of the lane whose number in the warp is mine ^ immediate (warps are 32 threads)
@@ -129,6 +135,28 @@ struct Panel {
   friend bool operator==(const Panel&, const Panel&) = default;
 };
 
+// A block of a matrix in global memory, as the copies of a matrix unit see it. The matrix has dimensions of `extents`,
+// the fastest first, whose elements are `strides` apart, and begins at element `offset` of the buffer: these speak of
+// symbols only. The block spans dimensions 0 and 1 and begins at `at`; outside the matrix it reads as 0 and is not
+// written.
+struct Region {
+  int32_t buffer = -1;
+  Expr offset = 0;
+  SmallVector<Expr, 4> extents;
+  SmallVector<int64_t, 4> strides;
+  SmallVector<Expr, 4> at;
+  bool turned = false;  // of a factor: dimension 1 runs along the sum, not dimension 0
+  friend bool operator==(const Region&, const Region&) = default;
+};
+// How deep the blocks of a matrix_dot are, in bytes of a factor; threads that multiply together, and their rows.
+inline constexpr int64_t kMatrixBytes = 128, kMatrixThreads = 128, kMatrixRows = 64;
+// The first of two neighbouring elements, in row-major order of the tile, that `thread` holds as its vector number
+// `index` of a tile of `columns`: first all of one row, then all of another one.
+struct Fragment {
+  int64_t row, column;
+};
+Fragment fragment(int64_t thread, int64_t index, int64_t columns);
+
 struct Inst {
   Op op = Op::constant;
   Hint hint = Hint::None;
@@ -145,10 +173,11 @@ struct Inst {
   // dimensions.
   SmallVector<Expr, 4> coords;
   SmallVector<Expr, 1> binds;              // variables in address or guard that stand for elements of the trailing args
-  Expr var, extent;                        // loop; block_dot: extent
+  Expr var, extent;                        // loop, matrix_dot; block_dot: extent
   std::shared_ptr<const Reducer> reducer;  // reduce, scan, combine
   std::vector<Block> blocks;               // loop, branch
   std::vector<Panel> panels;               // block_dot: result, left and right factor
+  std::vector<Region> regions;             // matrix_dot: left and right factor; matrix_store: the result
 };
 
 enum class Space : uint8_t {

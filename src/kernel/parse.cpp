@@ -81,6 +81,7 @@ class Parser : TextCursor {
 
   // Expressions.
   Span span();
+  Region region();
   Expr expression(const Span& s);
   std::string new_variable_name() {
     size_t at = (skip_space(), pos_);
@@ -511,6 +512,32 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     inst.extent = expression(span());
     if (accept_word("if")) inst.guard = expression(span());
     set_types(inst, values, {});
+  } else if (op == "matrix_dot") {
+    inst.op = Op::matrix_dot;
+    expect_word("ahead");
+    inst.immediate = integer<int>(1, 1 << 10);
+    expect_word("after");
+    expect('(');
+    inst.address = expression(span());
+    expect(')');
+    if (accept_word("through")) inst.buffer = buffer();
+    expect_word("steps");
+    expect('(');
+    size_t variables = variables_.mark();
+    inst.var = index_variable();
+    inst.extent = extent_;
+    expect(')');
+    for (int i = 0; i < 2; ++i) inst.regions.push_back(region());
+    variables_.restore(variables);
+    Type t = colon_type();
+    for (Value v : inst.results) values[v] = t;
+  } else if (op == "matrix_store") {
+    inst.op = Op::matrix_store;
+    if (accept_word("through")) inst.buffer = buffer();
+    inst.regions.push_back(region());
+    expect(',');
+    uses(inst.args);
+    set_types(inst, values, {});
   } else if (op == "word_dot") {
     inst.op = Op::word_dot;
     uses(inst.args);
@@ -524,6 +551,27 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
   } else {
     fail_at(at, heddle::text("unknown instruction '", op, "'"));
   }
+}
+
+// %b[offset] of (extents) by (strides) at (corner)
+Region Parser::region() {
+  Region r;
+  r.buffer = buffer();
+  expect('[');
+  r.offset = expression(span());
+  expect(']');
+  auto list = [&](const char* word, const std::function<void()>& item) {
+    expect_word(word);
+    expect('(');
+    do item();
+    while (accept(','));
+    expect(')');
+  };
+  list("of", [&] { r.extents.push_back(expression(span())); });
+  list("by", [&] { r.strides.push_back(integer<int64_t>(0, INT64_MAX)); });
+  list("at", [&] { r.at.push_back(expression(span())); });
+  r.turned = accept_word("turned");
+  return r;
 }
 
 void Parser::parse_loop(Inst& inst, std::vector<Type>& values) {

@@ -113,6 +113,7 @@ class Printer {
   std::string reducer_text(const Reducer& r);
   void reducer_lines(const Reducer& r, std::string& s);
   std::string binds(const Inst& inst, const std::vector<std::string>& declared) const;
+  std::string region(const Region& r) const;
   std::vector<std::string> enter_element(const Inst& inst);
 
   Level level_;
@@ -256,6 +257,17 @@ std::string Printer::binds(const Inst& inst, const std::vector<std::string>& dec
   return s;
 }
 
+// %b[offset] of (extents) by (strides) at (corner)
+std::string Printer::region(const Region& r) const {
+  std::string s = buffer_name(r.buffer) + "[" + expr(r.offset) + "] of (";
+  for (size_t i = 0; i < r.extents.size(); ++i) s += (i ? ", " : "") + expr(r.extents[i]);
+  s += ") by (";
+  for (size_t i = 0; i < r.strides.size(); ++i) s += (i ? ", " : "") + std::to_string(r.strides[i]);
+  s += ") at (";
+  for (size_t i = 0; i < r.at.size(); ++i) s += (i ? ", " : "") + expr(r.at[i]);
+  return s + (r.turned ? ") turned" : ")");
+}
+
 void Printer::inst(const Inst& inst) {
   HD_ASSERT(inst.binds.size() <= inst.args.size(), "more bound variables than arguments");
   const std::span<const Value> own(inst.args.data(), inst.args.size() - inst.binds.size());
@@ -303,6 +315,20 @@ void Printer::inst(const Inst& inst) {
         if (i > 0) s += " step " + std::to_string(p.step);
       }
       s += " steps " + expr(inst.extent) + tail();
+      break;
+    case Op::matrix_dot: {
+      s += " ahead " + std::to_string(inst.immediate) + " after (" + expr(inst.address) + ")";
+      if (inst.buffer >= 0) s += " through " + buffer_name(inst.buffer);
+      std::string bound = expr(inst.extent);
+      s += " steps (" + declare_index(inst.var, inst.extent, 'k') + " < " + bound + ")";
+      for (const Region& r : inst.regions) s += " " + region(r);
+      s += " : " + result_type();
+      break;
+    }
+    case Op::matrix_store:
+      if (inst.buffer >= 0) s += " through " + buffer_name(inst.buffer);
+      for (const Region& r : inst.regions) s += " " + region(r);
+      s += ", " + uses(own);
       break;
     case Op::loop: {
       std::string bound = expr(inst.extent);

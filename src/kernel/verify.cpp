@@ -70,6 +70,10 @@ class Verifier {
   void buffer(const Inst& i, DType dtype) const;
   void reducer(const Inst& i, size_t width);
   void block_dot(const Inst& i);
+  void region(const Region& r, DType dtype);
+  void matrix_dot(const Inst& i);
+  void matrix_store(const Inst& i);
+  void fragments(std::span<const Value> values);
   void loop(const Inst& i);
   void branch(const Inst& i);
   void counts(const Inst& i, size_t args, size_t results) const {
@@ -215,6 +219,74 @@ void Verifier::block_dot(const Inst& i) {
   expression(i.guard, "guard");
 }
 
+void Verifier::region(const Region& r, DType dtype) {
+  check(r.buffer >= 0 && static_cast<size_t>(r.buffer) < kernel_.buffers.size(), "buffer ", r.buffer,
+        " does not exist");
+  const Buffer& b = kernel_.buffers[static_cast<size_t>(r.buffer)];
+  check(b.space != Space::Local, "a matrix in local memory, %", b.name);
+  check(b.dtype == dtype, "buffer %", b.name, " holds ", b.dtype, ", not ", dtype);
+  const size_t rank = r.extents.size();
+  check(rank >= 2 && rank <= 5 && r.strides.size() == rank && r.at.size() == rank, "a matrix of ", rank, " extents, ",
+        r.strides.size(), " strides, ", r.at.size(), " positions");
+  check(r.strides[0] == 1, "neighbours ", r.strides[0], " elements apart");
+  // Copies move 16 bytes at a time.
+  for (size_t k = 1; k < rank; ++k)
+    check(r.strides[k] > 0 && r.strides[k] * size_of(dtype) % 16 == 0, "a stride of ", r.strides[k], " elements");
+  check(r.offset.multiple() * size_of(dtype) % 16 == 0, "a matrix that begins at element ", r.offset);
+  auto of_symbols = [&](const Expr& e) {
+    for (const Expr& v : variables(e)) check(v.is_symbol(), "a matrix that depends on ", v);
+  };
+  of_symbols(r.offset);
+  for (const Expr& e : r.extents) of_symbols(e);
+  for (const Expr& e : r.at) expression(e, "position");
+}
+
+// Vectors of two that the threads of a tile of sums hold.
+void Verifier::fragments(std::span<const Value> values) {
+  if (kernel_.level == Level::Tile) {
+    check(values.size() == 1, "a matrix of ", values.size(), " tiles");
+    const Type& t = types_[values[0]];
+    const auto wide = std::count_if(t.shape.begin(), t.shape.end(), [](int64_t d) { return d > 1; });
+    check(wide == 2, "a matrix of type ", to_string(t));
+    return;
+  }
+  check(kernel_.threads % kMatrixThreads == 0 && kernel_.threads >= 2 * kMatrixThreads, "a matrix unit fed by ",
+        kernel_.threads, " threads");
+  check(!values.empty() && values.size() % 2 == 0, values.size(), " vectors of two rows");
+  for (Value v : values)
+    check(types_[v] == Type{types_[values[0]].dtype, {2}}, "a fragment of type ", to_string(types_[v]));
+}
+
+void Verifier::matrix_dot(const Inst& i) {
+  counts(i, 0, i.results.size());
+  fragments(i.results);
+  check(i.regions.size() == 2, "has ", i.regions.size(), " factors");
+  check(i.immediate >= 1, "has ", i.immediate, " blocks on their way");
+  const DType factor = kernel_.buffers[static_cast<size_t>(i.regions[0].buffer)].dtype;
+  const DType sum = types_[i.results[0]].dtype;
+  check((sum == DType::f32 && size_of(factor) == 2 && is_float(factor)) || (sum == DType::i32 && factor == DType::i8),
+        "multiplies ", factor, " into ", sum);
+  expression(i.extent, "steps");
+  expression(i.address, "position in the ring");
+  size_t outer = variables_.size();
+  enter(i.var, i.extent, "step");
+  for (const Region& r : i.regions) {
+    region(r, factor);
+    check(!r.turned || size_of(factor) == 2, "turned blocks of ", factor);
+  }
+  variables_.resize(outer);
+}
+
+void Verifier::matrix_store(const Inst& i) {
+  counts(i, i.args.size(), 0);
+  check(!i.args.empty(), "stores nothing");
+  fragments(i.args);
+  check(i.regions.size() == 1, "has ", i.regions.size(), " results");
+  region(i.regions[0], arg(i, 0).dtype);
+  const Buffer& b = kernel_.buffers[static_cast<size_t>(i.regions[0].buffer)];
+  check(b.space != Space::In, "writes to the input %", b.name);
+}
+
 void Verifier::loop(const Inst& i) {
   check(i.blocks.size() == 1, "has ", i.blocks.size(), " blocks");
   const Block& body = i.blocks[0];
@@ -265,6 +337,7 @@ void Verifier::inst(const Inst& i) {
   check(i.op != Op::branch || i.coords.empty(), "has coordinates");
   check(i.hint != Hint::Ahead || i.op == Op::load, "fetches ahead without loading");
   check(i.panels.empty() == (i.op != Op::block_dot), "has panels or lacks them");
+  check(i.regions.empty() || i.op == Op::matrix_dot || i.op == Op::matrix_store, "has matrices");
   check(i.blocks.empty() || i.op == Op::loop || i.op == Op::branch, "has blocks");
   bool many_threads = kernel_.level == Level::Thread && kernel_.threads > 1;
   for (Value v : i.results) define(v);
@@ -348,6 +421,8 @@ void Verifier::inst(const Inst& i) {
         access(i, dot_dims(arg(i, 0), arg(i, 1)), !i.guard.is_const(1));
         break;
       case Op::block_dot: block_dot(i); break;
+      case Op::matrix_dot: matrix_dot(i); break;
+      case Op::matrix_store: matrix_store(i); break;
       case Op::word_dot:
         check(kernel_.level == Level::Thread, "word_dot at tile level");
         counts(i, 3, 1);

@@ -1,0 +1,37 @@
+// Contractions on a SIMT machine's matrix unit: which ones it takes, and how their factors and results lie in memory.
+#pragma once
+
+#include "compile/contraction.h"
+#include "compile/schedule.h"
+
+namespace heddle {
+
+// An access that walks a matrix: dimension 0 of it is the fastest. Without positions, which the place of a tile gives.
+struct MatrixView {
+  int buffer = -1;
+  Expr offset = 0;
+  SmallVector<size_t, 4> axes;  // of the stage, that dimensions follow
+  SmallVector<int64_t, 4> strides;
+  bool turned = false;  // `own` runs along dimension 0
+};
+// A load or store as a matrix over axes `own` and `along` (and others around it), if copies of whole blocks can do it:
+// strides are multiples of 16 bytes, nothing is guarded.
+std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, const kernel::Inst& access, size_t own,
+                                      size_t along);
+
+// The narrow numbers that a factor is cast from, where a matrix unit multiplies such: f16 or bf16 for sums of f32.
+std::optional<kernel::Value> matrix_factor(const Loops& loops, const Stage& stage, kernel::Value factor);
+// The load of those, if it is one that copies can do.
+std::optional<MatrixView> factor_view(const Loops& loops, const Stage& stage, const Contraction& c, int operand);
+// Of a factor that is packed first: whether its own axis is the fast one, as most of what it is made of has it.
+bool packed_turned(const Loops& loops, const Stage& stage, const Contraction& c, int operand);
+
+// Empty if the schedule's stage s, which asks for a matrix unit, is legal, else why not.
+std::string check_matrix_simt(const Schedule& schedule, const Loops& loops, size_t s, const Contraction& c,
+                              const Target& target);
+// Fills in the schedule if the matrix unit should do this contraction; else leaves it alone and gives false.
+bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target);
+// The same for ordinary arithmetic: threads hold blocks of sums, factors wait in local memory.
+void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target);
+
+}  // namespace heddle

@@ -1,0 +1,130 @@
+// The schedule of a contraction that a SIMT machine's matrix unit computes.
+#include <algorithm>
+#include <cmath>
+
+#include "compile/matrix_simt.h"
+#include "kernel/tensor_maps.h"
+
+namespace heddle {
+namespace {
+
+// Tiles, blocks on their way, and what part of the fastest rate they reach, measured on an H200.
+struct Choice {
+  int64_t rows, columns;
+  int ahead;
+  double rate;
+};
+constexpr Choice kChoices[] = {
+    {128, 256, 4, 1.0}, {128, 128, 6, 0.95}, {64, 256, 4, 0.7}, {64, 128, 6, 0.66}, {64, 64, 8, 0.4}};
+// Smaller products are not worth it.
+constexpr int64_t kLeastRows = 32, kLeastDepth = 32;
+constexpr double kLeastProducts = 1 << 18;
+constexpr int64_t kGroup = 8;
+// Steps that a part of a divided sum has at least.
+constexpr int64_t kLeastSteps = 8;
+
+int64_t pieces(int64_t size, int64_t step) { return (size + step - 1) / step; }
+
+}  // namespace
+
+bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
+  if (!target.matrix_unit || loops.stages[0].inner.size() != 1) return false;
+  auto extent = [](const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); };
+  const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
+  const int64_t m = extent(loops.outer[a]), n = extent(loops.outer[b]), k = extent(loops.stages[0].inner[0]);
+  double others = 1;
+  for (size_t i = 0; i < loops.outer.size(); ++i)
+    if (i != a && i != b) others *= static_cast<double>(extent(loops.outer[i]));
+  if (std::min(m, n) < kLeastRows || k < kLeastDepth) return false;
+  if (others * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) < kLeastProducts) return false;
+
+  Schedule best;
+  double least = INFINITY;
+  for (const Choice& choice : kChoices) {
+    const double cells = others * static_cast<double>(pieces(m, choice.rows) * pieces(n, choice.columns));
+    const double waves = std::ceil(cells / target.multiprocessors);
+    const double time = waves * static_cast<double>(choice.rows * choice.columns) / choice.rate;
+    if (time >= least) continue;
+    Schedule candidate = schedule;
+    candidate.cell.assign(loops.outer.size(), 1);
+    candidate.cell[a] = choice.rows;
+    candidate.cell[b] = choice.columns;
+    candidate.threads = static_cast<int>((choice.rows / kernel::kMatrixRows + 1) * kernel::kMatrixThreads);
+    candidate.blocks = target.multiprocessors;
+    candidate.group = kGroup;
+    StageSchedule& plan = candidate.stages[0];
+    plan.dot = true;
+    plan.unit = StageSchedule::Unit::Matrix;
+    plan.ahead = choice.ahead;
+    plan.loops = {{static_cast<int>(loops.outer.size()), kernel::kMatrixBytes / 2}};
+    for (int operand : {0, 1})
+      if (!factor_view(loops, loops.stages[0], c, operand))
+        plan.staged.push_back({operand, Staged::Scope::Phase, 0, 0});
+    if (!check(candidate, loops, target).empty()) continue;
+    least = time;
+    best = std::move(candidate);
+  }
+  if (!std::isfinite(least)) return false;
+  // Few cells with long sums: the sums are divided.
+  const double cells = others * static_cast<double>(pieces(m, best.cell[a]) * pieces(n, best.cell[b]));
+  const int64_t steps = pieces(k, kernel::kMatrixBytes / 2);
+  const auto split = std::min(static_cast<int64_t>(target.multiprocessors / cells), steps / kLeastSteps);
+  if (split > 1) {
+    Schedule divided = best;
+    divided.stages[0].split = split;
+    divided.blocks = 0;
+    divided.group = 1;
+    if (check(divided, loops, target).empty()) best = std::move(divided);
+  }
+  schedule = std::move(best);
+  return true;
+}
+
+void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
+  // Threads that share a tile, so that each holds 8 x 8 sums, and what part of the fastest rate they reach.
+  struct Tile {
+    int64_t rows, columns;
+    int threads;
+    double rate;
+  };
+  constexpr Tile kTiles[] = {{128, 128, 256, 1.0}, {128, 64, 128, 0.9}, {64, 64, 64, 0.8}};
+  constexpr int64_t kDepth = 16;
+  auto extent = [](const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); };
+  const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
+  const int64_t m = extent(loops.outer[a]), n = extent(loops.outer[b]), k = extent(loops.stages[0].inner[0]);
+  StageSchedule& plan = schedule.stages[0];
+  plan.dot = true;
+  const int64_t step = std::min(kDepth, k);
+  if (step < k) plan.loops = {{static_cast<int>(loops.outer.size()), step}};
+  const int depth = static_cast<int>(plan.loops.size());
+  if (std::min(m, n) < 64 || loops.values[static_cast<size_t>(c.a)].dtype != DType::f32) {
+    schedule.cell[a] = std::min<int64_t>(64, m);
+    schedule.cell[b] = std::min<int64_t>(64, n);
+    plan.staged = {{0, Staged::Scope::Cell, depth, 0}, {1, Staged::Scope::Cell, depth, 0}};
+    return;
+  }
+  double others = 1, least = INFINITY, cells = 1;
+  for (size_t i = 0; i < loops.outer.size(); ++i)
+    if (i != a && i != b) others *= static_cast<double>(extent(loops.outer[i]));
+  for (const Tile& tile : kTiles) {
+    const double count = others * static_cast<double>(pieces(m, tile.rows) * pieces(n, tile.columns));
+    const double rounds = std::ceil(count / target.multiprocessors);
+    const double time = rounds * static_cast<double>(tile.rows * tile.columns) / tile.rate;
+    if (time >= least) continue;
+    least = time;
+    cells = count;
+    schedule.cell[a] = tile.rows;
+    schedule.cell[b] = tile.columns;
+    schedule.threads = tile.threads;
+  }
+  plan.staged = {{0, Staged::Scope::Cell, depth, schedule.cell[a]}, {1, Staged::Scope::Cell, depth, schedule.cell[b]}};
+  // Few cells with long sums: the sums are divided.
+  constexpr int64_t kLeastPart = 256;
+  const auto split = std::min(static_cast<int64_t>(2 * target.multiprocessors / cells), k / kLeastPart);
+  if (split > 1) {
+    plan.split = split;
+    if (!check(schedule, loops, target).empty()) plan.split = 1;
+  }
+}
+
+}  // namespace heddle

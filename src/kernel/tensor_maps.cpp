@@ -1,0 +1,30 @@
+#include "kernel/tensor_maps.h"
+
+namespace heddle::kernel {
+
+std::vector<TensorMap> tensor_maps(const Kernel& kernel) {
+  std::vector<TensorMap> maps;
+  const int64_t rows = (kernel.threads / kMatrixThreads - 1) * kMatrixRows;
+  for (const Phase& phase : kernel.phases)
+    visit(phase.body, [&](const Inst& inst) {
+      for (size_t n = 0; n < inst.regions.size(); ++n) {
+        const Region& region = inst.regions[n];
+        const int64_t wide = kMatrixBytes / size_of(kernel.buffers[static_cast<size_t>(region.buffer)].dtype);
+        int64_t high = kMatrixRows;
+        if (inst.op == Op::matrix_dot) {
+          const int64_t columns = static_cast<int64_t>(inst.results.size()) / 2 * 8;
+          high = region.turned ? wide : n == 0 ? rows : columns;
+        }
+        maps.push_back({&inst, n, {wide, high}});
+      }
+    });
+  return maps;
+}
+
+int64_t matrix_ring_bytes(int64_t rows, int64_t columns, int ahead) {
+  return ahead * ((rows + columns) * kMatrixBytes + 2 * static_cast<int64_t>(sizeof(int64_t)));
+}
+
+int64_t matrix_store_bytes(int64_t rows) { return 2 * rows * kMatrixBytes; }
+
+}  // namespace heddle::kernel

@@ -1,0 +1,152 @@
+// Products by a matrix unit that copies: text, rules, and what the interpreter does.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/error.h"
+#include "kernel/interpreter.h"
+#include "kernel/passes.h"
+#include "kernel/tensor_maps.h"
+
+namespace heddle::kernel {
+namespace {
+
+// c[70, 64] = a[70, 72] * b[72, 64], two cells of 64 rows, taken in turn.
+constexpr const char* kTiles = R"(
+kernel @product(in %a: bf16[5040], in %b: bf16[4608], out %c: f32[4480]) threads 256 {
+  phase grid() {
+    loop turn < 2 {
+      %0 = matrix_dot ahead 2 after (turn * 2) steps (k < 2) %a[0] of (72, 70) by (1, 72) at (k * 64, turn * 64) %b[0] of (64, 72) by (1, 64) at (0, k * 64) turned : tile<64x64xf32>
+      matrix_store %c[0] of (64, 70) by (1, 64) at (0, turn * 64), %0
+    }
+  }
+}
+)";
+
+std::string fragments(int count, const char* separator = ", ") {
+  std::string s;
+  for (int i = 0; i < count; ++i) s += (i ? separator : "") + text("%", i);
+  return s;
+}
+
+// The same for threads.
+std::string threads_text() {
+  return text(
+      R"(
+kernel.thread @product(in %a: bf16[5040], in %b: bf16[4608], out %c: f32[4480]) threads 256 thread t {
+  local %ring: u8[32800]
+  local %leaving: u8[16384]
+  phase grid() {
+    loop turn < 2 {
+      )",
+      fragments(16),
+      R"( = matrix_dot ahead 2 after (turn * 2) through %ring steps (k < 2) %a[0] of (72, 70) by (1, 72) at (k * 64, turn * 64) %b[0] of (64, 72) by (1, 64) at (0, k * 64) turned : vec<2xf32>
+      matrix_store through %leaving %c[0] of (64, 70) by (1, 64) at (0, turn * 64), )",
+      fragments(16), R"(
+    }
+  }
+}
+)");
+}
+
+std::vector<float> run(const Kernel& kernel) {
+  std::vector<uint16_t> a(5040), b(4608);
+  std::vector<float> c(4480, -1);
+  auto fill = [](std::vector<uint16_t>& x, int seed) {
+    for (size_t i = 0; i < x.size(); ++i)
+      store_scalar(x.data(), static_cast<int64_t>(i),
+                   Scalar::of(DType::bf16, static_cast<double>((i * 5 + seed) % 7) - 3));
+  };
+  fill(a, 1);
+  fill(b, 2);
+  std::vector<void*> buffers = {a.data(), b.data(), c.data()};
+  std::vector<int64_t> sizes = {5040, 4608, 4480};
+  for (size_t i = 3; i < kernel.buffers.size(); ++i) {
+    buffers.push_back(nullptr);
+    sizes.push_back(kernel.buffers[i].size.value());
+  }
+  interpret(kernel, buffers, sizes, {});
+  std::vector<float> want(4480);
+  for (int64_t i = 0; i < 70; ++i)
+    for (int64_t j = 0; j < 64; ++j)
+      for (int64_t k = 0; k < 72; ++k)
+        want[static_cast<size_t>(i * 64 + j)] += static_cast<float>(load_scalar(a.data(), i * 72 + k, DType::bf16).f *
+                                                                    load_scalar(b.data(), k * 64 + j, DType::bf16).f);
+  EXPECT_EQ(c, want);
+  return c;
+}
+
+TEST(Matrix, text_and_meaning_on_both_levels) {
+  for (const std::string& source : {std::string(kTiles), threads_text()}) {
+    Kernel kernel = parse(source);
+    EXPECT_EQ(print(parse(print(kernel))), print(kernel));
+    verify(kernel);
+    run(kernel);
+  }
+  Kernel threads = parse(threads_text());
+  kernel::run(threads, thread_pipeline());
+  verify(threads);
+  run(threads);
+}
+
+TEST(Matrix, every_element_has_one_holder) {
+  for (int64_t columns : {64, 192, 256}) {
+    std::vector<int> held(static_cast<size_t>(128 * columns));
+    for (int64_t thread = 0; thread < 256; ++thread)
+      for (int64_t index = 0; index < columns / 4; ++index)
+        for (int64_t lane = 0; lane < 2; ++lane) {
+          Fragment at = fragment(thread, index, columns);
+          ++held[static_cast<size_t>(at.row * columns + at.column + lane)];
+        }
+    for (int count : held) ASSERT_EQ(count, 1);
+  }
+}
+
+TEST(Matrix, descriptors) {
+  Kernel kernel = parse(threads_text());
+  std::vector<TensorMap> maps = tensor_maps(kernel);
+  ASSERT_EQ(maps.size(), 3u);
+  EXPECT_EQ(maps[0].box[0], 64);
+  EXPECT_EQ(maps[0].box[1], 64);
+  EXPECT_EQ(maps[2].box[0], 32);  // 128 bytes of f32
+  EXPECT_EQ(maps[2].region().buffer, 2);
+}
+
+TEST(Matrix, broken_rules_are_named) {
+  auto problem = [](std::string source, const std::string& from, const std::string& to) {
+    source.replace(source.find(from), from.size(), to);
+    try {
+      verify(parse(source));
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  auto expect = [&](const std::string& from, const std::string& to, const std::string& what) {
+    EXPECT_NE(problem(kTiles, from, to).find(what), std::string::npos) << problem(kTiles, from, to);
+  };
+  expect("by (1, 72)", "by (1, 73)", "a stride of 73 elements");
+  expect("by (1, 72)", "by (2, 72)", "neighbours 2 elements apart");
+  expect("%a[0]", "%a[3]", "begins at element 3");
+  expect("of (72, 70)", "of (turn, 70)", "depends on turn");
+  expect("tile<64x64xf32>", "tile<64x64xi32>", "multiplies bf16 into i32");
+  expect("out %c", "in %c", "writes to the input %c");
+  EXPECT_NE(problem(threads_text(), "threads 256", "threads 192").find("192 threads"), std::string::npos);
+  EXPECT_NE(problem(threads_text(), "vec<2xf32>", "vec<4xf32>").find("a fragment of type"), std::string::npos);
+}
+
+TEST(Matrix, all_threads_take_part) {
+  std::string source = threads_text();
+  const std::string loop = "loop turn < 2 {";
+  source.replace(source.find(loop), loop.size(), "branch t < 128 {");
+  for (size_t at; (at = source.find("turn * ")) != std::string::npos;) source.replace(at, 7, "0 * ");
+  try {
+    run(parse(source));
+    FAIL();
+  } catch (const DeviceError& e) {
+    EXPECT_NE(std::string(e.what()).find("only 128 of 256 threads reach this product"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace heddle::kernel
