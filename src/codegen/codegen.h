@@ -40,10 +40,10 @@ std::string code_generator();
 std::string llvm_ir(const kernel::Kernel& kernel, const Target& target);
 std::string host_assembly(const kernel::Kernel& kernel, const Target& target);
 // PTX with one entry per phase, called entry_name(); a block runs one cell. Parameters: the buffers but Local ones, the
-// symbols, and of a kernel with rounds the first cell. Launched with local_bytes() of dynamic shared memory.
-// With `many`, entries whose names end in "_many" run several segments (at most kMostSegments): parameters are a table
-// and its number of rows. A row holds, for each phase, the number of cells in the rows before; then what the plain
-// entry takes.
+// symbols, of a kernel with rounds the first cell, and the descriptors of kernel::tensor_maps(). Launched with
+// local_bytes() of dynamic shared memory. With `many`, entries whose names end in "_many" run several segments (at most
+// kMostSegments): parameters are a table and its number of rows. A row holds, for each phase, the number of cells in
+// the rows before; then what the plain entry takes.
 std::string ptx(const kernel::Kernel& kernel, const Target& target, bool many = false);
 std::string entry_name(const kernel::Kernel& kernel, int phase);
 int64_t local_bytes(const kernel::Kernel& kernel);  // shared memory of a block

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "codegen/codegen.h"
 #include "codegen/emit.h"
+#include "kernel/tensor_maps.h"
 
 namespace heddle {
 namespace codegen {
@@ -25,6 +26,11 @@ llvm::Value* shuffle_xor(Emitter& emitter, llvm::Value* word, int mask) {
   auto& b = emitter.b;
   return b.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
                            {b.getInt32(~0u), word, b.getInt32(static_cast<uint32_t>(mask)), b.getInt32(31)});
+}
+
+llvm::Value* round_pair(Emitter& emitter, llvm::Value* low, llvm::Value* high) {
+  auto& b = emitter.b;
+  return b.CreateBitCast(b.CreateIntrinsic(llvm::Intrinsic::nvvm_ff2bf16x2_rn, {}, {high, low}), b.getInt32Ty());
 }
 
 void barrier(Emitter& emitter) { emitter.b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
@@ -72,6 +78,7 @@ class Entries {
   Entries(const kernel::Kernel& kernel, llvm::Module& module, Emitter& emitter)
       : kernel_(kernel), module_(module), emitter_(emitter), b_(emitter.b), context_(emitter.context) {
     for (const kernel::Buffer& buffer : kernel.buffers) pointers_ += buffer.space != kernel::Space::Local;
+    maps_ = kernel::tensor_maps(kernel).size();
     int64_t bytes = 0;
     offsets_ = local_offsets(kernel, bytes);
     if (bytes == 0) return;
@@ -89,6 +96,7 @@ class Entries {
     } else {
       parameters.assign(pointers_, pointer);
       parameters.resize(pointers_ + kernel_.symbols.size() + kernel_.rounds, word);
+      parameters.resize(parameters.size() + maps_, llvm::PointerType::get(context_, 0));
     }
     auto* function = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), parameters, false),
                                             llvm::Function::ExternalLinkage,
@@ -96,6 +104,7 @@ class Entries {
     function->addFnAttr(llvm::Attribute::NoUnwind);
     annotate(function, "kernel", 1);
     annotate(function, "maxntidx", kernel_.threads);
+    if (!many) annotate_tensor_maps(function);
     emitter_.begin_function(function);
     llvm::Value* cell = nullptr;
     {
@@ -112,7 +121,9 @@ class Entries {
           emitter_.buffers[k] = b_.CreateGEP(b_.getInt8Ty(), shared_, b_.getInt64(static_cast<uint64_t>(offsets_[k])));
     }
     emitter_.bind_cells(kernel_.phases[phase], cell);
+    begin_matrix_unit(emitter_, kernel_.phases[phase]);
     emitter_.block(kernel_.phases[phase].body, emitter_.values);
+    end_matrix_unit(emitter_, kernel_.phases[phase]);
     emitter_.end_function();
   }
 
@@ -124,7 +135,24 @@ class Entries {
                                          llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<uint32_t>(value)))}));
   }
 
-  // Buffers and symbols from parameters; gives the cell.
+  // Descriptors of matrices are passed as they are, as the last parameters, and read where they lie.
+  void annotate_tensor_maps(llvm::Function* function) {
+    llvm::Type* bytes = llvm::ArrayType::get(b_.getInt8Ty(), 128);
+    std::vector<llvm::Metadata*> numbers;
+    for (size_t k = function->arg_size() - maps_; k < function->arg_size(); ++k) {
+      const auto number = static_cast<unsigned>(k);
+      function->addParamAttr(number, llvm::Attribute::getWithByValType(context_, bytes));
+      function->addParamAttr(number, llvm::Attribute::getWithAlignment(context_, llvm::Align(64)));
+      numbers.push_back(llvm::ConstantAsMetadata::get(b_.getInt32(number + 1)));
+    }
+    if (numbers.empty()) return;
+    module_.getOrInsertNamedMetadata("nvvm.annotations")
+        ->addOperand(llvm::MDNode::get(
+            context_, {llvm::ValueAsMetadata::get(function), llvm::MDString::get(context_, "grid_constant"),
+                       llvm::MDNode::get(context_, numbers)}));
+  }
+
+  // Buffers, symbols and descriptors from parameters; gives the cell.
   llvm::Value* bind_parameters(llvm::Function* function, llvm::Value* cell) {
     unsigned next = 0;
     for (size_t k = 0; k < offsets_.size(); ++k) {
@@ -134,7 +162,10 @@ class Entries {
       emitter_.buffers[k] = argument;
     }
     for (const Expr& symbol : kernel_.symbols) emitter_.bind(symbol, function->getArg(next++));
-    return kernel_.rounds ? b_.CreateAdd(cell, function->getArg(next)) : cell;
+    if (kernel_.rounds) cell = b_.CreateAdd(cell, function->getArg(next++));
+    emitter_.tensor_maps.clear();
+    for (size_t k = 0; k < maps_; ++k) emitter_.tensor_maps.push_back(function->getArg(next++));
+    return cell;
   }
 
   // The same from the row of a table; gives the cell within the segment.
@@ -169,7 +200,7 @@ class Entries {
   Emitter& emitter_;
   llvm::IRBuilder<>& b_;
   llvm::LLVMContext& context_;
-  size_t pointers_ = 0;
+  size_t pointers_ = 0, maps_ = 0;
   std::vector<int64_t> offsets_;  // of Local buffers; -1 for others
   llvm::GlobalVariable* shared_ = nullptr;
 };
@@ -181,6 +212,7 @@ void emit_nvptx(const kernel::Kernel& kernel, llvm::Module& module, bool many) {
   traits.half = traits.fma = traits.nan_minmax = traits.narrow = traits.shared_local = true;
   traits.shuffle_xor = shuffle_xor;
   traits.barrier = barrier;
+  traits.round_pair = round_pair;
   Emitter emitter(kernel, module, traits);
   Entries entries(kernel, module, emitter);
   for (size_t phase = 0; phase < kernel.phases.size(); ++phase) entries.emit(phase, many);
@@ -197,6 +229,10 @@ Target nvidia_target(const std::string& arch) {
   target.llvm_cpu = arch;
   target.llvm_features = "+ptx83";
   target.vector_bytes = 16;
+  if (arch == "sm_90a") {
+    target.matrix_unit = true;
+    target.local_bytes = 232448;
+  }
   // Shared memory that a block may have, by compute capability.
   static constexpr std::pair<const char*, int64_t> kShared[] = {
       {"sm_90", 232448}, {"sm_10", 232448}, {"sm_80", 166912}, {"sm_87", 166912}, {"sm_7", 65536}};

@@ -78,7 +78,8 @@ bool Lowering::only_finishes(std::span<const Inst> insts, int group) const {
       case Op::cast:
       case Op::bitcast:
       case Op::index: return true;
-      case Op::load: return tile_.buffers[inst.buffer].space != kernel::Space::Local;
+      case Op::load:
+        return tile_.buffers[inst.buffer].space != kernel::Space::Local && !plan_.values[inst.results[0]].defined;
       case Op::store:
         return tile_.buffers[inst.buffer].space != kernel::Space::Local && plan_.inst_group.at(&inst) == group;
       case Op::matrix_store: return true;

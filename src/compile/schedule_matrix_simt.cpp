@@ -88,7 +88,7 @@ void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contrac
     double rate;
   };
   constexpr Tile kTiles[] = {{128, 128, 256, 1.0}, {128, 64, 128, 0.9}, {64, 64, 64, 0.8}};
-  constexpr int64_t kDepth = 16;
+  constexpr int64_t kDepth = 8;  // leaves registers for two blocks on a multiprocessor
   auto extent = [](const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); };
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
   const int64_t m = extent(loops.outer[a]), n = extent(loops.outer[b]), k = extent(loops.stages[0].inner[0]);

@@ -55,6 +55,16 @@ TEST(Cuda, copies_of_any_length_arrive) {
   }
 }
 
+TEST(Cuda, matrices_are_described_to_the_copy_engine) {
+  const int before = fake().maps;
+  Tensor a = randn({3, 256, 128}).cast(kBF16), b = randn({128, 264}).cast(kBF16);
+  a.realize();
+  b.realize();
+  matmul(a, b).realize();
+  EXPECT_GE(fake().maps, before + 3);
+  EXPECT_EQ(fake().last.threads % 128, 0u);
+}
+
 TEST(Cuda, memory_is_used_again) {
   Device& gpu = device("cuda");
   void* before = nullptr;

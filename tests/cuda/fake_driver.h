@@ -16,5 +16,6 @@ struct FakeDriver {
   int fails_with = 0;
   int broken = 0;  // what every function answers
   int launches = 0, graph_launches = 0, graphs_made = 0, nodes_changed = 0, nodes = 0, allocations = 0, modules = 0;
+  int maps = 0;  // descriptors of matrices
   FakeLaunch last;
 };

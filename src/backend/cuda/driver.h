@@ -73,6 +73,9 @@ struct KernelNode {
                        int* options, void** values))                                                           \
   X(cuLinkComplete, (Linker linker, void** cubin, size_t* bytes))                                              \
   X(cuLinkDestroy, (Linker linker))                                                                            \
+  X(cuTensorMapEncodeTiled,                                                                                    \
+    (void* map, int dtype, unsigned rank, void* address, const uint64_t* extents, const uint64_t* strides,     \
+     const uint32_t* box, const uint32_t* steps, int interleave, int swizzle, int promotion, int fill))        \
   X(cuGraphCreate, (Graph * graph, unsigned flags))                                                            \
   X(cuGraphAddKernelNode_v2,                                                                                   \
     (GraphNode * node, Graph graph, const GraphNode* before, size_t count, const KernelNode* parameters))      \

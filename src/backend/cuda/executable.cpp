@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "backend/cuda/tensor_map.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "codegen/codegen.h"
@@ -44,7 +45,11 @@ std::string assemble(const Driver& driver, const kernel::Kernel& kernel, const T
 
 CudaExecutable::CudaExecutable(const Driver& driver, Context context, const kernel::Kernel& kernel,
                                const std::string& cubin)
-    : driver_(driver), context_(context), kernel_(kernel), shared_bytes_(static_cast<unsigned>(local_bytes(kernel))) {
+    : driver_(driver),
+      context_(context),
+      kernel_(kernel),
+      maps_(kernel::tensor_maps(kernel_)),
+      shared_bytes_(static_cast<unsigned>(local_bytes(kernel))) {
   for (const kernel::Phase& phase : kernel_.phases) {
     Expr count = 1;
     for (const Expr& cell : phase.cells) count = count * cell.extent();
@@ -109,7 +114,7 @@ void Calls::clear() {
 
 void Calls::add(Function function, int64_t blocks, int threads, unsigned shared_bytes) {
   calls.push_back({function, static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared_bytes,
-                   static_cast<uint32_t>(words.size()), 0});
+                   static_cast<uint32_t>(words.size()), 0, 0});
 }
 
 void Calls::word(uint64_t value) {
@@ -117,9 +122,17 @@ void Calls::word(uint64_t value) {
   ++calls.back().count;
 }
 
+void Calls::map(std::span<const uint64_t, 16> value) {
+  words.insert(words.end(), value.begin(), value.end());
+  calls.back().count += 16;
+  ++calls.back().maps;
+}
+
 void Calls::addresses(const Call& call, std::vector<void*>& out) {
   out.clear();
-  for (uint32_t i = 0; i < call.count; ++i) out.push_back(&words[call.first + i]);
+  const uint32_t plain = call.count - call.maps * 16;
+  for (uint32_t i = 0; i < plain; ++i) out.push_back(&words[call.first + i]);
+  for (uint32_t i = 0; i < call.maps; ++i) out.push_back(&words[call.first + plain + i * 16]);
 }
 
 void CudaExecutable::append_phase(Function function, int64_t count, Calls& out) const {
@@ -136,6 +149,10 @@ void CudaExecutable::append(Device& device, Compile compile, std::span<const Lau
     HD_ASSERT(segment.buffers.size() == kernel_.buffers.size() && segment.symbols.size() == kernel_.symbols.size(),
               "launch of ", kernel_.name, " with ", segment.buffers.size(), " buffers and ", segment.symbols.size(),
               " symbols");
+  if (segments.size() > 1 && !maps_.empty()) {
+    for (const LaunchSegment& segment : segments) append(device, compile, {&segment, 1}, out);
+    return;
+  }
   if (segments.size() > 1) {
     for (size_t first = 0; first < segments.size(); first += kMostSegments)
       append_many(device, compile, segments.subspan(first, std::min(kMostSegments, segments.size() - first)), out);
@@ -153,6 +170,7 @@ void CudaExecutable::append(Device& device, Compile compile, std::span<const Lau
         if (kernel_.buffers[b].space != kernel::Space::Local) out.word(reinterpret_cast<uint64_t>(segment.buffers[b]));
       for (int64_t symbol : segment.symbols) out.word(static_cast<uint64_t>(symbol));
       if (kernel_.rounds) out.word(static_cast<uint64_t>(round * count));
+      for (const kernel::TensorMap& map : maps_) out.map(encode(driver_, kernel_, map, segment));
     }
 }
 

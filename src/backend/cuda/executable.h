@@ -4,15 +4,17 @@
 #include <mutex>
 
 #include "backend/cuda/driver.h"
+#include "kernel/tensor_maps.h"
 #include "runtime/device.h"
 
 namespace heddle::cuda {
 
-// One launch of the driver. Its parameters are words [first, first + count) of the list it is in.
+// One launch of the driver. Its parameters are words [first, first + count) of the list it is in; the last ones are
+// descriptors of matrices, 16 words each.
 struct Call {
   Function function = nullptr;
   unsigned blocks = 0, threads = 1, shared_bytes = 0;
-  uint32_t first = 0, count = 0;
+  uint32_t first = 0, count = 0, maps = 0;
 };
 
 // Launches in order. Kept from run to run, a list needs no new memory.
@@ -23,7 +25,8 @@ struct Calls {
 
   void clear();
   void add(Function function, int64_t blocks, int threads, unsigned shared_bytes);
-  void word(uint64_t value);  // one more parameter of the last call
+  void word(uint64_t value);                      // one more parameter of the last call
+  void map(std::span<const uint64_t, 16> words);  // the same; after all words
   std::span<const uint64_t> words_of(const Call& call) const {
     return std::span(words).subspan(call.first, call.count);
   }
@@ -68,7 +71,8 @@ class CudaExecutable final : public Executable {
   const Driver& driver_;
   Context context_;
   kernel::Kernel kernel_;
-  std::vector<int64_t> phase_cells_;  // -1: depends on symbols
+  std::vector<kernel::TensorMap> maps_;  // of kernel_
+  std::vector<int64_t> phase_cells_;     // -1: depends on symbols
   unsigned shared_bytes_;
   Entries single_;
   mutable std::mutex lock_;  // of what follows

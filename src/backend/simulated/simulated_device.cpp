@@ -95,8 +95,6 @@ class SimulatedDevice final : public Device {
  public:
   SimulatedDevice(std::string name, bool runs) : name_(std::move(name)), runs_(runs), target_(nvidia_target()) {
     target_.name = name_;
-    target_.matrix_unit = true;
-    target_.local_bytes = 232448;
   }
 
   const std::string& name() const override { return name_; }
