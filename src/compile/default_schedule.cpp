@@ -95,7 +95,7 @@ void split_reduction(Schedule& schedule, const Loops& loops, const Shape2& shape
   // A multiprocessor hides the time that memory takes behind many cells.
   const bool simd = target.machine == Machine::Simd;
   double wanted = simd ? 16 : 8.0 * target.multiprocessors;
-  if (cells * 2 > wanted) return;
+  if (cells * (simd ? 2 : 4) > wanted) return;
   int64_t step = 1;
   int outer = static_cast<int>(shape.outer.size());
   for (const Level& level : schedule.stages[0].loops)

@@ -32,7 +32,9 @@ DirectKernel sort_kernel(const SortTask& task) {
   if (task.indices) direct.buffers.push_back({"indices", DType::i64, kernel::Space::Out, task.rows * task.kept});
   direct.build = [task, name = direct.name, buffers = direct.buffers](const Target& target) {
     SortWriter writer(task, target, name, buffers);
-    if (ranks_are_best(task)) {
+    if (target.machine == Machine::Simt) {
+      write_merge_sort(writer);
+    } else if (ranks_are_best(task)) {
       write_rank_sort(writer);
     } else if (selection_is_best(writer)) {
       write_selection(writer);

@@ -67,6 +67,8 @@ bool selection_is_best(const SortWriter& w);
 void write_selection(SortWriter& w);
 // Digit by digit, least significant first.
 void write_radix_sort(SortWriter& w);
+// Longer and longer runs, for SIMT machines.
+void write_merge_sort(SortWriter& w);
 
 // Puts `most` elements of which the first `count` (i32) matter in order by counting, for each, those before it.
 // `keys` holds order() of them in Local memory, padded to whole vectors with the largest key. put(rank, i) stores
