@@ -6,6 +6,7 @@
 // parity of the one it waits for.
 #include <llvm/IR/InlineAsm.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "base/error.h"
@@ -186,7 +187,8 @@ void begin_matrix_unit(Emitter& emitter, const kernel::Phase& phase) {
   auto& b = emitter.b;
   std::vector<const kernel::Inst*> found;
   kernel::visit(phase.body, [&](const kernel::Inst& inst) {
-    if (inst.op == kernel::Op::matrix_dot) found.push_back(&inst);
+    auto same = [&](const kernel::Inst* other) { return other->buffer == inst.buffer; };
+    if (inst.op == kernel::Op::matrix_dot && std::none_of(found.begin(), found.end(), same)) found.push_back(&inst);
   });
   if (found.empty()) return;
   llvm::Value* first = b.CreateICmpEQ(emitter.integer(emitter.kernel.thread), b.getInt64(0));

@@ -12,7 +12,8 @@ constexpr int64_t kMostAsked = 512;  // and when it has: a guard against runaway
 
 int64_t size_of_block(const Block& block) {
   int64_t count = 0;
-  visit(block, [&](const Inst&) { ++count; });
+  // A product of matrices is a loop itself, and each one needs descriptors of its own.
+  visit(block, [&](const Inst& inst) { count += inst.op == Op::matrix_dot ? kMostAsked : 1; });
   return count;
 }
 

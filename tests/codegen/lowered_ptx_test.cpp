@@ -66,5 +66,42 @@ TEST(LoweredPtx, is_accepted_by_ptxas) {
   std::filesystem::remove_all(folder);
 }
 
+// A factor each way round, results that leave as a block, cells taken in turn.
+constexpr const char* kProduct = R"(
+kernel @product(in %a: bf16[5040], in %b: bf16[4608], out %c: bf16[4480]) threads 256 {
+  phase grid(block < 2) {
+    loop turn < 2 {
+      %0 = matrix_dot ahead 4 after (turn * 2) steps (k < 2) %a[0] of (72, 70) by (1, 72) at (k * 64, turn * 64) %b[0] of (64, 72) by (1, 64) at (0, k * 64) turned : tile<64x64xf32>
+      %1 = cast %0 : tile<64x64xbf16>
+      matrix_store %c[0] of (64, 70) by (1, 64) at (0, turn * 64), %1
+    }
+  }
+}
+)";
+
+TEST(LoweredPtx, products_on_the_matrix_unit) {
+  Target target = nvidia_target();
+  kernel::Kernel lowered = lower_simt(kernel::parse(kProduct), target);
+  kernel::run(lowered, kernel::thread_pipeline());
+  std::string text = ptx(lowered, target);
+  for (const char* part : {"wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", "cp.async.bulk.tensor.2d.shared",
+                           "cp.async.bulk.tensor.2d.global", "mbarrier.try_wait.parity", "cvt.rn.bf16x2.f32"})
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  // Three buffers, then a descriptor for each use of one.
+  EXPECT_NE(text.find(".param .align 64 .b8 product_0_param_5[128]"), std::string::npos);
+  EXPECT_EQ(text.find("product_0_param_6"), std::string::npos);
+  std::string ptxas = find_ptxas();
+  if (ptxas.empty()) GTEST_SKIP() << "no ptxas found";
+  auto folder = std::filesystem::temp_directory_path() / ("heddle_matrix_ptx_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "product.ptx") << text;
+  std::string log = (folder / "log").string();
+  std::string command =
+      ptxas + " -v -arch=sm_90a -o /dev/null " + (folder / "product.ptx").string() + " > " + log + " 2>&1";
+  EXPECT_EQ(std::system(command.c_str()), 0) << read_file(log);
+  EXPECT_NE(read_file(log).find(" 0 bytes spill stores"), std::string::npos) << read_file(log);
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace heddle
