@@ -1,6 +1,7 @@
 // Attention, against other libraries and the peak of multiply-adds. Of causal attention only what is seen counts.
 #include <heddle/heddle.h>
 
+#include <array>
 #include <cmath>
 
 #include "base/error.h"
@@ -58,6 +59,24 @@ Contest contest_of(const Shape& shape, bool hand, bool backward) {
   return contest;
 }
 
+// A few queries against many keys, as when a text is written word by word. `groups` heads of keys and values.
+Contest few_queries(int64_t queries, int64_t heads, int64_t groups, int64_t keys) {
+  constexpr int64_t kWidth = 128;
+  Tensor q = randn({1, heads, queries, kWidth}).realize();
+  Tensor k = randn({1, groups, keys, kWidth}).realize(), v = randn({1, groups, keys, kWidth}).realize();
+  Contest contest{.name = text("attention of ", queries, queries == 1 ? " query" : " queries", ", ", heads, " heads",
+                               groups < heads ? text(" for ", groups) : "", ", ", keys, " keys of ", kWidth),
+                  .group = "attention of few queries",
+                  .unit = "us"};
+  auto number = [](int64_t value) { return static_cast<double>(value); };
+  contest.flops = 2 * 2 * number(heads * queries * keys * kWidth);
+  contest.bytes = 4 * number(2 * groups * keys * kWidth);
+  contest.row = {{"work", "attention of few queries"}};
+  auto step = jit([](Tensor a, Tensor b, Tensor c) { return scaled_dot_product_attention(a, b, c); });
+  contest.ours = [=]() mutable { step(q, k, v); };
+  return contest;
+}
+
 }  // namespace
 
 void measure_attention(double seconds, const Report& report) {
@@ -76,6 +95,12 @@ void measure_attention(double seconds, const Report& report) {
   run({12, 128, 64, true}, false, false);
   run({4, 4096, 64, true}, false, false);
   run({8, 1000, 80, true}, false, false);
+  for (int64_t keys : {1024, 8192, 32768})
+    for (auto [queries, heads, groups] : {std::array<int64_t, 3>{1, 32, 32}, {1, 32, 8}, {8, 32, 32}}) {
+      Contest contest = few_queries(queries, heads, groups, keys);
+      contest.name += text(", ", threads, threads == 1 ? " thread" : " threads");
+      if (wanted(contest.name)) run_contest(peers, contest, seconds, report);
+    }
 }
 
 }  // namespace heddle::tools

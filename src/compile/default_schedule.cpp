@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "compile/contraction.h"
 #include "compile/matrix_simt.h"
+#include "compile/online.h"
 #include "compile/schedule.h"
 #include "compile/schedule_contraction.h"
 #include "compile/schedule_nested.h"
@@ -439,6 +440,8 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
     Schedule schedule = random_matrix_schedule(loops, *c, target, draw);
     if (check(schedule, loops, target).empty()) return schedule;
   }
+  std::optional<Axis> common = common_axis(loops);
+  const bool online = target.machine == Machine::Simd && find_online(loops).has_value();
   // Draws until one is legal; the plainest schedule always is.
   for (int attempt = 0; attempt < 50; ++attempt) {
     Schedule schedule;
@@ -449,6 +452,14 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
       if (draw(3) == 0) size = std::min({extent, budget, 1 + draw(40)});
       schedule.cell.push_back(size);
       budget /= size;
+    }
+    std::vector<std::vector<int64_t>> inner = shape.inner;
+    if (online && draw(2) == 0) {
+      schedule.block = 1 + draw(std::min<int64_t>(extent_of(*common), 100));
+      schedule.parts = draw(2) ? 1 : 1 + draw(4);
+      for (size_t s = 0; s < loops.stages.size(); ++s)
+        for (size_t i = 0; i < inner[s].size(); ++i)
+          if (loops.stages[s].inner[i].var == common->var) inner[s][i] = schedule.block;
     }
     for (size_t s = 0; s < loops.stages.size(); ++s) {
       StageSchedule plan;
@@ -473,7 +484,7 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
           }
       }
       for (size_t i = 0; i < shape.inner[s].size(); ++i) {
-        int64_t extent = shape.inner[s][i];
+        int64_t extent = inner[s][i];
         if (extent > 64 || draw(2) == 0)
           plan.loops.push_back({outer + static_cast<int>(i), 1 + draw(std::min<int64_t>(extent, 100))});
       }

@@ -79,7 +79,8 @@ Partitioner::Below Partitioner::look_below(const Node* node, const Index& index)
     auto [at, where] = std::move(stack.back());
     stack.pop_back();
     bool known = std::any_of(seen.begin(), seen.end(), [&](auto& s) { return s.first == at && s.second == where; });
-    if (known || at->op == NodeOp::Const || in_memory(*at)) continue;
+    // Where nothing is reduced there is nothing to find, however much there is (random numbers, say).
+    if (known || !reduces_below_[number(at)] || in_memory(*at)) continue;
     seen.emplace_back(at, where);
     if (seen.size() > kMostBelow) below.complete = false;
     if (!below.complete) return below;
@@ -120,7 +121,6 @@ void Partitioner::find_nests() {
 std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
   Unit probe = make_unit(sum, true);
   const Expr along = probe.reduced[0];
-  if (upper(along.extent()) > kMostNestedLength) return {};
   Expr guard = 1;
   const Node* product = sum->inputs[0].get();
   Index at = reduction_source(*sum, probe.at, probe.reduced, guard);
@@ -148,9 +148,8 @@ std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
       }
     }
     if (outer.size() + 1 != vars.size() || outer.size() == probe.kept.size()) continue;
-    if (width > kMostNestedWidth || outer.empty()) continue;
+    if (width > kMostNestedWidth) continue;
     double rows = row_count(outer);
-    if (rows < kMinRows && rows * upper(along.extent()) > kSmallWork) continue;
     Below below = look_below(factor, index);
     if (!below.complete) continue;
     std::vector<const Node*> statistics;
@@ -171,7 +170,8 @@ std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
     for (const Node* reduction : nest.kept) width = std::max(width, reduced_extent(*reduction));
     double made_of = 0;
     for (const Node* reduction : nest.kept) made_of += multiplied_elements(*reduction);
-    bool large = rows >= kMinRows && upper(along.extent()) >= 2 * width && rows * upper(along.extent()) >= made_of;
+    const double length = upper(along.extent());
+    bool large = rows >= kMinRows && length <= kMostNestedLength && length >= 2 * width && rows * length >= made_of;
     if (!dependent && !(large && only_summed(nest.factor))) continue;
     best = std::move(nest);
     for (const Node* statistic : statistics) owner_.emplace(statistic, sum);

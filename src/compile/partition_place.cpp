@@ -125,6 +125,11 @@ void Partitioner::place_reduction(const Node* node) {
     // Only the units that store its result read it now, but they went along with their own readers. Those can read
     // memory as well.
     std::vector<int> storing = waiting_readers(node);
+    // A reader that reads it here, and not from memory, because of a nest may already have other reductions with it.
+    for (int member : storing)
+      for (const Unit::Read& read : unit(member).reads)
+        if (!nests_.empty() && !read.memory && has_unit(unit(member).group, reduction_of(read.node)))
+          throw NestsDoNotFit{};
     for (int member : storing) std::erase(group(unit(member).group).units, member);
     int g = new_group(storing[0]);
     for (size_t i = 1; i < storing.size(); ++i) join(storing[i], g, unit(storing[i]).kept);

@@ -31,7 +31,7 @@ inline constexpr double kFewElements = 64;
 // Scans along one axis that a nest takes in.
 inline constexpr int kMaxScans = 8;
 // Nested sums: the widest that they may be, in elements kept or reduced beside the common axis, and the longest that
-// axis may be. Beyond, factors are worth a trip through memory.
+// axis may be if no reductions depend on each other along it. Beyond, factors are worth a trip through memory.
 inline constexpr double kMostNestedWidth = 256, kMostNestedLength = 1 << 15;
 // How far searches through the neighbourhood go before they give up (and the cheaper choice is taken).
 inline constexpr int kSearchLimit = 2000, kMaxTail = 64;

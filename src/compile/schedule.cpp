@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "compile/contraction.h"
 #include "compile/matrix_simt.h"
+#include "compile/online.h"
 
 namespace heddle {
 namespace {
@@ -58,8 +59,9 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
   size_t outer = loops.outer.size(), count = outer + stage.inner.size();
   std::vector<int64_t> size;
   for (size_t i = 0; i < count; ++i) {
-    const Expr& extent = i < outer ? loops.outer[i].extent : stage.inner[i - outer].extent;
-    size.push_back(i < outer ? schedule.cell[i] : extent.hi());
+    const Axis& axis = i < outer ? loops.outer[i] : stage.inner[i - outer];
+    const bool common = schedule.block > 0 && i >= outer && common_axis(loops)->var == axis.var;
+    size.push_back(i < outer ? schedule.cell[i] : common ? schedule.block : axis.extent.hi());
   }
   bool inner_seen = false;
   for (const Level& level : plan.loops) {
@@ -138,6 +140,8 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
     if (staged.scope == Staged::Scope::Cell &&
         (staged.depth < 0 || static_cast<size_t>(staged.depth) > plan.loops.size()))
       return text("stage ", s, " has no loop number ", staged.depth);
+    if (staged.scope == Staged::Scope::Phase && staged.panel > 1 && a >= outer && schedule.block % staged.panel != 0)
+      return text("stage ", s, ": blocks of ", schedule.block, " end inside panels of ", staged.panel);
     if (staged.scope == Staged::Scope::Phase && s != 0)
       return text("stage ", s, ": only the first stage can pack in a phase");
   }
@@ -183,6 +187,14 @@ std::string check_nested_simt(const Schedule& schedule, const Loops& loops, cons
   return "";
 }
 
+std::string check_blocks(const Schedule& schedule, const Loops& loops, const Target& target) {
+  if (schedule.block < 0 || schedule.parts < 1) return text(schedule.parts, " parts of blocks of ", schedule.block);
+  if (schedule.block == 0) return schedule.parts > 1 ? "parts without blocks" : "";
+  if (target.machine != Machine::Simd) return "blocks on a SIMT machine";
+  if (schedule.block > 1 << 16) return text("blocks of ", schedule.block);
+  return is_nested(loops) && find_online(loops) ? "" : "blocks of an axis that cannot be rescaled";
+}
+
 std::string check_split_scan(const StageSchedule& plan, const Loops& loops, const Target& target) {
   const Stage& stage = loops.stages[0];
   if (loops.stages.size() != 1) return "a split scan needs a kernel of its own";
@@ -208,6 +220,7 @@ std::string check(const Schedule& schedule, const Loops& loops, const Target& ta
   if (schedule.blocks < 0 || schedule.group < 1) return text(schedule.blocks, " blocks in groups of ", schedule.group);
   if (schedule.blocks > 0 && (schedule.stages[0].ahead == 0 || schedule.stages[0].split > 1))
     return "blocks that take several cells without a matrix unit, or of a divided sum";
+  if (std::string problem = check_blocks(schedule, loops, target); !problem.empty()) return problem;
   for (size_t s = 0; s < loops.stages.size(); ++s) {
     const StageSchedule& plan = schedule.stages[s];
     if (plan.split < 1) return text("stage ", s, " split into ", plan.split);
@@ -233,6 +246,7 @@ std::string print(const Schedule& schedule) {
   for (int64_t size : schedule.cell) out << " " << size;
   out << " threads " << schedule.threads;
   if (schedule.blocks != 0) out << " blocks " << schedule.blocks << " group " << schedule.group;
+  if (schedule.block > 0) out << " block " << schedule.block << " parts " << schedule.parts;
   for (const StageSchedule& plan : schedule.stages) {
     out << "; stage";
     for (const Level& level : plan.loops) out << " loop " << level.axis << " " << level.step;
@@ -292,6 +306,11 @@ Schedule parse_schedule(std::string_view source) {
     schedule.blocks = small();
     if (!accept("group")) fail("'group'");
     schedule.group = small();
+  }
+  if (accept("block")) {
+    schedule.block = number();
+    if (!accept("parts")) fail("'parts'");
+    schedule.parts = number();
   }
   while (accept(";")) {
     if (!accept("stage")) fail("'stage'");

@@ -48,6 +48,9 @@ struct StageSchedule {
   bool stream = false;  // stores bypass the caches
 };
 
+// Nested loops: so few rows of a cell lie one after the other in local memory, more lie side by side.
+inline constexpr int64_t kFewNestedRows = 8;
+
 struct Schedule {
   std::vector<int64_t> cell;  // elements of each outer axis per cell of the grid
   std::vector<StageSchedule> stages;
@@ -55,6 +58,9 @@ struct Schedule {
   // SIMT, a matrix unit: so many blocks of threads take all cells in turn; 0: each takes one. They go down `group`
   // rows of cells before the next column, so that what they read stays in the caches.
   int64_t blocks = 0, group = 1;
+  // Nested loops: elements of the common axis that all stages take at a time (0: everything), and parts of that axis
+  // which go to different cells and are combined in a second phase. See online.h.
+  int64_t block = 0, parts = 1;
 };
 
 Schedule default_schedule(const Loops& loops, const Target& target);

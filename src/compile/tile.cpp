@@ -18,6 +18,7 @@ Tiler::Tiler(const Loops& loops, const Schedule& schedule) : loops_(loops), sche
     for (Value r : loops.stages[s].results) result_stage_[r] = s;
   }
   if (is_nested(loops)) number_dimensions();
+  if (schedule.block > 0) online_ = find_online(loops);
 }
 
 kernel::Kernel Tiler::run() {
@@ -28,6 +29,11 @@ kernel::Kernel Tiler::run() {
       else if (staged.scope == Staged::Scope::Phase)
         write_packing_phase(s, staged);
   size_t first = 0;
+  if (online_) {
+    write_blocks();
+    kernel::renumber(kernel_);
+    return std::move(kernel_);
+  }
   if (schedule_.stages[0].split > 1 && has_scan(stage(0))) {
     write_split_scan();
     kernel::renumber(kernel_);
@@ -116,6 +122,11 @@ Tiler::Place Tiler::whole(size_t s) {
     for (const Level& level : schedule_.stages[s].loops) walked |= static_cast<size_t>(level.axis) == outer_ + i;
     if (walked || !kept) p.base.back() = span.begin;  // else one tile, which has room for all
     if (!kept) p.end.back() = span.end;               // what is kept beyond does not matter, but may be read
+    if (!is_common(a.var)) continue;
+    p.base.back() = block_base_;
+    p.size.back() = schedule_.block;
+    p.inside.resize(p.size.size(), false);
+    p.inside.back() = (p.end.back() - p.base.back()).multiple() % schedule_.block == 0;
   }
   if (!dims_.empty()) p.dim = dims_[s];
   if (part_size_ > 0 && s + 2 == loops_.stages.size()) {
@@ -177,6 +188,8 @@ void Tiler::open_shared(size_t first, size_t end, const Place& at, size_t level,
       p.end.push_back(all.end[i]);
     }
     p.dim = all.dim;
+    p.inside.resize(all.inside.empty() ? p.inside.size() : p.size.size(), false);
+    for (size_t i = outer_; i < all.inside.size(); ++i) p.inside[i] = all.inside[i];
     return p;
   };
   if (level < shared) {
@@ -196,6 +209,10 @@ void Tiler::open_shared(size_t first, size_t end, const Place& at, size_t level,
 void Tiler::write_stage(size_t s, const Place& p, size_t level, size_t nest_end) {
   if (stores(stage(s))) {
     write_stores(s, p, level, {});
+    return;
+  }
+  if (in_block_) {
+    write_block_stage(s, p, level);
     return;
   }
   if (!stage(s).reducer) {
@@ -339,6 +356,7 @@ Tiler::Value Tiler::value(Value v, Instance& in) {
       result = *tile;
     else
       result = load_result(v, in.stage, in.place);
+    if (in_block_ && online_->is_pivot(result_stage_.at(v))) result = finite(result);
   } else {
     result = compute(*definition->second.second, in);
   }

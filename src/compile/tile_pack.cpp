@@ -227,9 +227,9 @@ Tiler::Value Tiler::operand(size_t s, int number, Value factor, Instance& instan
   for (size_t i : packed.axes) {
     used[i] = true;
     index[i] = index_at(instance.place, i) - packed.block.base[i];
-    // Panels are written whole; a whole operand of no panels has no room beyond its end. Along other axes nothing is
-    // written beyond.
-    bool can_end = i != packed.panel_axis || (packed.whole && packed.panel == 1);
+    // Panels are written whole; without panels there is no room beyond the end of the operand, or of an axis that steps
+    // need not divide. Along other axes nothing is written beyond.
+    bool can_end = i != packed.panel_axis || (packed.panel == 1 && (packed.whole || i >= outer_));
     if (can_end) access.guard = logical_and(access.guard, lt(index_at(instance.place, i), instance.place.end[i]));
   }
   access.address = packed_address(packed, index);

@@ -158,12 +158,18 @@ kernel::Builder::Access Tiler::result_access(Value result, size_t s, const Place
       const Expr& var = stage(from).inner[k].var;
       if (reduced_later != is_reduced(var)) continue;
       for (size_t i = outer_; i < axis_count(s); ++i)
-        if (axis(s, i).var == var) access.address = access.address * kept_room(from, k) + index_at(p, i);
+        if (axis(s, i).var == var)
+          access.address =
+              access.address * kept_room(from, k) + (index_at(p, i) - (is_common(var) ? block_base_ : Expr(0)));
     }
   };
-  along_kept(true);
+  // Vectors run across the rows of a cell; across what is kept of each if there are few.
+  int64_t rows = 1;
+  for (int64_t size : schedule_.cell) rows *= size;
+  if (rows > kFewNestedRows) along_kept(true);
   for (size_t i = 0; i < outer_; ++i)
     access.address = access.address * schedule_.cell[i] + (index_at(p, i) - cell_.base[i]);
+  if (rows <= kFewNestedRows) along_kept(true);
   along_kept(false);
   access.coords = coords(p, axes_of_result(result, s));
   return access;
@@ -177,7 +183,8 @@ Tiler::Value Tiler::load_result(Value result, size_t s, const Place& p, const Ex
     if (!used[i]) continue;
     Span span = span_of(axis(s, i));
     access.guard = logical_and(access.guard, lt(index_at(p, i), span.end));
-    if (!(p.base[i] == span.begin)) access.guard = logical_and(access.guard, ge(index_at(p, i), span.begin));
+    if (!(p.base[i] == span.begin) && !is_common(axis(s, i).var))
+      access.guard = logical_and(access.guard, ge(index_at(p, i), span.begin));
   }
   return builder_->load(result_buffer(result), loops_.values[static_cast<size_t>(result)].dtype, access);
 }

@@ -9,6 +9,7 @@
 
 #include "compile/contraction.h"
 #include "compile/matrix_simt.h"
+#include "compile/online.h"
 #include "compile/schedule.h"
 #include "compile/useful_span.h"
 #include "kernel/builder.h"
@@ -183,6 +184,23 @@ class Tiler {
   std::optional<Value> held(Value result, size_t s, const Place& p);
   void hold(Value result, size_t s, Value v, const Place& p);
 
+  // ---- the common axis block by block ----
+
+  void write_blocks();
+  void write_stages(Online::Role role);
+  void write_block_stage(size_t s, const Place& p, size_t level);
+  // What a stage reduces along the common axis, for the whole cell.
+  std::vector<size_t> states() const;
+  Place state_place(size_t s);
+  void begin_states();
+  void combine_parts();
+  Builder::Access part_access(size_t s, const Place& p, const Expr& part);
+  // A maximum, or 0 while there is nothing yet.
+  Value finite(Value maximum);
+  // The results of stage s at p, times the factor of their rows.
+  void rescale(size_t s, const Place& p, const std::function<Value(const Place&)>& factor);
+  bool is_common(const Expr& var) const { return online_ && online_->along == var; }
+
   // ---- reductions split over the grid ----
 
   void write_partial_phase();
@@ -270,9 +288,14 @@ class Tiler {
   };
   std::unordered_map<Value, Held> held_;  // results of nested stages in the current nest, which are in memory too
   std::unordered_map<Value, size_t> result_stage_;  // the stage of every result
-  std::vector<std::vector<size_t>> dims_;           // nested: for each stage and axis, its dimension
-  std::vector<std::pair<Expr, Span>> spans_;        // nested: inner axes of which only a part matters
-  std::unordered_map<Value, int> result_buffers_;   // results that pass through Local memory
+  std::optional<Online> online_;                    // if the common axis is walked in blocks
+  bool in_block_ = false;
+  Expr block_base_ = 0;                    // where the block begins
+  std::map<size_t, int> factor_buffers_;   // by pivot: what its last block changed, one element per point of the cell
+  std::map<Value, int> part_buffers_;      // by result
+  std::vector<std::vector<size_t>> dims_;  // nested: for each stage and axis, its dimension
+  std::vector<std::pair<Expr, Span>> spans_;       // nested: inner axes of which only a part matters
+  std::unordered_map<Value, int> result_buffers_;  // results that pass through Local memory
   std::vector<int> partial_buffers_;
   std::map<std::pair<size_t, int>, Packed> packed_;  // by stage and operand
   std::optional<size_t> packed_at_;                  // this level's blocks are already copied

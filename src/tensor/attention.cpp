@@ -35,6 +35,41 @@ Tensor for_each_head(const Tensor& x, int64_t heads) {
   return Tensor(make_reshape(make_expand(make_reshape(x.node(), thin), wide), flat));
 }
 
+// So few queries of all heads that share keys are rows of one product, so that keys and values are read once.
+constexpr int64_t kFewRows = 64;
+
+// Queries of `heads` heads for each of k's, as rows; 1 if k has as many.
+int64_t heads_in_a_row(const Tensor& q, const Tensor& k, const Tensor& v) {
+  if (q.rank() < 3 || k.rank() < 3 || v.rank() < 3 || !q.node()->shape[q.rank() - 2].is_const()) return 1;
+  const int64_t heads = q.size(-3), groups = k.size(-3);
+  if (groups <= 1 || v.size(-3) != groups || heads % groups != 0) return 1;
+  return heads / groups * q.size(-2) <= kFewRows ? heads / groups : 1;
+}
+
+// [.., heads, queries, x] as [.., groups, heads / groups * queries, x], or the other way.
+Tensor regrouped(const Tensor& x, int64_t groups) {
+  Shape shape = x.node()->shape;
+  const int at = shape.rank() - 3;
+  const Expr all = shape[at] * shape[at + 1];
+  shape[at] = groups;
+  shape[at + 1] = all.value() / groups;
+  return Tensor(make_reshape(x.node(), shape));
+}
+
+// A mask with an element for every score of every head.
+Tensor for_all_heads(const Tensor& mask, const Tensor& scores, int64_t heads, int64_t queries) {
+  Shape shape = scores.node()->shape;
+  const int rank = shape.rank();
+  shape[rank - 3] = heads;
+  shape[rank - 2] = queries;
+  Shape thin = mask.node()->shape;
+  while (thin.rank() < rank) thin.insert(0, 1);
+  bool fits = thin.rank() == rank;
+  for (int i = 0; fits && i < rank; ++i) fits = thin[i].is_const(1) || thin[i] == shape[i];
+  if (!fits) throw ShapeError(text(kName, ": a mask of shape ", list_text(mask.shape()), " for scores of ", shape));
+  return Tensor(make_expand(make_reshape(mask.node(), thin), shape));
+}
+
 }  // namespace
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -45,7 +80,10 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   // Fewer heads of k and v than of q.
   const int64_t heads = q.rank() > 2 ? q.size(-3) : 1;
   Tensor wide_q = to_wide_float(q), wide_k = to_wide_float(k), wide_v = to_wide_float(v);
-  if (heads > 1) {
+  const int64_t each = heads_in_a_row(q, k, v);
+  if (each > 1) {
+    wide_q = regrouped(wide_q, heads / each);
+  } else if (heads > 1) {
     wide_k = for_each_head(wide_k, heads);
     wide_v = for_each_head(wide_v, heads);
   }
@@ -54,16 +92,19 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   Tensor scores = matmul(wide_q, transpose(wide_k, -2, -1)) * scale;
   if (mask) {
     Tensor plain = mask->dtype() == kBool ? *mask : to_wide_float(*mask);
+    if (each > 1) plain = regrouped(for_all_heads(plain, scores, heads, q.size(-2)), heads / each);
     scores = mask->dtype() == kBool ? where(plain, scores, -INFINITY) : scores + plain;
   }
   if (options.causal) {
     // Positions, so that sizes may be symbolic.
     const Shape& shape = scores.node()->shape;
     Tensor query = Tensor(make_iota(DType::i64, shape, shape.rank() - 2));
+    if (each > 1) query = query % q.size(-2);
     Tensor key = Tensor(make_iota(DType::i64, shape, shape.rank() - 1));
     scores = where(key <= query, scores, -INFINITY);
   }
   Tensor result = matmul(softmax(scores, -1), wide_v);
+  if (each > 1) result = regrouped(result, heads);
   return from_wide_float(result, q);
 }
 

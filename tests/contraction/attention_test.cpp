@@ -153,6 +153,48 @@ TEST(Attention, symbolic_sizes) {
     }
 }
 
+// The keys in blocks, with maxima that grow from block to block, and in parts for several cores.
+TEST(Attention, long_rows) {
+  const Sizes sizes[] = {
+      {1, 3, 3, 1, 2500, 8, 12}, {1, 4, 2, 3, 2100, 5, 8}, {1, 1, 1, 1, 40000, 4, 4}, {1, 1, 1, 50, 3000, 4, 6}};
+  size_t turn = 0;
+  for (const Sizes& s : sizes) {
+    Inputs in(s, kF32);
+    in.k = (in.k * (arange(s.keys).reshape({s.keys, 1}) / 500.0)).cast(kF32).realize();
+    Mask mask = kMasks[turn++ % 5];
+    SCOPED_TRACE(text(describe(s), ", ", name(mask)));
+    Tensor y = called(in, mask);
+    const uint64_t before = run_stats().launches;
+    y.realize();
+    // Heads that share keys are rows of one product; they are put in their places afterwards.
+    EXPECT_EQ(run_stats().launches - before, s.heads == s.groups ? 1u : 2u);
+    std::vector<HostArray> want = evaluated({called(in, mask)});
+    expect_near({y}, want, 80 * static_cast<double>(s.width) + static_cast<double>(s.keys));
+    expect_near({by_hand(in, mask)}, want, 80 * static_cast<double>(s.width) + static_cast<double>(s.keys));
+  }
+  // A number of keys that is known only when it runs.
+  Dim past = dim("p", 1, 50000);
+  for (int64_t keys : {1, 700, 1024, 3001}) {
+    Sizes s{1, 4, 2, 1, keys, 8, 8};
+    SCOPED_TRACE(describe(s));
+    Inputs in(s, kF32);
+    in.k = in.k.with_dim(2, past);
+    in.v = in.v.with_dim(2, past);
+    expect_near_evaluator({called(in, Mask::None)}, forward_length(s));
+  }
+}
+
+TEST(Attention, dropout_of_weights) {
+  Sizes s{1, 2, 2, 40, 33, 8, 8};
+  Inputs in(s, kF32);
+  for (Tensor* x : {&in.q, &in.k, &in.v}) x->requires_grad_();
+  Tensor weights = softmax(matmul(in.q, in.k.transpose(-2, -1)) * 0.3, -1);
+  Tensor y = matmul(dropout(weights, 0.25), in.v);
+  Tensors all = grad(sum(y * in.g), {in.q, in.k, in.v});
+  all.push_back(y);
+  expect_near_evaluator(all, 2 * backward_length(s));
+}
+
 TEST(Attention, many_examples_at_once) {
   Inputs in({3, 2, 2, 40, 30, 8, 8}, kF32);
   auto one = [](const Tensor& q, const Tensor& k, const Tensor& v) { return scaled_dot_product_attention(q, k, v); };
