@@ -25,6 +25,7 @@ struct Traits {
   bool fma = false;
   bool scale = false;         // multiplies by powers of two as AVX-512 does
   bool pairs = false;         // adds the products of pairs of bf16 as AVX-512 does
+  bool bytes = false;         // adds the products of four unsigned and four signed bytes
   bool matrix = false;        // has matrix registers as AMX does
   bool nan_minmax = false;    // has minimum and maximum that propagate NaN
   bool read_zeros = false;    // a load whose guard fails may read a block of zeros instead of being jumped over

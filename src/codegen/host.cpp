@@ -108,6 +108,7 @@ void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module&
   traits.half = traits.fma = target.vector_bytes >= 32;
   traits.bfloat = target.vector_bytes >= 64 && target.llvm_features.find("+avx512bf16") != std::string::npos;
   traits.pairs = target.word_products && traits.bfloat;
+  traits.bytes = target.byte_products && target.llvm_features.find("+avx512vnni") != std::string::npos;
   traits.matrix = target.matrix_unit;
   traits.read_zeros = traits.stream = traits.shuffle = true;
   Emitter emitter(kernel, module, traits);

@@ -1,5 +1,6 @@
 // Words that hold several narrow numbers: their products, and blocks of them on a matrix unit.
 #include <llvm/IR/Constants.h>
+#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include "base/error.h"
@@ -34,6 +35,30 @@ llvm::Value* Emitter::word_dot(llvm::Value* x, llvm::Value* y, llvm::Value* acc)
     auto* halves = llvm::FixedVectorType::get(b.getBFloatTy(), 2 * kSide);
     return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
                              {acc, b.CreateBitCast(x, halves), b.CreateBitCast(y, halves)});
+  }
+  if (!pairs && traits.bytes && lanes == kSide) {
+    // The machine takes unsigned bytes on the left: with 128 added to each the sum is too large by 128 for each on the
+    // right. That is the same for all rows that meet these, and is computed once for them. Everything wraps, and
+    // vpdpbusd does not saturate: exact.
+    constexpr auto kAdd = llvm::Intrinsic::x86_avx512_vpdpbusd_512;
+    llvm::Value* offset = llvm::ConstantInt::get(x->getType(), 0x80808080);
+    auto add = [&](llvm::Value* to, llvm::Value* unsigned_bytes) {
+      return b.CreateIntrinsic(kAdd, {}, {to, unsigned_bytes, y});
+    };
+    // Words that follow each other are corrected together.
+    llvm::Value* excess = llvm::Constant::getNullValue(acc->getType());
+    auto* corrected = llvm::dyn_cast<llvm::BinaryOperator>(acc);
+    auto is_sum = [](llvm::Value* v) {
+      auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(v);
+      return call && call->getIntrinsicID() == kAdd;
+    };
+    if (corrected && corrected->getOpcode() == llvm::Instruction::Sub && corrected->getParent() == b.GetInsertBlock() &&
+        is_sum(corrected->getOperand(0)) && is_sum(corrected->getOperand(1))) {
+      acc = corrected->getOperand(0);
+      excess = corrected->getOperand(1);
+    }
+    llvm::Value* sum = add(acc, b.CreateXor(x, offset));
+    return b.CreateSub(sum, add(excess, offset));
   }
   for (int at = 0; at < 32; at += pairs ? 16 : 8) {
     llvm::Value* a = number_in(*this, x, at, pairs);

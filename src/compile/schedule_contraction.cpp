@@ -93,7 +93,7 @@ StageSchedule::Unit choose_unit(const Loops& loops, const Stage& stage, const Co
   const auto last = static_cast<int>(loops.outer.size()) - 1;
   if (target.matrix_unit && c.b_axis == last) return Unit::Matrix;
   const bool pairs = loops.values[static_cast<size_t>(*a)].dtype == DType::bf16;
-  return target.word_products && pairs ? Unit::Words : Unit::Numbers;
+  return (pairs ? target.word_products : target.byte_products) ? Unit::Words : Unit::Numbers;
 }
 
 // The share of its time that a core works, if cells of this size are divided among all of them. Each cell packs its own

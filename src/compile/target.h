@@ -18,6 +18,7 @@ struct Target {
   int vector_registers = 32;
   int cores = 1;
   bool word_products = false;  // adds products of pairs of bf16 twice as fast as products of f32
+  bool byte_products = false;  // adds products of four i8 at a time four times as fast as products of f32
   bool matrix_unit = false;    // multiplies blocks of bf16 and i8 (AMX)
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 32 << 20;
   // SIMT

@@ -148,6 +148,31 @@ TEST(Exact, sizes_around_blocks) {
   for (int64_t n : {511, 513, 1025, 2049}) check({130, 260, n});
 }
 
+// All values that a byte has, the least one in pairs: machines that multiply unsigned by signed bytes must not show it.
+TEST(Exact, bytes) {
+  for (auto [m, k, n] : {std::array<int64_t, 3>{1, 9, 16}, {37, 70, 45}, {64, 4099, 33}, {100, 256, 128}}) {
+    SCOPED_TRACE(text(m, "x", k, "x", n));
+    uint64_t state = static_cast<uint64_t>(k);
+    auto draw = [&](int64_t count) {
+      std::vector<float> values(static_cast<size_t>(count));
+      for (float& value : values) {
+        state = state * 6364136223846793005ull + 1442695040888963407ull;
+        value = state >> 62 == 0 ? -128 : static_cast<float>(static_cast<int64_t>(state >> 33) % 256 - 128);
+      }
+      return values;
+    };
+    std::vector<float> a = draw(m * k), b = draw(k * n);
+    std::vector<double> want(static_cast<size_t>(m * n));
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t l = 0; l < k; ++l)
+        for (int64_t j = 0; j < n; ++j)
+          want[static_cast<size_t>(i * n + j)] += static_cast<double>(a[static_cast<size_t>(i * k + l)]) *
+                                                  static_cast<double>(b[static_cast<size_t>(l * n + j)]);
+    Tensor x = from_vector(a, {m, k}).cast(kI8).realize(), y = from_vector(b, {k, n}).cast(kI8).realize();
+    expect_exact(matmul(x.cast(kI32), y.cast(kI32)), want);
+  }
+}
+
 TEST(Exact, symbolic_sizes) {
   Dim size = dim("n", 1, 1100);
   for (int64_t n : {1, 17, 64, 300, 1001}) {
