@@ -192,7 +192,14 @@ class Mutation {
     found->depth = static_cast<int>(draw(std::ssize(plan.loops) + 1));
     if (draw(4) == 0) found->panel = found->panel > 1 ? 0 : 2;  // repair() makes it as wide as the tile
   }
+  void change_blocks() {
+    constexpr int64_t kBlocks[] = {0, 128, 256, 512, 1024, 2048};
+    const int64_t parts[] = {1, 1, 2, target_.cores, 2 * target_.cores, 16};
+    schedule.block = kBlocks[draw(std::size(kBlocks))];
+    schedule.parts = schedule.block == 0 ? 1 : parts[draw(std::size(parts))];
+  }
   void change_split() {
+    if (is_nested(loops_)) return change_blocks();
     bool last = loops_.stages.back().ordered;
     StageSchedule& plan = last ? schedule.stages.back() : schedule.stages[0];
     const int64_t cores = std::max(1, target_.cores);

@@ -86,6 +86,7 @@ class Search {
     default_ = best_ = compile(plain);
     work_ = estimate(default_.executable->kernel(), workload_);
     expected_ = bench_.outputs(default_);
+    verify_default(plain);
     bench_.seconds(default_, 1);  // warm
     result_.default_seconds = result_.best_seconds = best_seconds_ = bench_.seconds(default_, 1);
     result_.best = plain;
@@ -103,6 +104,17 @@ class Search {
   }
 
  private:
+  // What candidates are compared with comes from the default schedule. That is not right by definition.
+  void verify_default(const Schedule& plain) {
+    std::optional<Bench::Outputs> interpreted = bench_.interpreted();
+    std::string problem;
+    if (!interpreted || bench_.agree(*interpreted, expected_, problem)) return;
+    result_.default_is_wrong = true;
+    warn(text("search: the default schedule of ", workload_.loops.name,
+              " computes something else than the interpreter: ", problem, "; ", print(plain)));
+    expected_ = std::move(*interpreted);
+  }
+
   Candidate compile(const Schedule& schedule) {
     kernel::Kernel kernel =
         (options_.build ? options_.build : default_build)(workload_.loops, schedule, device_.target());

@@ -29,14 +29,16 @@ struct SearchResult {
   double best_seconds = 0;  // both measured in turns at the end, the best of many
   double default_seconds = 0;
   int tried = 0;
-  int failed = 0;     // did not compile (search meets such schedules all the time)
-  int abandoned = 0;  // would have taken, or took, many times as long as the best
-  int wrong = 0;      // computed something else: a bug in the compiler, reported as a warning
+  int failed = 0;                 // did not compile (search meets such schedules all the time)
+  int abandoned = 0;              // would have taken, or took, many times as long as the best
+  int wrong = 0;                  // computed something else: a bug in the compiler, reported as a warning
+  bool default_is_wrong = false;  // the default schedule did: candidates were compared with the interpreter instead
 };
 
 // Explores around the default schedule: neighbours of the best ones so far, and random legal schedules. A candidate's
-// output is compared with that of the default schedule before its time counts: a fast wrong kernel cannot win. It is
-// timed in turns with the best one so far, and the winner meets the default schedule twice more at the end.
+// output is compared with that of the default schedule before its time counts, and that one's with the interpreter's
+// where the kernel is small enough: a fast wrong kernel cannot win. It is timed in turns with the best one so far, and
+// the winner meets the default schedule twice more at the end.
 //
 //   SearchResult result = search(workload_of(loops), device(), {.trials = 100});
 SearchResult search(const Workload& workload, Device& device, const SearchOptions& options = {});

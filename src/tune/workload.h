@@ -1,6 +1,8 @@
 // A kernel with data to run it on: what candidates are compared and timed with.
 #pragma once
 
+#include <optional>
+
 #include "compile/fuse.h"
 #include "runtime/device.h"
 
@@ -34,6 +36,9 @@ class Bench {
   // Fills outputs and temporaries with rubbish, runs the candidate, and gives what it wrote.
   using Outputs = std::vector<std::vector<std::byte>>;
   Outputs outputs(const Candidate& candidate);
+  // The same from the interpreter, which runs the plainest schedule at tile level: nothing of what makes candidates is
+  // part of it but the tiling. Nothing where that would take long. After the first outputs().
+  std::optional<Outputs> interpreted();
   // Equal, but for the rounding that another order of summation brings. `problem`: the first difference.
   bool agree(const Outputs& expected, const Outputs& found, std::string& problem) const;
 

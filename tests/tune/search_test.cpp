@@ -70,6 +70,27 @@ TEST(Search, a_fast_wrong_candidate_never_wins) {
   EXPECT_NE(said.find(loops.name), std::string::npos);
 }
 
+// Kernels of the default schedule do nothing, others are what they should be.
+TEST(Search, the_interpreter_tells_when_the_default_schedule_is_wrong) {
+  Loops loops = row_sums();
+  const std::string plain = print(default_schedule(loops, device("cpu").target()));
+  SearchOptions options{.trials = 8};
+  options.build = [&](const Loops& of, const Schedule& schedule, const Target& target) {
+    kernel::Kernel kernel = lower(tile(of, schedule, target), target);
+    if (print(schedule) == plain)
+      for (kernel::Phase& phase : kernel.phases) phase.body = {};
+    return kernel;
+  };
+  ::testing::internal::CaptureStderr();
+  SearchResult result = search(workload_of(loops), device("cpu"), options);
+  std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(result.default_is_wrong);
+  EXPECT_EQ(result.wrong, 0);
+  EXPECT_NE(said.find("than the interpreter"), std::string::npos) << said;
+  options.build = nullptr;
+  EXPECT_FALSE(search(workload_of(loops), device("cpu"), options).default_is_wrong);
+}
+
 TEST(Search, one_wrong_element_is_noticed_and_rounding_is_not) {
   Workload workload = workload_of(row_sums());
   Bench bench(workload, device("cpu"), 1);
