@@ -5,8 +5,9 @@
 
 namespace heddle {
 
-// Held by one process, or one object of it, at a time. Waits for a few seconds at most: a process that was stopped must
-// not stop all others. Not getting it is no error; neither is a file that cannot be made.
+// Held by one process, or one object of it, at a time. Waits for two seconds at most: a process that was stopped must
+// not stop all others. Not getting it is no error, but worth a warning, once for each file; a file that cannot be made
+// is neither: the folder may be read-only.
 class FileLock {
  public:
   explicit FileLock(const std::string& path);
@@ -14,8 +15,11 @@ class FileLock {
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 
+  bool held() const { return held_; }
+
  private:
   int file_;
+  bool held_ = false;
 };
 
 }  // namespace heddle
