@@ -17,7 +17,8 @@ struct Choice {
 constexpr Choice kChoices[] = {
     {128, 256, 4, 1.0}, {128, 128, 6, 0.95}, {64, 256, 4, 0.7}, {64, 128, 6, 0.66}, {64, 64, 8, 0.4}};
 // Smaller products are not worth it.
-constexpr int64_t kLeastRows = 32, kLeastDepth = 32;
+// Of few rows most of a tile is empty; but what counts then is how fast the other factor is read.
+constexpr int64_t kLeastRows = 4, kLeastDepth = 32;
 constexpr double kLeastProducts = 1 << 18;
 constexpr int64_t kGroup = 8;
 // Steps that a part of a divided sum has at least.

@@ -78,6 +78,14 @@ TEST(MatrixSimt, every_transposition) {
     }
 }
 
+TEST(MatrixSimt, few_rows_or_columns) {
+  for (bool turn : {false, true}) {
+    SCOPED_TRACE(turn);
+    expect_equal(product({1, 5, 264, 600, turn, turn}, DType::bf16), defaults(), machine());
+    expect_equal(product({1, 520, 16, 136, turn, !turn}, DType::f16), defaults(), machine());
+  }
+}
+
 TEST(MatrixSimt, few_blocks_take_all_cells_in_turn) {
   for (int multiprocessors : {1, 3}) {
     matrix_steps = 0;
