@@ -13,7 +13,9 @@ void expect_one_pass(std::initializer_list<Tensor> results, double elements) {
   realize(results);
   EXPECT_EQ(stats->launches, 1u);
   // A GPU divides reductions among more cells than a CPU, by way of memory.
-  if (device().target().machine != Machine::Simt) EXPECT_LE(static_cast<double>(stats.bytes()), 1.05 * 4 * elements);
+  if (device().target().machine != Machine::Simt) {
+    EXPECT_LE(static_cast<double>(stats.bytes()), 1.05 * 4 * elements);
+  }
   EXPECT_GE(static_cast<double>(stats.bytes()), 0.99 * 4 * elements);
 }
 
