@@ -207,6 +207,6 @@ void check_module(const kernel::Kernel& kernel, llvm::Module& module);  // throw
 std::string text_of(const llvm::Module& module);
 // Functions of all phases, for a CPU (host.cpp) or an NVIDIA GPU (nvptx.cpp).
 void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module& module);
-void emit_nvptx(const kernel::Kernel& kernel, llvm::Module& module, bool many);
+void emit_nvptx(const kernel::Kernel& kernel, const Target& target, llvm::Module& module, bool many);
 
 }  // namespace heddle::codegen

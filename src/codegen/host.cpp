@@ -202,7 +202,7 @@ std::string llvm_ir(const kernel::Kernel& kernel, const Target& target) {
   llvm::LLVMContext context;
   if (target.machine == Machine::Simt) {
     llvm::Module module(kernel.name, context);
-    emit_nvptx(kernel, module, false);
+    emit_nvptx(kernel, target, module, false);
     return text_of(module);
   }
   return text_of(*make_module(kernel, target, target_machine(target), context));

@@ -207,12 +207,13 @@ class Entries {
 
 }  // namespace
 
-void emit_nvptx(const kernel::Kernel& kernel, llvm::Module& module, bool many) {
+void emit_nvptx(const kernel::Kernel& kernel, const Target& target, llvm::Module& module, bool many) {
   Traits traits;
   traits.half = traits.fma = traits.nan_minmax = traits.narrow = traits.shared_local = true;
   traits.shuffle_xor = shuffle_xor;
   traits.barrier = barrier;
-  traits.round_pair = round_pair;
+  constexpr int kRoundsPairs = 80;  // the first with the instruction
+  if (std::atoi(target.llvm_cpu.c_str() + 3) >= kRoundsPairs) traits.round_pair = round_pair;
   Emitter emitter(kernel, module, traits);
   Entries entries(kernel, module, emitter);
   for (size_t phase = 0; phase < kernel.phases.size(); ++phase) entries.emit(phase, many);
@@ -264,7 +265,7 @@ std::string ptx(const kernel::Kernel& kernel, const Target& target, bool many) {
   llvm::Module module(kernel.name, context);
   module.setTargetTriple(target.llvm_triple);
   module.setDataLayout(machine.createDataLayout());
-  emit_nvptx(kernel, module, many);
+  emit_nvptx(kernel, target, module, many);
   if (config().check_kernels) check_module(kernel, module);
   if (log_enabled(Log::Llvm)) log_write(Log::Llvm, text_of(module));
   llvm::SmallVector<char, 0> bytes;

@@ -533,10 +533,10 @@ Program::Step direct_step(Program& program, std::unordered_map<const Node*, int>
 
 }  // namespace
 
-Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces) {
+Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces, bool nests) {
   Program program;
   std::unordered_map<const Node*, int> tensor_of;
-  Partition parts = partition(roots);
+  Partition parts = partition(roots, nests);
   for (const Group& group : parts.groups) {
     const Unit& first = parts.units[static_cast<size_t>(group.units[0])];
     if (!first.writes.empty()) {

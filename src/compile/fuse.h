@@ -44,6 +44,7 @@ struct Program {
 
 // Every root becomes a tensor in memory; constants are folded into kernels. `replaces` says for each root which leaf's
 // memory it should take over (null: none), so that it is written after the leaf has been read where that is possible.
-Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces = {});
+// `nests`: whether sums may be nested in one kernel, which a machine must have room for.
+Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces = {}, bool nests = true);
 
 }  // namespace heddle

@@ -31,7 +31,11 @@ using How = Follows::How;
 
 class Finder {
  public:
-  Finder(const Loops& loops, const Axis& along) : loops_(loops), along_(along.var) {}
+  Finder(const Loops& loops, const Axis& along) : loops_(loops), along_(along.var) {
+    for (const Stage& stage : loops.stages)
+      for (const Inst& inst : stage.body.insts)
+        for (Value v : inst.results) defs_[v] = &inst;
+  }
 
   std::optional<Online> run() {
     Online online{along_, {}, {}};
@@ -103,7 +107,9 @@ class Finder {
     auto scales = [&](size_t i) { return x[i].how == How::Scales; };
     switch (inst.op) {
       case Op::sub:
+        // The maximum must bound it, at every block: else its exponential may overflow before it is rescaled.
         if (!nothing(0) || x[1].how != How::Is) return false;
+        if (!same(inst.args[0], loops_.stages[x[1].pivot].body.results[0])) return false;
         result = {How::Less, x[1].pivot};
         return true;
       case Op::exp:
@@ -127,6 +133,28 @@ class Finder {
     }
   }
 
+  // Whether two values of two stages are computed alike.
+  bool same(Value a, Value b) const {
+    std::vector<std::pair<Value, Value>> open = {{a, b}};
+    for (size_t seen = 0; !open.empty(); ++seen) {
+      constexpr size_t kMost = 256;
+      auto [x, y] = open.back();
+      open.pop_back();
+      if (x == y) continue;
+      auto left = defs_.find(x), right = defs_.find(y);
+      if (left == defs_.end() || right == defs_.end() || seen > kMost) return false;
+      const Inst &i = *left->second, &j = *right->second;
+      if (i.op != j.op || i.args.size() != j.args.size() || i.results.size() != 1 || j.results.size() != 1)
+        return false;
+      if (i.buffer != j.buffer || !(i.address == j.address) || !(i.guard == j.guard) || !i.blocks.empty()) return false;
+      if (i.binds.size() != j.binds.size() || !i.binds.empty() || i.reducer != j.reducer) return false;
+      if (i.op == Op::constant && !(i.literal == j.literal)) return false;
+      if (loops_.values[static_cast<size_t>(x)].dtype != loops_.values[static_cast<size_t>(y)].dtype) return false;
+      for (size_t k = 0; k < i.args.size(); ++k) open.emplace_back(i.args[k], j.args[k]);
+    }
+    return true;
+  }
+
   // Between a multiple and nothing.
   bool choose(const Inst& inst, const std::vector<Follows>& x, Follows& result) {
     auto zero = [&](Value v) {
@@ -148,6 +176,7 @@ class Finder {
 
   const Loops& loops_;
   const Expr along_;
+  std::unordered_map<Value, const Inst*> defs_;
   std::unordered_map<Value, Follows> follows_;
   std::unordered_set<Value> late_;  // known after the last block
 };

@@ -202,10 +202,9 @@ void Partitioner::forget_reads(int id) {
   for (const Node* token : unit(id).after) std::erase(waiting_[token], id);
 }
 
-Partition partition(std::span<const NodeRef> roots) {
+Partition partition(std::span<const NodeRef> roots, bool nests) {
   std::vector<const Node*> forced;
   // What a nested sum's kernel hands to others may come back to it by a way that was not foreseen. That is rare.
-  bool nests = true;
   for (int round = 0;; ++round) {
     Partitioner partitioner(roots, forced, nests);
     std::optional<Partition> result;

@@ -90,6 +90,7 @@ const Node* reduction_of(const Node* node);
 // `guard` gains the condition under which there is such an element.
 Index reduction_source(const Node& node, const Index& at, std::span<const Expr> reduced, Expr& guard);
 
-Partition partition(std::span<const NodeRef> roots);
+// `nests`: whether sums may be nested in one kernel.
+Partition partition(std::span<const NodeRef> roots, bool nests = true);
 
 }  // namespace heddle

@@ -32,7 +32,10 @@ class MergeWriter {
     w.kernel.threads = static_cast<int>(kThreads);
     w.kernel.thread = Expr::index("t", kThreads);
     const auto whole = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(task.n)));
-    const int64_t held = std::max(kHeldBytes / size_of(w.key), kThreads);
+    const int64_t room = w.target.local_bytes / (2 * (size_of(w.key) + 4));  // for keys and positions, twice
+    const int64_t held = std::max(std::min<int64_t>(kHeldBytes / size_of(w.key),
+                                                    static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(room)))),
+                                  kThreads);
     chunk = std::min(whole, held);
     const int64_t chunks = (task.n + chunk - 1) / chunk;
     const int64_t together = chunks > 1 ? 1 : std::min(held / chunk, task.rows);  // rows of a cell

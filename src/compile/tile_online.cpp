@@ -127,7 +127,14 @@ void Tiler::write_block_stage(size_t s, const Place& p, size_t level) {
   if (!online_->is_pivot(s)) return;
   Value change = builder_->op(ScalarOp::sub, {before, finite(load_result(result, s, p))});
   auto [buffer, access] = factor_access(s, s, p);
-  builder_->store(buffer, spread(builder_->op(ScalarOp::exp, {change}), dims(p, result_axes(s))), access);
+  builder_->store(buffer, spread(rescaling(change), dims(p, result_axes(s))), access);
+}
+
+// What sums are multiplied with when their maximum changes by so much. It only grows; where it was still -inf, which
+// counts as 0, the sum is 0, and the exponential of the way down from there might be infinite.
+Tiler::Value Tiler::rescaling(Value change) {
+  Value none = builder_->constant(Scalar::of(builder_->type(change).dtype, 0));
+  return builder_->op(ScalarOp::exp, {builder_->op(ScalarOp::minimum, {change, none})});
 }
 
 kernel::Builder::Access Tiler::part_access(size_t s, const Place& p, const Expr& part) {
@@ -174,9 +181,7 @@ void Tiler::combine_parts() {
         if (const size_t pivot = online_->pivots[s]; pivot != SIZE_MAX) {
           Value old = load_result(stage(pivot).results[0], pivot, cell_), found = theirs(pivot, cell_);
           Value now = finite(builder_->op(ScalarOp::maximum, {old, found}));
-          auto factor = [&](Value from) {
-            return builder_->op(ScalarOp::exp, {builder_->op(ScalarOp::sub, {finite(from), now})});
-          };
+          auto factor = [&](Value from) { return rescaling(builder_->op(ScalarOp::sub, {finite(from), now})); };
           mine = builder_->op(ScalarOp::mul, {mine, factor(old)});
           other = builder_->op(ScalarOp::mul, {other, factor(found)});
         }

@@ -197,6 +197,7 @@ class Tiler {
   Builder::Access part_access(size_t s, const Place& p, const Expr& part);
   // A maximum, or 0 while there is nothing yet.
   Value finite(Value maximum);
+  Value rescaling(Value change);
   // The results of stage s at p, times the factor of their rows.
   void rescale(size_t s, const Place& p, const std::function<Value(const Place&)>& factor);
   bool is_common(const Expr& var) const { return online_ && online_->along == var; }

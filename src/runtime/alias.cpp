@@ -50,6 +50,10 @@ bool safe(const Block& block, int in, int out, bool several) {
     if (inst.op == Op::combine && (inst.buffer == in || inst.buffer == out)) return false;
     if (inst.op == Op::store && inst.buffer == in) return false;
     if (inst.op == Op::load && inst.buffer == out) return false;
+    for (const kernel::Region& region : inst.regions)
+      if (region.buffer == in || region.buffer == out) return false;
+    for (const kernel::Panel& panel : inst.panels)
+      if (panel.buffer == in || panel.buffer == out) return false;
     if (inst.op == Op::load && inst.buffer == in) loads.push_back(i);
     if (inst.op == Op::store && inst.buffer == out) stores.push_back(i);
     for (const Block& inner : inst.blocks)

@@ -42,6 +42,7 @@ class PlanBuilder {
     choose_outputs(simple);
     if (!computed_.empty()) {
       program_ = fuse(computed_, replaced_leaves());
+      if (!nests_fit()) program_ = fuse(computed_, replaced_leaves(), false);
       place_outputs();
       compile_steps();
       place_checks();
@@ -54,6 +55,15 @@ class PlanBuilder {
   }
 
  private:
+  // Whether the machine has room for what kernels of nested sums keep.
+  bool nests_fit() const {
+    const Target& target = device_.target();
+    return std::all_of(program_.steps.begin(), program_.steps.end(), [&](const Program::Step& step) {
+      return step.direct || !is_nested(step.loops) ||
+             check(default_schedule(step.loops, target), step.loops, target).empty();
+    });
+  }
+
   // Constants that are arguments become buffers of one element, which no rewrite can look into.
   std::vector<NodeRef> with_arguments(std::span<const NodeRef> roots) {
     if (arguments_.empty()) return {roots.begin(), roots.end()};

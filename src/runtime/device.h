@@ -20,6 +20,8 @@ class DeviceBuffer : public Storage {
  public:
   virtual Device& device() const = 0;
   virtual void* address() const = 0;  // in the device's address space; 64-byte aligned
+  // Whether host_data() is the memory itself. Otherwise it is a copy that the next call overwrites.
+  virtual bool on_host() const { return true; }
 
   // A number for what the memory holds now; no other contents in this process have it. Whoever writes to memory that
   // may have been asked about calls change_contents() before.

@@ -56,18 +56,29 @@ Tensor regrouped(const Tensor& x, int64_t groups) {
   return Tensor(make_reshape(x.node(), shape));
 }
 
+// The shape of the scores of all heads.
+Shape score_shape(const Tensor& q, const Tensor& k) {
+  Shape shape = q.node()->shape;
+  shape[shape.rank() - 1] = k.node()->shape[k.node()->shape.rank() - 2];
+  return shape;
+}
+
+Shape with_rank(Shape shape, int rank) {
+  while (shape.rank() < rank) shape.insert(0, 1);
+  return shape;
+}
+
+// Whether a mask spreads over the scores, and not the other way round.
+bool spreads_over(const Tensor& mask, const Shape& scores) {
+  const Shape thin = with_rank(mask.node()->shape, scores.rank());
+  bool fits = thin.rank() == scores.rank();
+  for (int i = 0; fits && i < scores.rank(); ++i) fits = thin[i].is_const(1) || thin[i] == scores[i];
+  return fits;
+}
+
 // A mask with an element for every score of every head.
-Tensor for_all_heads(const Tensor& mask, const Tensor& scores, int64_t heads, int64_t queries) {
-  Shape shape = scores.node()->shape;
-  const int rank = shape.rank();
-  shape[rank - 3] = heads;
-  shape[rank - 2] = queries;
-  Shape thin = mask.node()->shape;
-  while (thin.rank() < rank) thin.insert(0, 1);
-  bool fits = thin.rank() == rank;
-  for (int i = 0; fits && i < rank; ++i) fits = thin[i].is_const(1) || thin[i] == shape[i];
-  if (!fits) throw ShapeError(text(kName, ": a mask of shape ", list_text(mask.shape()), " for scores of ", shape));
-  return Tensor(make_expand(make_reshape(mask.node(), thin), shape));
+Tensor for_all_heads(const Tensor& mask, const Shape& scores) {
+  return Tensor(make_expand(make_reshape(mask.node(), with_rank(mask.node()->shape, scores.rank())), scores));
 }
 
 }  // namespace
@@ -80,7 +91,8 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   // Fewer heads of k and v than of q.
   const int64_t heads = q.rank() > 2 ? q.size(-3) : 1;
   Tensor wide_q = to_wide_float(q), wide_k = to_wide_float(k), wide_v = to_wide_float(v);
-  const int64_t each = heads_in_a_row(q, k, v);
+  int64_t each = heads_in_a_row(q, k, v);
+  if (options.mask && !spreads_over(*options.mask, score_shape(q, k))) each = 1;
   if (each > 1) {
     wide_q = regrouped(wide_q, heads / each);
   } else if (heads > 1) {
@@ -92,7 +104,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   Tensor scores = matmul(wide_q, transpose(wide_k, -2, -1)) * scale;
   if (mask) {
     Tensor plain = mask->dtype() == kBool ? *mask : to_wide_float(*mask);
-    if (each > 1) plain = regrouped(for_all_heads(plain, scores, heads, q.size(-2)), heads / each);
+    if (each > 1) plain = regrouped(for_all_heads(plain, score_shape(q, k)), heads / each);
     scores = mask->dtype() == kBool ? where(plain, scores, -INFINITY) : scores + plain;
   }
   if (options.causal) {

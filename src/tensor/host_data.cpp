@@ -1,6 +1,8 @@
 // Elements from and to the host.
 #include <heddle/ops.h>
 
+#include <memory>
+
 #include "base/error.h"
 #include "runtime/device.h"
 #include "tensor/build.h"
@@ -13,13 +15,20 @@ namespace {
 struct HostView {
   NodeRef keep;
   const void* data;
+  std::unique_ptr<std::byte[]> copy = nullptr;  // of memory that the host cannot read
 };
-HostView host_view(const char* what, const Tensor& t, const std::source_location& where) {
+// `own`: nobody sees the data after the view is gone.
+HostView host_view(const char* what, const Tensor& t, const std::source_location& where, bool own = false) {
   refuse_in_capture(what, t, &where);
   t.realize();
   NodeRef n = t.node();
   HD_ASSERT(n->op == NodeOp::Buffer, "realize leaves a buffer");
-  return {n, n->storage->host_data()};
+  const auto& memory = static_cast<const DeviceBuffer&>(*n->storage);
+  if (!own || memory.on_host()) return {n, memory.host_data()};
+  auto copy = std::make_unique_for_overwrite<std::byte[]>(memory.bytes());
+  memory.device().copy_to_host(copy.get(), memory, memory.bytes());
+  const void* data = copy.get();
+  return {n, data, std::move(copy)};
 }
 
 template <class T>
@@ -47,13 +56,13 @@ template <class T>
 T Tensor::item(const std::source_location& where) const {
   if (numel() != 1)
     throw ShapeError(text("item: a tensor of shape ", node()->shape, " has ", numel(), " elements, not one"));
-  HostView view = host_view("item()", *this, where);
+  HostView view = host_view("item()", *this, where, true);
   return convert<T>(load_scalar(view.data, 0, view.keep->dtype));
 }
 
 template <class T>
 std::vector<T> Tensor::to_vector(const std::source_location& where) const {
-  HostView view = host_view("to_vector()", *this, where);
+  HostView view = host_view("to_vector()", *this, where, true);
   int64_t count = numel();
   std::vector<T> result(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i)

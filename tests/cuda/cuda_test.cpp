@@ -110,6 +110,33 @@ TEST(Cuda, a_captured_function_is_one_launch) {
   EXPECT_GT(fake().nodes_changed, changed);
 }
 
+TEST(Cuda, a_product_does_not_overwrite_its_factors) {
+  Tensor x = ones({512, 512}, kBF16).realize(), w = ones({512, 512}, kBF16).realize();
+  auto left = jit([&](Tensor b) { x.assign(matmul(x, b)); });
+  auto right = jit([&](Tensor b) { x.assign(matmul(b, x)); });
+  left(w);
+  right(w);
+  EXPECT_EQ(left.plans()[0].donated, 0u);
+  EXPECT_EQ(right.plans()[0].donated, 0u);
+}
+
+TEST(Cuda, attention_of_any_length_has_a_plan) {
+  for (int64_t keys : {1000, 20000, 70000}) {
+    Tensor q = ones({1, 2, 8}).realize(), k = ones({1, keys, 8}).realize();
+    scaled_dot_product_attention(q, k, k).realize();
+  }
+}
+
+TEST(Cuda, weights_that_are_packed_stay_so) {
+  // Rows that are no multiple of 16 bytes are packed first.
+  Tensor x = ones({512, 510}, kBF16).realize(), w = ones({510, 511}, kBF16).realize();
+  auto product = jit([&](Tensor a) { return matmul(a, w); });
+  product(x);
+  const int all = fake().nodes;
+  for (int i = 0; i < 4; ++i) product(x);
+  EXPECT_LT(fake().nodes, all);
+}
+
 TEST(Cuda, updates_of_many_tensors_are_one_launch) {
   std::vector<Tensor> parameters;
   for (int i = 0; i < 40; ++i) {

@@ -117,6 +117,41 @@ TEST(Attention, heads_of_keys_may_serve_several_of_queries) {
   }
 }
 
+// Far below zero, where the exponential of the way down from 0 is infinite.
+TEST(Attention, scores_may_be_very_negative) {
+  struct Row {
+    int64_t queries, keys;
+  };
+  for (Row r : {Row{1, 64}, Row{1, 2500}, Row{4, 9000}, Row{70, 300}}) {
+    SCOPED_TRACE(::testing::Message() << r.queries << " " << r.keys);
+    Inputs in({1, r.queries, 4}, {1, r.keys, 4}, {1, r.keys, 4});
+    for (double low : {-100.0, -1e9}) {
+      Tensor all = full({1, r.keys}, low), some = where(arange(r.keys) < r.keys * 2 / 3, low, 0.0).reshape(1, r.keys);
+      for (const Tensor& mask : {all, some})
+        expect_evaluated({scaled_dot_product_attention(in.q, in.k, in.v, {.mask = mask})}, low < -1e8 ? 2 : 1e-3);
+    }
+    Tensor q = full({1, r.queries, 64}, 4), k = full({1, r.keys, 64}, -4);
+    expect_evaluated({scaled_dot_product_attention(q, k, in.v)}, 1e-4);
+  }
+}
+
+// What is subtracted is not the maximum of what it is subtracted from: that must not be rescaled block by block.
+TEST(Attention, another_maximum_is_only_a_number) {
+  constexpr int64_t kKeys = 3000;
+  Tensor s1 = where(arange(kKeys) == kKeys - 1, 300.0, 0.0), s2 = where(arange(kKeys) == 0, 200.0, 0.0);
+  Tensor e = exp(s2 - max(s1)).reshape(1, kKeys);
+  expect_evaluated({matmul(e, ones({kKeys, 2})) / sum(e)}, 1e-4);
+}
+
+TEST(Attention, a_mask_may_have_more_batches_than_the_queries) {
+  for (int64_t queries : {1, 100}) {
+    Inputs in({1, 4, queries, 8}, {1, 2, 30, 8}, {1, 2, 30, 8});
+    Tensor y = scaled_dot_product_attention(in.q, in.k, in.v, {.mask = noise_tensor({3, 1, 1, 30}, 5)});
+    EXPECT_EQ(y.shape(), (Dims{3, 4, queries, 8}));
+    expect_evaluated({y}, 2e-5);
+  }
+}
+
 TEST(Attention, a_query_without_keys_is_not_a_number) {
   Inputs in({2, 66, 8}, {2, 50, 8}, {2, 50, 8});
   Tensor seen = ones({66, 50}, kBool);

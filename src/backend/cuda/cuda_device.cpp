@@ -1,4 +1,5 @@
 // NVIDIA GPUs: PTX made by LLVM, assembled by the driver, everything in one stream per device.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -25,6 +26,7 @@ class CudaBuffer final : public DeviceBuffer {
   Device& device() const override;
   void* address() const override { return reinterpret_cast<void*>(block_.address); }
   const void* host_data() const override;
+  bool on_host() const override { return false; }
   uint64_t bytes() const override { return bytes_; }
 
  private:
@@ -177,8 +179,8 @@ class CudaDevice final : public Device {
         message += text(i > 0 ? ", " : "", recent_[(count - 1 - i) % recent_.size()]);
     }
     // What a kernel did wrong cannot be undone: the driver refuses everything from here on.
-    constexpr Result kFirstSticky = 700, kLastSticky = 720;
-    if (result >= kFirstSticky && result <= kLastSticky) {
+    constexpr Result kUnrecoverable[] = {700, 702, 709, 710, 714, 715, 716, 717, 718, 719};
+    if (std::ranges::find(kUnrecoverable, result) != std::end(kUnrecoverable)) {
       error_ = message;
       broken_ = true;
     }

@@ -164,7 +164,7 @@ void CudaExecutable::append(Device& device, Compile compile, std::span<const Lau
   for (int64_t round = 0; round < turns; ++round)
     for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
       int64_t count = cells(phase, segment.symbols) / turns;
-      if (count <= 0) continue;
+      if (count <= 0 || is_done(segment, phase)) continue;
       append_phase(single_.functions[phase], count, out);
       for (size_t b = 0; b < kernel_.buffers.size(); ++b)
         if (kernel_.buffers[b].space != kernel::Space::Local) out.word(reinterpret_cast<uint64_t>(segment.buffers[b]));
