@@ -1,4 +1,4 @@
-// The program of the README.
+// Softmax of a few numbers: the smallest program.
 #include <heddle/heddle.h>
 
 #include <iostream>

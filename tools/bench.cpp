@@ -72,7 +72,8 @@ void bench(const BenchOptions& options) {
   if (options.rows) {
     std::vector<Figure> none;
     for (const Suite& suite : kSuites)
-      if (options.suite == suite.name) run_suite(suite, 1, options, none);
+      if (options.suite == "all" ? part_of_all(suite.name) : options.suite == suite.name)
+        run_suite(suite, 1, options, none);
     return;
   }
   std::ofstream file;
@@ -81,6 +82,7 @@ void bench(const BenchOptions& options) {
     if (!file) throw Error(text("cannot write to ", options.json));
   }
   print_machine();
+  std::fflush(stdout);
   int all = config().threads > 0 ? config().threads : available_cores();
   std::vector<Figure> figures;
   for (const Suite& suite : kSuites) {

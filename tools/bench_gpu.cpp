@@ -199,7 +199,8 @@ class GpuSuite {
 void measure_gpu(double seconds, const Report& report) {
   Device& chosen = device();
   if (chosen.target().machine != Machine::Simt)
-    throw ValueError(text("bench gpu: set HEDDLE_DEVICE to a GPU; it is ", chosen.name(), " now"));
+    throw ValueError(
+        text("bench gpu: needs a GPU, for instance HEDDLE_DEVICE=cuda; the device is ", chosen.name(), " now"));
   GpuSuite(chosen, seconds, report).run();
 }
 

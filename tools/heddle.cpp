@@ -30,13 +30,19 @@ int main_or_throw(int argc, char** argv) {
       "            reading of the same bytes\n"
       "  odd       the same on prime sizes, and on f16, bf16 and i8\n"
       "  small     the same on 1k and 64k elements, per call\n"
+      "  index     gather and scatter of rows, against a copy\n"
+      "  sort      sort, argsort, topk, against the standard library\n"
       "  compile   2,000 new kernels in one process\n"
       "  matmul    products of many shapes and dtypes, against OpenBLAS, oneDNN and the peak of multiply-adds\n"
+      "  conv      the convolutions of ResNet-18, against oneDNN\n"
+      "  attention forward and backward, and of few queries\n"
+      "  train     steps and inference of whole models\n"
       "  overhead  recording, launching, compiling, starting\n"
-      "  all       all of them\n\n"
+      "  gpu       on the GPU that HEDDLE_DEVICE names (cuda), against PyTorch with --peers\n"
+      "  all       all of them; gpu only where HEDDLE_DEVICE names one\n\n"
       "Each suite runs in a process of its own, because the number of threads is fixed once per process.\n"
-      "Without --threads, memory and overhead run with HEDDLE_THREADS or one thread per core, matmul first\n"
-      "with one thread and then with as many. The exit code says whether measuring worked, not whether bars\n"
+      "Without --threads, suites run with HEDDLE_THREADS or one thread per core; matmul, sort, conv and\n"
+      "attention run with one thread before. The exit code says whether measuring worked, not whether bars\n"
       "were reached.");
   bench->add_option("SUITE", options.suite, "What to measure")
       ->required()

@@ -86,7 +86,7 @@ void show_progress(const Loops& loops, int tried, double default_seconds, double
 }  // namespace
 
 void tune_suite(const TuneOptions& options) {
-  Device& machine = device("cpu");
+  Device& machine = device();
   DiskCache* cache = disk_cache();
   if (!cache) throw Error("tune: HEDDLE_CACHE is off: there is no place to keep what is found");
   std::vector<Workload> kernels = collect(options, machine);

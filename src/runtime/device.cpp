@@ -57,6 +57,7 @@ void Device::launch_all(std::span<const Submission> launches, std::shared_ptr<vo
 
 Device& device(const std::string& wanted) {
   const std::string name = !wanted.empty() ? wanted : config().device.empty() ? "cpu" : config().device;
+  const std::string whose = wanted.empty() && !config().device.empty() ? "HEDDLE_DEVICE: " : "";
   const size_t colon = name.find(':');
   const std::string kind = name.substr(0, colon);
   int number = 0;
@@ -64,7 +65,7 @@ Device& device(const std::string& wanted) {
     const char *begin = name.data() + colon + 1, *end = name.data() + name.size();
     auto [rest, error] = std::from_chars(begin, end, number);
     if (error != std::errc() || rest != end || number < 0)
-      throw ValueError(text("device '", name, "': what follows the colon is no number"));
+      throw ValueError(text(whose, "device '", name, "': what follows the colon is no number"));
   }
   Entry* entry = nullptr;
   {
@@ -75,7 +76,8 @@ Device& device(const std::string& wanted) {
   if (!entry) {
     std::string known;
     for (const std::string& other : device_kinds()) known += (known.empty() ? "" : ", ") + other;
-    throw ValueError(text("there is no device called '", kind, "'; there are: ", known.empty() ? "none" : known));
+    throw ValueError(
+        text(whose, "there is no device called '", kind, "'; there are: ", known.empty() ? "none" : known));
   }
   // Outside of the registry's lock: making a device may take long, or ask for another device.
   std::lock_guard guard(entry->making);

@@ -76,6 +76,15 @@ bool spreads_over(const Tensor& mask, const Shape& scores) {
   return fits;
 }
 
+void check_mask(const Tensor& mask, const Shape& scores) {
+  const Shape& shape = mask.node()->shape;
+  for (int i = 1; i <= std::min(shape.rank(), scores.rank()); ++i) {
+    const Expr &a = shape[shape.rank() - i], &b = scores[scores.rank() - i];
+    if (a.is_const() && b.is_const() && !a.is_const(1) && !b.is_const(1) && !(a == b))
+      throw ShapeError(text(kName, ": a mask of shape ", shape, " does not go with scores of shape ", scores));
+  }
+}
+
 // A mask with an element for every score of every head.
 Tensor for_all_heads(const Tensor& mask, const Shape& scores) {
   return Tensor(make_expand(make_reshape(mask.node(), with_rank(mask.node()->shape, scores.rank())), scores));
@@ -92,6 +101,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   const int64_t heads = q.rank() > 2 ? q.size(-3) : 1;
   Tensor wide_q = to_wide_float(q), wide_k = to_wide_float(k), wide_v = to_wide_float(v);
   int64_t each = heads_in_a_row(q, k, v);
+  if (options.mask) check_mask(*options.mask, score_shape(q, k));
   if (options.mask && !spreads_over(*options.mask, score_shape(q, k))) each = 1;
   if (each > 1) {
     wide_q = regrouped(wide_q, heads / each);

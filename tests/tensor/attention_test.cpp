@@ -201,6 +201,9 @@ TEST(Attention, errors_name_the_shapes) {
   expect_error<ShapeError>([] { scaled_dot_product_attention(zeros(3), zeros({4, 3}), zeros({4, 3})); }, {"two axes"});
   expect_error<ShapeError>([] { scaled_dot_product_attention(zeros({5, 2, 3}), zeros({2, 4, 3}), zeros({2, 4, 3})); },
                            {"5 heads", "2"});
+  expect_error<ShapeError>(
+      [] { scaled_dot_product_attention(zeros({2, 3}), zeros({4, 3}), zeros({4, 3}), {.mask = ones({5, 5}, kBool)}); },
+      {"scaled_dot_product_attention", "mask", "[5, 5]", "[2, 4]"});
   expect_error<DTypeError>([] { scaled_dot_product_attention(zeros({2, 3}, kI32), zeros({4, 3}), zeros({4, 3})); },
                            {"i32"});
 }
