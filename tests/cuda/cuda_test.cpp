@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <heddle/heddle.h>
 
+#include <cstring>
 #include <numeric>
 
 #include "base/error.h"
@@ -51,6 +52,7 @@ TEST(Cuda, copies_of_any_length_arrive) {
     gpu.copy_from_host(*buffer, data.data(), count);
     gpu.copy_to_host(back.data(), *buffer, count);
     EXPECT_EQ(back, data) << count;
+    if (count == 0) continue;
     EXPECT_EQ(std::memcmp(buffer->host_data(), data.data(), count), 0);
   }
 }
