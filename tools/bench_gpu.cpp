@@ -9,6 +9,7 @@
 #include "runtime/device.h"
 #include "tools/contest.h"
 #include "tools/memory_cases.h"
+#include "tools/perceptron.h"
 
 namespace heddle::tools {
 namespace {
@@ -45,11 +46,18 @@ class GpuSuite {
   // So that a sample takes some milliseconds.
   static int repeats(double floor_seconds) { return static_cast<int>(std::clamp(4e-3 / floor_seconds, 1.0, 200.0)); }
 
+  // The least time of a call, and where it comes from.
+  struct Floor {
+    double seconds;
+    std::string name;
+  };
+
   // `together`: calls that `ours` makes at once.
-  void contest(Contest c, double floor_seconds, bool captured = false, int together = 1) {
+  void contest(Contest c, const Floor& floor, bool captured = false, int together = 1) {
     if (!wanted(c.name)) return;
-    c.repeat = (repeats(floor_seconds) + together - 1) / together * together;
-    c.floor_seconds = floor_seconds;
+    c.repeat = (repeats(floor.seconds) + together - 1) / together * together;
+    c.floor_seconds = floor.seconds;
+    c.floor_name = floor.name;
     c.row["device"] = "cuda";
     c.row["repeat"] = c.repeat;
     c.row["captured"] = captured;
@@ -102,7 +110,8 @@ class GpuSuite {
         c.bar = bar;
         const bool harder = which.bound == Bound::Transpose || c.row["name"] == "cumsum along rows";
         if (share) c.share_bar = harder ? 0.7 : *share;
-        contest(c, c.bytes / (which.bound == Bound::Read ? bandwidth_.read : bandwidth_.copy));
+        const bool reads = which.bound == Bound::Read;
+        contest(c, {c.bytes / (reads ? bandwidth_.read : bandwidth_.copy), reads ? "reading" : "copy"});
       }
   }
 
@@ -136,9 +145,10 @@ class GpuSuite {
     };
     c.bar = bar;
     if (!bar) c.share_bar = 0.8;
-    // Rates of the H200: 990 TFLOP/s for bf16, 67 for f32.
-    const double peak = dtype == kF32 ? 67e12 : 990e12;
-    contest(c, std::max(c.flops / peak, c.bytes / bandwidth_.copy), captured, together);
+    const double arithmetic = c.flops / (dtype == kF32 ? 67e12 : 990e12), traffic = c.bytes / bandwidth_.copy;
+    Floor floor{std::max(arithmetic, traffic), "copy"};
+    if (arithmetic > traffic) floor.name = dtype == kF32 ? "67 TFLOP/s of an H200" : "990 TFLOP/s of an H200";
+    contest(c, floor, captured, together);
   }
 
   void attention() {
@@ -155,24 +165,12 @@ class GpuSuite {
         jit([](Tensor x, Tensor y, Tensor z) { return scaled_dot_product_attention(x, y, z, {.causal = true}); });
     c.ours = [=]() mutable { step(q, k, v); };
     c.bar = 1;
-    contest(c, c.flops / 990e12);
+    contest(c, {c.flops / 990e12, "990 TFLOP/s of an H200"});
   }
 
   void perceptron() {
-    constexpr int64_t kBatch = 128, kInputs = 784, kHidden = 512, kClasses = 10;
-    Contest c{.name = "MLP 784-512-10 step, batch 128, AdamW", .group = "training", .unit = "us"};
-    if (!wanted(c.name)) return;
-    nn::Sequential net(nn::Linear(kInputs, kHidden), nn::ReLU(), nn::Linear(kHidden, kClasses));
-    optim::AdamW opt(net.parameters(), {.lr = 1e-3});
-    auto step = jit([&](const Tensor& x, const Tensor& t) {
-      Tensor loss = cross_entropy(net(x), t);
-      opt.step(grad(loss, net.parameters()));
-      return loss;
-    });
-    Tensor x = randn({kBatch, kInputs}).realize(), t = randint(kBatch, 0, kClasses).realize();
-    c.row = {{"work", "mlp_step"}, {"dtype", "f32"}, {"batch", kBatch}, {"sizes", {kInputs, kHidden, kClasses}}};
-    c.ours = [&] { step(x, t); };
-    contest(c, 60e-6, true);  // the bar
+    Contest c = perceptron_contest("us", std::make_shared<Perceptron>());
+    contest(c, {60e-6, "the bar"}, true);
   }
 
   void launches() {
@@ -181,10 +179,10 @@ class GpuSuite {
     Contest c{.name = "captured x + y of 1024", .group = "launch", .unit = "us"};
     c.row = {{"work", "add"}, {"dtype", "f32"}, {"count", 1024}};
     c.ours = [&] { add(a, b); };
-    contest(c, 6e-6, true);
+    contest(c, {6e-6, "the bar"}, true);
     c.name = "(a + b) of 1024, cached";
     c.ours = [&] { (a + b).realize(); };
-    contest(c, 12e-6);
+    contest(c, {12e-6, "the bar"});
   }
 
   Device& gpu_;

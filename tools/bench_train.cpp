@@ -8,6 +8,7 @@
 #include "runtime/kernel_cache.h"
 #include "runtime/plan.h"
 #include "tools/contest.h"
+#include "tools/perceptron.h"
 
 namespace heddle::tools {
 namespace {
@@ -20,22 +21,13 @@ constexpr double kAdamBytes = 7 * 4;
 constexpr double kSmallAdamBytes = 2 + 2 + 6 * 4;
 
 void measure_perceptron(Peers& peers, double seconds, const Report& report) {
-  constexpr int64_t kBatch = 128, kInputs = 784, kHidden = 512, kClasses = 10;
   manual_seed(1);
-  nn::Sequential net(nn::Linear(kInputs, kHidden), nn::ReLU(), nn::Linear(kHidden, kClasses));
-  optim::AdamW opt(net.parameters(), {.lr = 1e-3});
-  auto step = jit([&](const Tensor& x, const Tensor& t) {
-    Tensor loss = cross_entropy(net(x), t);
-    opt.step(grad(loss, net.parameters()));
-    return loss;
-  });
-  Tensor x = randn({kBatch, kInputs}).realize(), t = randint(kBatch, 0, kClasses).realize();
-  Contest contest{.name = "MLP 784-512-10 step, batch 128, AdamW", .group = "training", .unit = "ms"};
-  contest.row = {{"work", "mlp_step"}, {"dtype", "f32"}, {"batch", kBatch}, {"sizes", {kInputs, kHidden, kClasses}}};
+  auto of = std::make_shared<Perceptron>();
+  Contest contest = perceptron_contest("ms", of);
   // Forward, gradients of both weights, and the one gradient that goes further down.
-  contest.flops = 2 * number(kBatch) * number(2 * kInputs * kHidden + 3 * kHidden * kClasses);
-  contest.moved = kAdamBytes * number(net.parameter_count());
-  contest.ours = [&] { step(x, t); };
+  contest.flops = 2 * number(kPerceptronBatch) *
+                  number(2 * kPerceptronInputs * kPerceptronHidden + 3 * kPerceptronHidden * kPerceptronClasses);
+  contest.moved = kAdamBytes * number(of->net.parameter_count());
   contest.share_bar = 0.7;
   run_contest(peers, contest, seconds, report);
 }

@@ -122,6 +122,8 @@ def load(arguments):
 
     def optimizer(parameters):
         try:
+            if arguments.device == "cuda":  # its count of steps lives there too, so that a graph can hold it
+                return torch.optim.AdamW(parameters, lr=1e-4, fused=True, capturable=True)
             return torch.optim.AdamW(parameters, lr=1e-4, fused=True)
         except (TypeError, RuntimeError):  # older versions fuse on GPUs only
             return torch.optim.AdamW(parameters, lr=1e-4, foreach=True)
@@ -131,7 +133,7 @@ def load(arguments):
         optimize, loss = optimizer(leaves), made(loss_of)
 
         def step():
-            optimize.zero_grad()
+            optimize.zero_grad(set_to_none=True)
             loss().backward()
             optimize.step()
 
@@ -231,7 +233,7 @@ def load(arguments):
             if row.get("device", "cpu") == "cpu":
                 return action
             repeat = row["repeat"]
-            if row["captured"] and row["work"] != "mlp_step":
+            if row["captured"]:
                 several, repeat = captured(action, row["repeat"]), 1
             else:
                 several = action

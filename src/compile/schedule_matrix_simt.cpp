@@ -26,16 +26,26 @@ constexpr int64_t kLeastSteps = 8;
 
 int64_t pieces(int64_t size, int64_t step) { return (size + step - 1) / step; }
 
+// A product of m x k and k x n, `others` times; a and b: the axes of rows and columns.
+struct ProductSizes {
+  size_t a, b;
+  int64_t m, n, k;
+  double others;
+};
+ProductSizes sizes_of(const Loops& loops, const Contraction& c) {
+  auto extent = [](const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); };
+  const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
+  double others = 1;
+  for (size_t i = 0; i < loops.outer.size(); ++i)
+    if (i != a && i != b) others *= static_cast<double>(extent(loops.outer[i]));
+  return {a, b, extent(loops.outer[a]), extent(loops.outer[b]), extent(loops.stages[0].inner[0]), others};
+}
+
 }  // namespace
 
 bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
   if (!target.matrix_unit || loops.stages[0].inner.size() != 1) return false;
-  auto extent = [](const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); };
-  const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
-  const int64_t m = extent(loops.outer[a]), n = extent(loops.outer[b]), k = extent(loops.stages[0].inner[0]);
-  double others = 1;
-  for (size_t i = 0; i < loops.outer.size(); ++i)
-    if (i != a && i != b) others *= static_cast<double>(extent(loops.outer[i]));
+  const auto [a, b, m, n, k, others] = sizes_of(loops, c);
   if (std::min(m, n) < kLeastRows || k < kLeastDepth) return false;
   if (others * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) < kLeastProducts) return false;
 
@@ -90,21 +100,16 @@ void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contrac
   };
   constexpr Tile kTiles[] = {{128, 128, 256, 1.0}, {128, 64, 128, 0.9}, {64, 64, 64, 0.8}};
   constexpr int64_t kDepth = 8;  // leaves registers for two blocks on a multiprocessor
-  auto extent = [](const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); };
-  const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
-  const int64_t m = extent(loops.outer[a]), n = extent(loops.outer[b]), k = extent(loops.stages[0].inner[0]);
+  const auto [a, b, m, n, k, others] = sizes_of(loops, c);
   StageSchedule& plan = schedule.stages[0];
   plan.dot = true;
   const int64_t step = std::min(kDepth, k);
   if (step < k) plan.loops = {{static_cast<int>(loops.outer.size()), step}};
   const int depth = static_cast<int>(plan.loops.size());
-  double others = 1, cells = 1;
-  for (size_t i = 0; i < loops.outer.size(); ++i)
-    if (i != a && i != b) others *= static_cast<double>(extent(loops.outer[i]));
   // Few cells with long sums: the sums are divided.
-  auto divide = [&](double count) {
+  auto divide = [&, depth_of_sum = k](double count) {
     constexpr int64_t kLeastPart = 128;
-    const auto split = std::min(static_cast<int64_t>(2 * target.multiprocessors / count), k / kLeastPart);
+    const auto split = std::min(static_cast<int64_t>(2 * target.multiprocessors / count), depth_of_sum / kLeastPart);
     if (split <= 1) return;
     plan.split = split;
     if (!check(schedule, loops, target).empty()) plan.split = 1;
@@ -116,7 +121,7 @@ void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contrac
     divide(others * static_cast<double>(pieces(m, schedule.cell[a]) * pieces(n, schedule.cell[b])));
     return;
   }
-  double least = INFINITY;
+  double least = INFINITY, cells = 1;
   for (const Tile& tile : kTiles) {
     const double count = others * static_cast<double>(pieces(m, tile.rows) * pieces(n, tile.columns));
     const double rounds = std::ceil(count / target.multiprocessors);

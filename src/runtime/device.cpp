@@ -37,6 +37,14 @@ uint64_t DeviceBuffer::contents() const {
   return contents_.compare_exchange_strong(known, fresh, std::memory_order_relaxed) ? fresh : known;
 }
 
+std::function<int64_t(const Expr&)> symbol_values(const kernel::Kernel& kernel, std::span<const int64_t> symbols) {
+  return [&kernel, symbols](const Expr& variable) {
+    for (size_t i = 0; i < kernel.symbols.size(); ++i)
+      if (kernel.symbols[i] == variable) return symbols[i];
+    internal_error(__FILE__, __LINE__, text("kernel ", kernel.name, " has no symbol ", variable));
+  };
+}
+
 void register_device(const std::string& kind, DeviceFactory factory) {
   std::lock_guard guard(registry().lock);
   auto [entry, fresh] = registry().entries.try_emplace(kind);

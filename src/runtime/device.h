@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -44,6 +45,9 @@ struct LaunchSegment {
   std::span<const int64_t> symbols;  // in order of kernel().symbols
   uint64_t done = 0;                 // bit p: what phase p would write is there already; it need not run
 };
+
+// The sizes that a kernel is launched with, for evaluate(): each of its symbols has the value in the same place.
+std::function<int64_t(const Expr&)> symbol_values(const kernel::Kernel& kernel, std::span<const int64_t> symbols);
 
 // One launch among several.
 struct Submission {

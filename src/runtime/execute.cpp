@@ -107,14 +107,6 @@ void use_kept(const Plan& plan, size_t launch, size_t first, size_t& packing, Ru
   }
 }
 
-// What launches [begin, end) have packed is there from now on.
-void mark_ready(const Plan& plan, size_t begin, size_t end, RunMemory& memory) {
-  for (size_t k = 0; k < memory.kept.size(); ++k) {
-    const auto launch = static_cast<size_t>(plan.packings[k].launch);
-    if (launch >= begin && launch < end) memory.kept[k].ready = memory.kept[k].packed != nullptr;
-  }
-}
-
 // Finds the addresses and sizes of launches [begin, end), segment after segment.
 void bind(const Plan& plan, size_t begin, size_t end, size_t& packing, std::byte* arena, RunMemory& memory) {
   std::span<const Launch> steps = std::span(plan.launches).subspan(begin, end - begin);
@@ -233,12 +225,14 @@ void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>&
   size_t packing = 0;                                             // the first that belongs to a launch to come
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const Launch& step = plan.launches[i];
-    const size_t end = !together ? i + 1 : i < checked ? checked : plan.launches.size();
+    const size_t before = packing;
     if (!together)
       launch(plan, i, packing, base, memory);
     else if (i == 0 || i == checked)
-      launch_all(plan, i, end, packing, base, memory, memory.recordings[i < checked ? 0 : 1]);
-    if (!memory.kept.empty() && (!together || i == 0 || i == checked)) mark_ready(plan, i, end, memory);
+      launch_all(plan, i, i < checked ? checked : plan.launches.size(), packing, base, memory,
+                 memory.recordings[i < checked ? 0 : 1]);
+    // What these launches have packed is there from now on.
+    for (size_t k = before; k < packing; ++k) memory.kept[k].ready = memory.kept[k].packed != nullptr;
     ++stats.launches;
     stats.bytes_read += step.bytes_read;
     stats.bytes_written += step.bytes_written;

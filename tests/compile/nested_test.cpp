@@ -1,27 +1,17 @@
 // Nested sums: attention and its like, through every stage, against the evaluator.
-#include <random>
-
-#include "../graph/host_storage.h"
 #include "compile/online.h"
 #include "compile/useful_span.h"
 #include "graph/gradient.h"
+#include "leaves.h"
 #include "run_program.h"
 
 namespace heddle {
 namespace {
 
 using testing::How;
+using testing::leaf;
+using testing::op;
 
-NodeRef leaf(const Shape& shape, uint64_t seed, DType dtype = kF32) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<double> normal;
-  std::vector<double> values(static_cast<size_t>(shape.static_numel()));
-  for (double& v : values) v = normal(random);
-  return testing::buffer_of(dtype, shape, values);
-}
-NodeRef op(ScalarOp o, std::initializer_list<NodeRef> args) {
-  return make_scalar(o, std::span(args.begin(), args.size()));
-}
 NodeRef number(double value, const NodeRef& like) { return make_const(Scalar::of(like->dtype, value), like->shape); }
 NodeRef reduce(ReduceOp o, const NodeRef& x, int axis) { return make_reduce(o, x, std::span(&axis, 1)); }
 // Along the last axis, which is there again.

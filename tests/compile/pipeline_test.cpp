@@ -1,24 +1,14 @@
 // Graphs through fuse, schedule, tile and the lowerings, against the evaluator.
-#include <random>
-
-#include "../graph/host_storage.h"
+#include "leaves.h"
 #include "run_program.h"
 
 namespace heddle {
 namespace {
 
 using testing::How;
+using testing::leaf;
+using testing::op;
 
-NodeRef leaf(const Shape& shape, uint64_t seed, DType dtype = kF32) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<double> normal;
-  std::vector<double> values(static_cast<size_t>(shape.static_numel()));
-  for (double& v : values) v = is_float(dtype) ? normal(random) : std::floor(5 * normal(random));
-  return testing::buffer_of(dtype, shape, values);
-}
-NodeRef op(ScalarOp o, std::initializer_list<NodeRef> args) {
-  return make_scalar(o, std::span(args.begin(), args.size()));
-}
 NodeRef reduce(ReduceOp o, const NodeRef& x, std::vector<int> axes) { return make_reduce(o, x, axes); }
 NodeRef spread(const NodeRef& x, const Shape& shape, size_t axis) {
   Shape kept = shape;

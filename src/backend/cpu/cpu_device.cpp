@@ -70,26 +70,19 @@ class CpuExecutable final : public Executable {
   int64_t cells(size_t phase, std::span<const int64_t> symbols) const {
     if (phases_[phase].cells >= 0) return phases_[phase].cells;
     int64_t total = 1;
-    for (const Expr& cell : kernel_.phases[phase].cells) total *= evaluate(cell.extent(), value_of(symbols));
+    for (const Expr& cell : kernel_.phases[phase].cells)
+      total *= evaluate(cell.extent(), symbol_values(kernel_, symbols));
     return total;
   }
   double cell_nanoseconds(size_t phase, std::span<const int64_t> symbols) const {
     const WorkEstimate& cell = phases_[phase].cell;
-    return cell.loops.empty() ? cell.nanoseconds : evaluate(cell, value_of(symbols));
+    return cell.loops.empty() ? cell.nanoseconds : evaluate(cell, symbol_values(kernel_, symbols));
   }
   int64_t rounds(std::span<const int64_t> symbols) const {
-    return kernel_.rounds ? evaluate(kernel_.phases[0].cells[0].extent(), value_of(symbols)) : 1;
+    return kernel_.rounds ? evaluate(kernel_.phases[0].cells[0].extent(), symbol_values(kernel_, symbols)) : 1;
   }
 
  private:
-  std::function<int64_t(const Expr&)> value_of(std::span<const int64_t> symbols) const {
-    return [this, symbols](const Expr& variable) {
-      for (size_t i = 0; i < kernel_.symbols.size(); ++i)
-        if (kernel_.symbols[i] == variable) return symbols[i];
-      internal_error(__FILE__, __LINE__, text("kernel ", kernel_.name, " has no symbol ", variable));
-    };
-  }
-
   kernel::Kernel kernel_;
   CompiledKernel compiled_;
   std::vector<Phase> phases_;

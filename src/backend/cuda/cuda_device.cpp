@@ -46,7 +46,8 @@ Target target_of(const Driver& driver, DeviceNumber device) {
   const int major = attribute(kMajor), minor = attribute(kMinor);
   if (major < 7)
     throw DeviceError(text("cuda: the device has compute capability ", major, ".", minor, ", at least 7.0 is needed"));
-  Target target = nvidia_target(text("sm_", major, minor, major == 9 ? "a" : ""));
+  // Newer ones than LLVM knows take the code of the newest that it does, without what only that one has.
+  Target target = nvidia_target(major > 9 ? "sm_90" : text("sm_", major, minor, major == 9 ? "a" : ""));
   target.local_bytes = attribute(kMaxSharedPerBlock);
   target.multiprocessors = attribute(kMultiprocessors);
   target.l2_bytes = attribute(kL2Bytes);
@@ -107,7 +108,7 @@ class CudaDevice final : public Device {
     thread_local Calls calls;
     thread_local std::vector<void*> parameters;
     calls.clear();
-    code.append(*this, assemble, segments, calls);
+    code.append(*this, segments, calls);
     note(code.kernel().name);
     Range range(code.kernel().name.c_str());
     for (const Call& call : calls.calls) {
@@ -124,7 +125,7 @@ class CudaDevice final : public Device {
     calls.clear();
     for (const Submission& launch : launches) {
       const auto& code = static_cast<const CudaExecutable&>(*launch.executable);
-      code.append(*this, assemble, launch.segments, calls);
+      code.append(*this, launch.segments, calls);
       note(code.kernel().name);
     }
     if (calls.calls.empty()) return;

@@ -7,7 +7,7 @@
 namespace heddle::cuda {
 namespace {
 
-constexpr int kOldestVersion = 12000;
+constexpr int kOldestVersion = 12030;  // the first that takes PTX 8.3
 
 Driver load() {
   // By its run-time name: the toolkit's stub, meant for linking, has another.
@@ -25,7 +25,8 @@ Driver load() {
   driver.check(driver.cuDriverGetVersion(&driver.version), "asking for the driver's version");
   if (driver.version < kOldestVersion)
     throw DeviceError(text("cuda: the NVIDIA driver is for CUDA ", driver.version / 1000, ".",
-                           driver.version % 1000 / 10, ", at least ", kOldestVersion / 1000, ".0 is needed"));
+                           driver.version % 1000 / 10, ", at least ", kOldestVersion / 1000, ".",
+                           kOldestVersion % 1000 / 10, " is needed"));
   return driver;
 }
 

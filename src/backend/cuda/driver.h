@@ -20,7 +20,7 @@ using GraphExec = struct GraphExecOfDriver*;
 using Linker = struct LinkerOfDriver*;
 using Address = uint64_t;
 
-constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
+constexpr Result kSuccess = 0, kOutOfMemory = 2;
 
 // Attributes of a device.
 constexpr int kMaxSharedPerBlock = 97, kMultiprocessors = 16, kMajor = 75, kMinor = 76, kL2Bytes = 38;
@@ -44,7 +44,6 @@ struct KernelNode {
   X(cuGetErrorString, (Result error, const char** text))                                                       \
   X(cuDeviceGetCount, (int* count))                                                                            \
   X(cuDeviceGet, (DeviceNumber * device, int ordinal))                                                         \
-  X(cuDeviceGetName, (char* name, int length, DeviceNumber device))                                            \
   X(cuDeviceGetAttribute, (int* value, int attribute, DeviceNumber device))                                    \
   X(cuDeviceTotalMem_v2, (size_t* bytes, DeviceNumber device))                                                 \
   X(cuDevicePrimaryCtxRetain, (Context * context, DeviceNumber device))                                        \
@@ -54,7 +53,6 @@ struct KernelNode {
   X(cuEventCreate, (Event * event, unsigned flags))                                                            \
   X(cuEventRecord, (Event event, Stream stream))                                                               \
   X(cuEventSynchronize, (Event event))                                                                         \
-  X(cuEventElapsedTime, (float* milliseconds, Event start, Event end))                                         \
   X(cuMemAlloc_v2, (Address * address, size_t bytes))                                                          \
   X(cuMemFree_v2, (Address address))                                                                           \
   X(cuMemGetInfo_v2, (size_t* free, size_t* total))                                                            \

@@ -88,22 +88,12 @@ int64_t CudaExecutable::cells(size_t phase, std::span<const int64_t> symbols) co
   if (phase_cells_[phase] >= 0) return phase_cells_[phase];
   int64_t total = 1;
   for (const Expr& cell : kernel_.phases[phase].cells)
-    total *= evaluate(cell.extent(), [&](const Expr& variable) {
-      for (size_t i = 0; i < kernel_.symbols.size(); ++i)
-        if (kernel_.symbols[i] == variable) return symbols[i];
-      internal_error(__FILE__, __LINE__, text("kernel ", kernel_.name, " has no symbol ", variable));
-    });
+    total *= evaluate(cell.extent(), symbol_values(kernel_, symbols));
   return total;
 }
 
 int64_t CudaExecutable::rounds(std::span<const int64_t> symbols) const {
-  if (!kernel_.rounds) return 1;
-  const Expr extent = kernel_.phases[0].cells[0].extent();
-  return evaluate(extent, [&](const Expr& variable) {
-    for (size_t i = 0; i < kernel_.symbols.size(); ++i)
-      if (kernel_.symbols[i] == variable) return symbols[i];
-    internal_error(__FILE__, __LINE__, text("kernel ", kernel_.name, " has no symbol ", variable));
-  });
+  return kernel_.rounds ? evaluate(kernel_.phases[0].cells[0].extent(), symbol_values(kernel_, symbols)) : 1;
 }
 
 void Calls::clear() {
@@ -143,19 +133,18 @@ void CudaExecutable::append_phase(Function function, int64_t count, Calls& out) 
   out.add(function, count, kernel_.threads, shared_bytes_);
 }
 
-void CudaExecutable::append(Device& device, Compile compile, std::span<const LaunchSegment> segments,
-                            Calls& out) const {
+void CudaExecutable::append(Device& device, std::span<const LaunchSegment> segments, Calls& out) const {
   for (const LaunchSegment& segment : segments)
     HD_ASSERT(segment.buffers.size() == kernel_.buffers.size() && segment.symbols.size() == kernel_.symbols.size(),
               "launch of ", kernel_.name, " with ", segment.buffers.size(), " buffers and ", segment.symbols.size(),
               " symbols");
   if (segments.size() > 1 && !maps_.empty()) {
-    for (const LaunchSegment& segment : segments) append(device, compile, {&segment, 1}, out);
+    for (const LaunchSegment& segment : segments) append(device, {&segment, 1}, out);
     return;
   }
   if (segments.size() > 1) {
     for (size_t first = 0; first < segments.size(); first += kMostSegments)
-      append_many(device, compile, segments.subspan(first, std::min(kMostSegments, segments.size() - first)), out);
+      append_many(device, segments.subspan(first, std::min(kMostSegments, segments.size() - first)), out);
     return;
   }
   if (segments.empty()) return;
@@ -175,8 +164,7 @@ void CudaExecutable::append(Device& device, Compile compile, std::span<const Lau
 }
 
 // A row of the table holds, for each phase, the cells of all segments before; then pointers and symbols.
-void CudaExecutable::append_many(Device& device, Compile compile, std::span<const LaunchSegment> segments,
-                                 Calls& out) const {
+void CudaExecutable::append_many(Device& device, std::span<const LaunchSegment> segments, Calls& out) const {
   HD_ASSERT(!kernel_.rounds, "rounds of several segments: ", kernel_.name);
   thread_local std::vector<uint64_t> words;
   words.clear();
@@ -192,7 +180,7 @@ void CudaExecutable::append_many(Device& device, Compile compile, std::span<cons
     for (int64_t symbol : segment.symbols) words.push_back(static_cast<uint64_t>(symbol));
   }
   std::lock_guard guard(lock_);
-  if (!many_.module) many_ = load(compile(driver_, kernel_, device.target(), true), "_many");
+  if (!many_.module) many_ = load(assemble(driver_, kernel_, device.target(), true), "_many");
   out.keep.push_back(table(device, words));
   for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
     if (total[phase] <= 0) continue;

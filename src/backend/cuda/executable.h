@@ -51,10 +51,9 @@ class CudaExecutable final : public Executable {
 
   const kernel::Kernel& kernel() const override { return kernel_; }
 
-  // Appends what runs the kernel for these segments. `compile` makes the entries for many segments when they are first
+  // Appends what runs the kernel for these segments. The entries for many segments are compiled when they are first
   // needed.
-  using Compile = std::string (*)(const Driver& driver, const kernel::Kernel& kernel, const Target& target, bool many);
-  void append(Device& device, Compile compile, std::span<const LaunchSegment> segments, Calls& out) const;
+  void append(Device& device, std::span<const LaunchSegment> segments, Calls& out) const;
 
  private:
   struct Entries {
@@ -66,7 +65,7 @@ class CudaExecutable final : public Executable {
   int64_t rounds(std::span<const int64_t> symbols) const;
   std::shared_ptr<DeviceBuffer> table(Device& device, const std::vector<uint64_t>& words) const;
   void append_phase(Function function, int64_t cells, Calls& out) const;
-  void append_many(Device& device, Compile compile, std::span<const LaunchSegment> segments, Calls& out) const;
+  void append_many(Device& device, std::span<const LaunchSegment> segments, Calls& out) const;
 
   const Driver& driver_;
   Context context_;

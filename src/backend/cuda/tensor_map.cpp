@@ -28,12 +28,7 @@ std::array<uint64_t, 16> encode(const Driver& driver, const kernel::Kernel& kern
   const DType dtype = kernel.buffers[static_cast<size_t>(region.buffer)].dtype;
   const auto size = static_cast<uint64_t>(size_of(dtype));
   auto value = [&](const Expr& e) {
-    if (e.is_const()) return static_cast<uint64_t>(e.value());
-    return static_cast<uint64_t>(evaluate(e, [&](const Expr& variable) {
-      for (size_t i = 0; i < kernel.symbols.size(); ++i)
-        if (kernel.symbols[i] == variable) return segment.symbols[i];
-      internal_error(__FILE__, __LINE__, text("kernel ", kernel.name, " has no symbol ", variable));
-    }));
+    return static_cast<uint64_t>(e.is_const() ? e.value() : evaluate(e, symbol_values(kernel, segment.symbols)));
   };
   const size_t rank = region.extents.size();
   std::array<uint64_t, 5> extents{}, strides{};

@@ -136,11 +136,7 @@ class SimulatedDevice final : public Device {
     std::vector<int64_t> sizes;
     for (size_t b = 0; b < buffers.size(); ++b) {
       const kernel::Buffer& buffer = kernel.buffers[b];
-      sizes.push_back(evaluate(buffer.size, [&](const Expr& variable) {
-        for (size_t i = 0; i < symbols.size(); ++i)
-          if (kernel.symbols[i] == variable) return symbols[i];
-        throw DeviceError(text(name_, ": kernel ", kernel.name, " has no symbol ", variable));
-      }));
+      sizes.push_back(evaluate(buffer.size, symbol_values(kernel, symbols)));
       if (buffer.space == kernel::Space::Local) continue;
       uint64_t bytes = static_cast<uint64_t>(sizes.back()) * static_cast<uint64_t>(size_of(buffer.dtype));
       if (bytes > 0) check_room(text("kernel ", kernel.name, ", buffer ", buffer.name), buffers[b], bytes);
