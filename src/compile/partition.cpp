@@ -20,6 +20,10 @@ bool is_compute(const Node& node) {
          node.op == NodeOp::Gather || node.op == NodeOp::Cat || node.op == NodeOp::Scan;
 }
 
+bool widens(const Node& node) {
+  return node.op == NodeOp::Cast && size_of(node.dtype) > size_of(node.inputs[0]->dtype);
+}
+
 Partitioner::Partitioner(std::span<const NodeRef> roots, const std::vector<const Node*>& forced, bool nests)
     : order_(topological(roots)) {
   number_.reserve(order_.size());
@@ -41,7 +45,7 @@ std::vector<const Node*> Partitioner::repeated() const {
   for (size_t i = order_.size(); i-- > 0;) {
     const Node* node = order_[i];
     auto it = computed_in_.find(node);
-    if (it != computed_in_.end() && !stored_.count(node)) {
+    if (it != computed_in_.end() && !stored_.count(node) && !widens(*node)) {
       std::vector<int> groups;
       for (int id : it->second) groups.push_back(group_of_[static_cast<size_t>(id)]);
       std::sort(groups.begin(), groups.end());

@@ -99,7 +99,7 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
         u.reads.push_back({&node, visit.index, true});
         continue;
       }
-    } else if (decide && !self && should_store(u, node, visit.index, points)) {
+    } else if (decide && !self && !widens(node) && should_store(u, node, visit.index, points)) {
       store(&node);
       u.reads.push_back({&node, visit.index, true});
       continue;

@@ -188,7 +188,7 @@ const Node* Partitioner::find_tail(const Node* end) {
       first = &read.index;
     }
     if (!alone) break;
-    if (candidate->op != NodeOp::Reshape) tail = candidate;
+    if (candidate->op != NodeOp::Reshape && !widens(*candidate)) tail = candidate;
   }
   return tail;
 }

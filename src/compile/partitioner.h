@@ -38,6 +38,9 @@ inline constexpr int kSearchLimit = 2000, kMaxTail = 64;
 
 double op_weight(const Node& node);
 bool is_compute(const Node& node);
+// A cast to more bytes than its input has. Memory holds the input: the cast costs less than the bytes, and a product
+// that reads it sees that its factor is narrow.
+bool widens(const Node& node);
 
 inline double upper(const Expr& e) { return static_cast<double>(e.hi()); }
 

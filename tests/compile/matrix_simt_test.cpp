@@ -153,6 +153,37 @@ TEST(MatrixSimt, results_that_are_finished) {
   EXPECT_EQ(matrix_steps, 4);
 }
 
+// A factor that another kernel casts to bf16 and that the product reads as f32: bf16 is what memory holds, so that the
+// product goes to the matrix unit.
+TEST(MatrixSimt, widened_factors_are_stored_narrow) {
+  auto times = [](const NodeRef& x, const NodeRef& y) {
+    const Shape all{x->shape[0], y->shape[1], x->shape[1]};
+    NodeRef a = make_expand(make_reshape(x, {all[0], 1, all[2]}), all);
+    NodeRef b = make_expand(make_reshape(make_permute(y, std::vector<int>{1, 0}), {1, all[1], all[2]}), all);
+    return reduced(ReduceOp::Sum, scalar_node(ScalarOp::mul, {a, b}), {2});
+  };
+  auto narrow = [](const NodeRef& x) { return make_cast(make_cast(x, DType::bf16), DType::f32); };
+  NodeRef x = make_cast(numbers(DType::bf16, {200, 136}, 3), DType::f32);
+  NodeRef w = make_cast(numbers(DType::bf16, {136, 256}, 4), DType::f32);
+  NodeRef v = make_cast(numbers(DType::bf16, {256, 264}, 5), DType::f32);
+  // One factor is the result of a product, another is computed by work that is not worth repeating.
+  NodeRef chained = times(narrow(times(x, w)), v);
+  NodeRef sine = numbers(DType::f32, {200, 256}, 6);
+  for (int i = 0; i < 4; ++i) sine = scalar_node(ScalarOp::sin, {sine});
+  NodeRef computed = times(narrow(sine), v);
+  for (const auto& [root, steps, products] : {std::tuple(chained, 2u, 2), std::tuple(computed, 2u, 1)}) {
+    const Program program = fuse(std::span(&root, 1));
+    EXPECT_EQ(program.steps.size(), steps);
+    for (const Program::Tensor& tensor : program.tensors)
+      EXPECT_TRUE(tensor.leaf || tensor.output || tensor.node->dtype == DType::bf16) << name(tensor.node->op);
+    int found = 0;
+    for (const Program::Step& step : program.steps)
+      found += default_schedule(step.loops, machine()).stages[0].ahead > 0;
+    EXPECT_EQ(found, products);
+  }
+  expect_equal(chained, defaults(), machine(), false);
+}
+
 TEST(MatrixSimt, divided_sums) {
   expect_equal(
       product({1, 70, 66, 500, false, false}, DType::bf16),
