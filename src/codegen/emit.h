@@ -35,6 +35,9 @@ struct Traits {
   bool shared_local = false;  // several threads of a cell work on Local memory at once
   llvm::Value* (*shuffle_xor)(Emitter& emitter, llvm::Value* word, int mask) = nullptr;  // of 32-bit integers
   void (*barrier)(Emitter& emitter) = nullptr;
+  // Of f32, scalars or vectors: 2^x within 2 ulp, and 1 / x rounded as division is; null: there is no such way.
+  llvm::Value* (*exp2)(Emitter& emitter, llvm::Value* x) = nullptr;
+  llvm::Value* (*reciprocal)(Emitter& emitter, llvm::Value* x) = nullptr;
   // Two f32 to bf16 in a 32-bit integer, the first lowest; null: done step by step.
   llvm::Value* (*round_pair)(Emitter& emitter, llvm::Value* low, llvm::Value* high) = nullptr;
 };
@@ -190,7 +193,11 @@ struct Emitter {
 
 int64_t lanes_of(const kernel::Type& type);  // 1 for scalars
 int64_t lanes_of(const llvm::Value* v);
+llvm::ConstantFP* constant_number(llvm::Value* v);  // the same in all lanes; null: it is no such constant
 llvm::Value* scale(Emitter& emitter, llvm::Value* a, llvm::Value* n);  // the op of that name
+// NVIDIA's ways for Traits (nvptx_math.cpp).
+llvm::Value* exp2_by_instruction(Emitter& emitter, llvm::Value* x);
+llvm::Value* reciprocal_by_instruction(Emitter& emitter, llvm::Value* x);
 bool uses_matrix_unit(const kernel::Phase& phase);
 void configure_matrix_unit(Emitter& emitter);  // at the start of a function that uses it
 // At the start and the end of a function; nothing where it does not use NVIDIA's.

@@ -212,6 +212,8 @@ void emit_nvptx(const kernel::Kernel& kernel, const Target& target, llvm::Module
   traits.half = traits.fma = traits.nan_minmax = traits.narrow = traits.shared_local = true;
   traits.shuffle_xor = shuffle_xor;
   traits.barrier = barrier;
+  traits.exp2 = exp2_by_instruction;
+  traits.reciprocal = reciprocal_by_instruction;
   constexpr int kRoundsPairs = 80;  // the first with the instruction
   if (std::atoi(target.llvm_cpu.c_str() + 3) >= kRoundsPairs) traits.round_pair = round_pair;
   Emitter emitter(kernel, module, traits);

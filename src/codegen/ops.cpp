@@ -115,10 +115,15 @@ llvm::Value* float_mod(Emitter& emitter, llvm::Value* x, llvm::Value* y) {
 }
 
 bool is_number(llvm::Value* v) {
-  auto* constant = llvm::dyn_cast<llvm::Constant>(v);
-  if (constant && v->getType()->isVectorTy()) constant = constant->getSplatValue();
-  auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
+  llvm::ConstantFP* number = constant_number(v);
   return number && !number->isNaN();
+}
+
+llvm::Value* divide(Emitter& emitter, Args x) {
+  llvm::ConstantFP* one = constant_number(x[0]);
+  if (emitter.traits.reciprocal && one && one->getType()->isFloatTy() && one->isExactlyValue(1.0))
+    return emitter.traits.reciprocal(emitter, x[1]);
+  return emitter.b.CreateFDiv(x[0], x[1]);
 }
 
 // minimum and maximum, a NaN operand giving NaN. `a > b ? a : b` is one instruction on x86, which gives b whenever
@@ -149,7 +154,7 @@ llvm::Value* float_op(Emitter& emitter, ScalarOp op, Args x) {
     case ScalarOp::add: return b.CreateFAdd(x[0], x[1]);
     case ScalarOp::sub: return b.CreateFSub(x[0], x[1]);
     case ScalarOp::mul: return b.CreateFMul(x[0], x[1]);
-    case ScalarOp::div: return b.CreateFDiv(x[0], x[1]);
+    case ScalarOp::div: return divide(emitter, x);
     case ScalarOp::floordiv: return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, b.CreateFDiv(x[0], x[1]));
     case ScalarOp::mod: return float_mod(emitter, x[0], x[1]);
     case ScalarOp::minimum:
@@ -167,8 +172,8 @@ llvm::Value* float_op(Emitter& emitter, ScalarOp op, Args x) {
     case ScalarOp::bit_xor:
     case ScalarOp::shl:
     case ScalarOp::shr: return nullptr;  // not for floats
+    case ScalarOp::exp2: return emitter.traits.exp2 ? emitter.traits.exp2(emitter, x[0]) : nullptr;
     case ScalarOp::exp:
-    case ScalarOp::exp2:
     case ScalarOp::expm1:
     case ScalarOp::log:
     case ScalarOp::log2:
@@ -310,8 +315,15 @@ llvm::Value* integer_op(Emitter& emitter, ScalarOp op, bool is_sign, Args x) {
 
 }  // namespace
 
+llvm::ConstantFP* constant_number(llvm::Value* v) {
+  auto* constant = llvm::dyn_cast<llvm::Constant>(v);
+  if (constant && v->getType()->isVectorTy()) constant = constant->getSplatValue();
+  return llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
+}
+
 llvm::Value* Emitter::op(ScalarOp op, DType dtype, std::span<llvm::Value* const> args) {
-  if (!info(op).native)
+  const bool by_machine = op == ScalarOp::exp2 && dtype == DType::f32 && traits.exp2;
+  if (!info(op).native && !by_machine)
     fail(text("op ", info(op).name, " on ", dtype, " must be expanded (pass expand_math) before machine code is made"));
   int64_t lanes = 1;
   for (llvm::Value* v : args) lanes = std::max(lanes, lanes_of(v));

@@ -49,7 +49,7 @@ bool is_small_float(DType dtype) { return compute_dtype(dtype) != dtype; }
 Num expand(ScalarOp op, const Num& x, const Num& y, Powers powers) {
   switch (op) {
     case ScalarOp::exp: return expand_exp(x, powers);
-    case ScalarOp::exp2: return expand_exp2(x, powers);
+    case ScalarOp::exp2: return expand_exp2(x);
     case ScalarOp::expm1: return expand_expm1(x);
     case ScalarOp::log: return expand_log(x);
     case ScalarOp::log2: return expand_log2(x);
@@ -76,10 +76,15 @@ Num expand(ScalarOp op, const Num& x, const Num& y, Powers powers) {
   }
 }
 
+bool is_native(ScalarOp op, DType dtype, Powers powers) {
+  return info(op).native || (op == ScalarOp::exp2 && compute_dtype(dtype) == kF32 && powers == Powers::Words);
+}
+
 // Choosing between small floats needs no arithmetic.
-bool needs_expansion(const Inst& inst, const std::vector<Type>& values) {
+bool needs_expansion(const Inst& inst, const std::vector<Type>& values, Powers powers) {
   if (!is_scalar_op(inst.op) || inst.op == Op::where) return false;
-  return !info(scalar_op(inst.op)).native || is_small_float(values[static_cast<size_t>(inst.args[0])].dtype);
+  const DType dtype = values[static_cast<size_t>(inst.args[0])].dtype;
+  return !is_native(scalar_op(inst.op), dtype, powers) || is_small_float(dtype);
 }
 
 // Rewrites the blocks of one kernel or reducer, whose values are `values`.
@@ -96,7 +101,7 @@ class Expander {
       for (Block& inner : inst.blocks) run(inner);
       // Combining into memory stays one of the simple reducers, which targets know by name.
       if (inst.reducer && inst.op != Op::combine) inst.reducer = expanded(inst.reducer);
-      if (needs_expansion(inst, values_)) {
+      if (needs_expansion(inst, values_, powers_)) {
         replace(inst, block);
       } else {
         block.insts.push_back(std::move(inst));
@@ -112,14 +117,15 @@ class Expander {
     ScalarOp op = scalar_op(inst.op);
     SmallVector<Value, 3> args;
     for (Value v : inst.args) args.push_back(builder.cast(v, compute_dtype(dtype)));
-    Value result = info(op).native ? builder.op(op, std::span<const Value>(args))
-                                   : expand(op, {&builder, args[0]}, {&builder, args.back()}, powers_).value;
+    Value result = is_native(op, dtype, powers_)
+                       ? builder.op(op, std::span<const Value>(args))
+                       : expand(op, {&builder, args[0]}, {&builder, args.back()}, powers_).value;
     names_.replace(inst.results[0], builder.cast(result, values_[static_cast<size_t>(inst.results[0])].dtype));
   }
 
   std::shared_ptr<const Reducer> expanded(const std::shared_ptr<const Reducer>& reducer) {
     bool found = false;
-    for (const Inst& inst : reducer->combine.insts) found = found || needs_expansion(inst, reducer->values);
+    for (const Inst& inst : reducer->combine.insts) found = found || needs_expansion(inst, reducer->values, powers_);
     if (!found) return reducer;
     auto copy = std::make_shared<Reducer>(*reducer);
     Expander(copy->values, Level::Tile, powers_).run(copy->combine);  // a reducer has no branches
@@ -135,7 +141,7 @@ class Expander {
 }  // namespace
 
 void expand_math(Kernel& kernel) {
-  // GPUs have no instruction for `scale`, and few units that convert.
+  // GPUs have an instruction for exp2 but none for `scale`, and few units that convert.
   Expander expander(kernel.values, kernel.level, kernel.threads > 1 ? Powers::Words : Powers::Scale);
   for (Phase& phase : kernel.phases) expander.run(phase.body);
 }

@@ -79,15 +79,27 @@ Num wide_exp(const Num& x) {
   return scale_by_halves(fma(fma(tail(r), r, 1.0), r, 1.0), shifted.bits_as(kI64));
 }
 
+// e^x by the machine's 2^r: x log2(e) = n + r, n so bounded that 2^n is a normal number. Where n stays behind, r takes
+// the rest, and the product is right down to subnormal results and up to infinity.
+Num exp_by_exp2(const Num& x) {
+  constexpr double kLow =
+      0x1.4ae0cp-26;  // what an f32 leaves of log2(e); positive, so that infinities stay what they are
+  const double shift = rounding_shift(kF32) + 127;  // the low bits hold the exponent field of 2^n
+  Num shifted = smaller(larger(fma(x, kLog2E, shift), shift - 126), shift + 127);
+  Num r = fma(x, kLow, fma(x, kLog2E, shift - shifted));
+  // Not below the normal numbers: codegen then needs no care for subnormal ones.
+  Num power = larger(r, -126.0).apply(ScalarOp::exp2);
+  return power * (shifted.bits_as(kI32) << 23).bits_as(kF32);
+}
+
 Num narrow_exp(const Num& x, Powers powers) {
+  if (powers == Powers::Words) return exp_by_exp2(x);
   Num bounded = smaller(larger(x, -104.0), 89.0);  // beyond, r would not be small
-  Num shifted = fma(bounded, kLog2E, rounding_shift(kF32));
-  Num n = powers == Powers::Words ? shifted - rounding_shift(kF32) : (bounded * kLog2E).apply(ScalarOp::round);
+  Num n = (bounded * kLog2E).apply(ScalarOp::round);
   Num r = fma(n, -0x1.7f7d1cp-20, fma(n, -0x1.62e4p-1, bounded));
   // (e^r - 1) / r, shorter than tail(), its error weighed by the ulp of e^r.
   Num slope = polynomial(r, {0x1.ffffeep-1, 0x1.fffdc0p-2, 0x1.555d52p-3, 0x1.573c1cp-5, 0x1.0eb33ep-7});
-  Num power = fma(slope, r, 1.0);
-  return powers == Powers::Words ? scale_by_power(power, shifted) : power.apply(ScalarOp::scale, {n});
+  return fma(slope, r, 1.0).apply(ScalarOp::scale, {n});
 }
 
 Num wide_exp2(const Num& x) {
@@ -96,23 +108,19 @@ Num wide_exp2(const Num& x) {
   return scale_by_halves(small_exp2(bounded - (shifted - kScalingShift)), shifted.bits_as(kI64));
 }
 
-Num narrow_exp2(const Num& x, Powers powers) {
-  // Infinities need bounds where n comes from words. With scale r is NaN for them, and scale looks at n alone.
-  const bool words = powers == Powers::Words;
-  Num bounded = words ? smaller(larger(x, -151.0), 129.0) : x;
-  Num shifted = bounded + rounding_shift(kF32);
-  Num n = words ? shifted - rounding_shift(kF32) : x.apply(ScalarOp::round);
-  Num r = bounded - n;
+Num narrow_exp2(const Num& x) {
+  // Infinities need no bounds: r is NaN for them, and scale looks at n alone.
+  Num n = x.apply(ScalarOp::round);
+  Num r = x - n;
   // (2^r - 1) / r, shorter than in small_exp2(), its error weighed by the ulp of 2^r.
   Num slope = polynomial(r, {0x1.62e424p-1, 0x1.ebf9b6p-3, 0x1.c6babcp-5, 0x1.3cec48p-7, 0x1.5aab6ap-10});
-  Num power = fma(slope, r, 1.0);
-  return words ? scale_by_power(power, shifted) : power.apply(ScalarOp::scale, {n});
+  return fma(slope, r, 1.0).apply(ScalarOp::scale, {n});
 }
 
 }  // namespace
 
 Num expand_exp(const Num& x, Powers powers) { return x.is_double() ? wide_exp(x) : narrow_exp(x, powers); }
-Num expand_exp2(const Num& x, Powers powers) { return x.is_double() ? wide_exp2(x) : narrow_exp2(x, powers); }
+Num expand_exp2(const Num& x) { return x.is_double() ? wide_exp2(x) : narrow_exp2(x); }
 
 Num expand_expm1(const Num& x) {
   bool wide = x.is_double();

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "kernel/passes.h"
 #include "run.h"
 
 namespace heddle {
@@ -165,6 +166,38 @@ kernel.thread @mixed(in %x: f32[4096], in %i: i32[4096], inout %y: f32[4096], in
 )");
   EXPECT_HAS(source, "mixed_1");
   EXPECT_HAS(source, "atom.");
+}
+
+// exp is one instruction of the special function unit and a few around it. The instruction that flushes subnormal
+// results is taken where there are none, and a reciprocal jumps over the long division for all lanes at once.
+TEST(Ptx, special_functions) {
+  kernel::Kernel kernel = kernel::parse(R"(
+kernel.thread @special(in %x: f32[512], out %y: f32[512], out %z: f32[512]) threads 128 thread t {
+  phase grid() {
+    %a = load %x[t * 4 + d0] : vec<4xf32>
+    %b = exp %a
+    %c = constant 1 : f32
+    %d = add %b, %c
+    %e = div %c, %d
+    store %y[t * 4 + d0], %e
+    %f = exp2 %a
+    store %z[t * 4 + d0], %f
+  }
+}
+)");
+  run(kernel, kernel::thread_pipeline());
+  std::string source = ptx(kernel, nvidia_target());
+  expect_assembles(source);
+  auto count = [&](const std::string& part) {
+    int found = 0;
+    for (size_t at = source.find(part); at != std::string::npos; at = source.find(part, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("ex2.approx.ftz.f32"), 4);
+  EXPECT_EQ(count("ex2.approx.f32"), 4);
+  EXPECT_EQ(count("rcp.approx.ftz.f32"), 4);
+  EXPECT_EQ(count("rcp.rn.f32"), 4);
+  EXPECT_EQ(count("bra"), 1) << source;
 }
 
 TEST(Ptx, too_much_local_memory_is_refused) {

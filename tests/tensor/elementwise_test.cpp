@@ -1,4 +1,7 @@
 // Elementwise operators against the C++ standard library, special values included.
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
 #include <limits>
 
 #include "helpers.h"
@@ -92,6 +95,52 @@ TEST_P(UnaryOp, agrees_with_the_standard_library) {
 }
 INSTANTIATE_TEST_SUITE_P(All, UnaryOp, ::testing::Range<size_t>(0, std::size(kUnary)),
                          [](const auto& which) { return kUnary[which.param].name; });
+
+// The bound that docs/architecture.md states holds on the device that runs this, whatever instructions it has. Bit
+// patterns of all exponents; HEDDLE_TEST_SAMPLES=256 takes that many times as many.
+TEST(Ulps, functions_of_f32_stay_within_two) {
+  const char* more = std::getenv("HEDDLE_TEST_SAMPLES");
+  const int64_t count = int64_t{1 << 15} * (more ? std::atoi(more) : 1);
+  std::vector<float> in;
+  for (int64_t k = 0; k < count; ++k)
+    in.push_back(std::bit_cast<float>(static_cast<uint32_t>(static_cast<uint64_t>(k) * 0x9e3779b97f4a7c15ull >> 32)));
+  // Where the functions do something; of uniform bit patterns most are huge or tiny.
+  for (int64_t k = 0; k < count; ++k)
+    in.push_back(static_cast<float>((static_cast<double>(k) + 0.37) / static_cast<double>(count) * 256 - 152));
+  for (double v : arguments()) in.push_back(static_cast<float>(v));
+  Tensor x = from_vector(in, {static_cast<int64_t>(in.size())});
+  for (const char* wanted : {"exp", "exp2", "expm1", "log", "tanh", "erf"}) {
+    const Unary& op = *std::find_if(std::begin(kUnary), std::end(kUnary),
+                                    [&](const Unary& u) { return u.name == std::string(wanted); });
+    std::vector<float> got = op.op(x).to_vector<float>();
+    double worst = 0;
+    float worst_at = 0;
+    for (size_t i = 0; i < in.size(); ++i) {
+      const double want = op.reference(in[i]);
+      const float rounded = static_cast<float>(want);
+      if (std::isnan(want) || std::isinf(rounded)) {
+        const bool same =
+            std::isnan(want) ? std::isnan(got[i]) : got[i] == rounded || std::nextafter(rounded, 0.0f) == got[i];
+        EXPECT_TRUE(same) << op.name << "(" << in[i] << ") is " << got[i];
+        continue;
+      }
+      const int exponent = want == 0 ? -126 : std::max(std::ilogb(want), -126);
+      const double error = std::fabs(static_cast<double>(got[i]) - want) / std::ldexp(1.0, exponent - 23);
+      if (!(error <= worst)) worst_at = in[i];
+      worst = error <= worst ? worst : error;
+    }
+    EXPECT_LE(worst, 2) << op.name << "(" << worst_at << ")";
+    if (std::getenv("HEDDLE_TEST_VERBOSE"))
+      printf("%s: %.3f ulp at %a\n", op.name, worst, static_cast<double>(worst_at));
+  }
+  std::vector<float> inverse = div(1, x).to_vector<float>();
+  for (size_t i = 0; i < in.size(); ++i) {
+    const float want = 1 / in[i];
+    ASSERT_TRUE(std::isnan(want) ? std::isnan(inverse[i])
+                                 : std::bit_cast<uint32_t>(want) == std::bit_cast<uint32_t>(inverse[i]))
+        << "1 / " << in[i] << " is " << inverse[i] << ", should be " << want;
+  }
+}
 
 struct Binary {
   const char* name;
