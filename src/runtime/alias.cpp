@@ -35,11 +35,12 @@ bool feeds(const Block& block, size_t load, size_t store) {
   return false;
 }
 
-// Whether the same threads do both.
+// Whether a thread that loads stores too.
 bool same_threads(const Inst& load, const Inst& store) {
   Substitution renamed;
   for (size_t i = 0; i < load.coords.size(); ++i) renamed.emplace_back(load.coords[i], store.coords[i]);
-  return substitute(load.guard, renamed) == store.guard;
+  const Expr loads = substitute(load.guard, renamed);
+  return logical_and(loads, store.guard) == loads;
 }
 
 // `several`: threads of a cell that do not wait for each other.

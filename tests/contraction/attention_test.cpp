@@ -167,7 +167,9 @@ TEST(Attention, long_rows) {
     const uint64_t before = run_stats().launches;
     y.realize();
     // Heads that share keys are rows of one product; they are put in their places afterwards.
-    EXPECT_EQ(run_stats().launches - before, s.heads == s.groups ? 1u : 2u);
+    if (device().target().machine == Machine::Simd) {  // others do not take the keys in blocks
+      EXPECT_EQ(run_stats().launches - before, s.heads == s.groups ? 1u : 2u);
+    }
     std::vector<HostArray> want = evaluated({called(in, mask)});
     expect_near({y}, want, 80 * static_cast<double>(s.width) + static_cast<double>(s.keys));
     expect_near({by_hand(in, mask)}, want, 80 * static_cast<double>(s.width) + static_cast<double>(s.keys));

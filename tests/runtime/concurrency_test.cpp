@@ -88,7 +88,9 @@ TEST(Leaks, everything_is_given_back) {
     NodeRef result = realize_one(mul(y, make_expand(make_reshape(sum, Shape{Expr(1)}), Shape{Expr(1000)})));
     EXPECT_GT(live_nodes(), nodes);
     EXPECT_GT(device().memory().used, used);
-    EXPECT_GT(code_memory().kernels, code.kernels);
+    if (device().name() == "cpu") {  // others keep code in memory of their own
+      EXPECT_GT(code_memory().kernels, code.kernels);
+    }
   }
   EXPECT_EQ(live_nodes(), nodes);  // plans keep no graph alive
   EXPECT_EQ(device().memory().used, used);

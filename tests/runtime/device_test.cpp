@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/config.h"
 #include "base/error.h"
 
 namespace heddle {
@@ -15,8 +16,8 @@ TEST(DeviceRegistry, the_cpu_registers_itself) {
   std::vector<std::string> kinds = device_kinds();
   EXPECT_NE(std::find(kinds.begin(), kinds.end(), "cpu"), kinds.end());
   EXPECT_EQ(device("cpu").name(), "cpu");
-  EXPECT_EQ(&device("cpu"), &device());
-  EXPECT_GE(device().threads(), 1);
+  EXPECT_EQ(&device(config().device), &device());
+  EXPECT_GE(device("cpu").threads(), 1);
 }
 
 TEST(DeviceRegistry, an_unknown_device_is_an_error_that_lists_the_known_ones) {
@@ -50,11 +51,11 @@ TEST(DeviceRegistry, threads_that_ask_at_once_get_the_same_device) {
   std::vector<Device*> seen(8);
   for (size_t i = 0; i < seen.size(); ++i) threads.emplace_back([&seen, i] { seen[i] = &device("cpu"); });
   for (std::thread& thread : threads) thread.join();
-  for (Device* d : seen) EXPECT_EQ(d, &device());
+  for (Device* d : seen) EXPECT_EQ(d, &device("cpu"));
 }
 
 TEST(CpuDevice, buffers_are_counted_and_copied) {
-  Device& cpu = device();
+  Device& cpu = device("cpu");
   uint64_t before = cpu.memory().used;
   {
     auto buffer = cpu.allocate(1000);

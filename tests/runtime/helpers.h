@@ -48,7 +48,9 @@ inline std::vector<float> values(const NodeRef& realised) {
   buffer.device().copy_to_host(result.data(), buffer, buffer.bytes());
   return result;
 }
-inline const void* address(const NodeRef& realised) { return realised->storage->host_data(); }
+inline const void* address(const NodeRef& realised) {
+  return dynamic_cast<const DeviceBuffer&>(*realised->storage).address();
+}
 
 // What the calling thread's plans and launches did since this object was made.
 class StatsSince {

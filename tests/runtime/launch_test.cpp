@@ -16,6 +16,8 @@ using kernel::Phase;
 using kernel::Space;
 using kernel::Value;
 
+Device& cpu() { return device("cpu"); }  // its memory is that of the host
+
 Builder::Access at(const Expr& address) {
   Builder::Access access;
   access.address = address;
@@ -45,31 +47,31 @@ Kernel two_phases(int64_t n) {
   return k;
 }
 
-void expect_reversed(Device& cpu, const Executable& code, int64_t n, float start) {
+void expect_reversed(const Executable& code, int64_t n, float start) {
   std::vector<float> x = testing::counting(n, start), y(static_cast<size_t>(n)), t(static_cast<size_t>(n));
   void* buffers[] = {x.data(), y.data(), t.data()};
-  cpu.launch(code, buffers, {});
-  cpu.synchronize();
+  cpu().launch(code, buffers, {});
+  cpu().synchronize();
   for (int64_t i = 0; i < n; ++i)
     ASSERT_EQ(y[static_cast<size_t>(i)], 2 * (start + static_cast<float>(n - 1 - i)) + 1) << i << " of " << n;
 }
 
 TEST(Launch, phases_run_one_after_the_other_on_any_number_of_threads) {
   for (int64_t n : {1, 2, 3, 1000, 100'001}) {  // the last is large enough to be shared
-    auto code = device().compile(two_phases(n));
+    auto code = cpu().compile(two_phases(n));
     EXPECT_EQ(code->kernel().name, "two_phases");
-    for (int i = 0; i < 5; ++i) expect_reversed(device(), *code, n, static_cast<float>(i));
+    for (int i = 0; i < 5; ++i) expect_reversed(*code, n, static_cast<float>(i));
   }
 }
 
 TEST(Launch, several_user_threads_launch_at_once) {
-  auto large = device().compile(two_phases(50'000)), small = device().compile(two_phases(10));
+  auto large = cpu().compile(two_phases(50'000)), small = cpu().compile(two_phases(10));
   std::vector<std::thread> users;
   for (int u = 0; u < 4; ++u)
     users.emplace_back([&, u] {
       for (int i = 0; i < 10; ++i) {
-        expect_reversed(device(), *large, 50'000, static_cast<float>(u));
-        expect_reversed(device(), *small, 10, static_cast<float>(u));
+        expect_reversed(*large, 50'000, static_cast<float>(u));
+        expect_reversed(*small, 10, static_cast<float>(u));
       }
     });
   for (std::thread& user : users) user.join();
@@ -94,12 +96,12 @@ TEST(Launch, every_thread_has_its_own_scratch) {
   }
   k.phases = {phase};
   kernel::verify(k);
-  auto code = device().compile(k);
+  auto code = cpu().compile(k);
   std::vector<int32_t> y(kCells);
   void* buffers[] = {y.data(), nullptr};
   for (int round = 0; round < 5; ++round) {
     std::fill(y.begin(), y.end(), -1);
-    device().launch(*code, buffers, {});
+    cpu().launch(*code, buffers, {});
     for (int64_t cell = 0; cell < kCells; ++cell) ASSERT_EQ(y[static_cast<size_t>(cell)], cell);
   }
 }
@@ -118,21 +120,21 @@ TEST(Launch, symbols_give_the_grid) {
     b.store(0, b.index(DType::i32, c + n, {}), at(c));
   }
   k.phases = {phase};
-  auto code = device().compile(k);
+  auto code = cpu().compile(k);
   for (int64_t size : {0, 1, 7, 100}) {
     std::vector<int32_t> y(101, -1);
     void* buffers[] = {y.data()};
     int64_t symbols[] = {size};
-    device().launch(*code, buffers, symbols);
+    cpu().launch(*code, buffers, symbols);
     for (int64_t i = 0; i <= 100; ++i) ASSERT_EQ(y[static_cast<size_t>(i)], i < size ? i + size : -1);
   }
 }
 
 TEST(Launch, the_wrong_number_of_buffers_is_refused) {
-  auto code = device().compile(two_phases(4));
+  auto code = cpu().compile(two_phases(4));
   float data[4] = {};
   void* buffers[] = {data, data};
-  EXPECT_THROW(device().launch(*code, buffers, {}), InternalError);
+  EXPECT_THROW(cpu().launch(*code, buffers, {}), InternalError);
 }
 
 }  // namespace

@@ -29,6 +29,22 @@ TEST(Simulated, a_graph_runs_where_its_leaves_live) {
   EXPECT_EQ(read(done[1]), (std::vector<float>{1, 4, 2, 5, 3, 6}));
 }
 
+// Fewer elements than threads: those without one must not read what another is about to write.
+TEST(Simulated, small_tensors_are_updated_in_place) {
+  Device& device = heddle::device("simulated");
+  for (int64_t n : {1, 3, 50, 1000}) {
+    std::vector<float> values(static_cast<size_t>(n), 2);
+    NodeRef x = on(device, values, {n});
+    const void* before = x->storage->host_data();
+    NodeRef roots[] = {make_scalar(ScalarOp::mul, std::vector<NodeRef>{x, x})};
+    const Storage* given_up[] = {x->storage.get()};
+    x = NodeRef();
+    NodeRef done = realize(roots, given_up)[0];
+    EXPECT_EQ(done->storage->host_data(), before) << n;
+    EXPECT_EQ(read(done), std::vector<float>(static_cast<size_t>(n), 4)) << n;
+  }
+}
+
 TEST(Simulated, the_null_device_checks_but_computes_nothing) {
   Device& device = heddle::device("null");
   NodeRef x = on(device, {1, 2, 3, 4}, {4});

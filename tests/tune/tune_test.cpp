@@ -26,6 +26,7 @@ pid_t start(const std::string& test, const std::string& cache, const std::string
   if (child != 0) return child;
   setenv("HEDDLE_TEST_CACHE", cache.c_str(), 1);
   setenv("HEDDLE_TUNE", trials.c_str(), 1);
+  setenv("HEDDLE_DEVICE", "cpu", 1);  // whose schedules these tests are about
   std::string filter = "--gtest_filter=" + test;
   execl("/proc/self/exe", "test_tune", "--gtest_also_run_disabled_tests", "--gtest_brief=1", filter.c_str(), nullptr);
   _exit(127);
