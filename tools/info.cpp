@@ -24,6 +24,8 @@ constexpr Variable kVariables[] = {
     {"HEDDLE_THREADS", "one per core"},
     {"HEDDLE_DEVICE", "cpu"},
     {"HEDDLE_TARGET", "the best this CPU has"},
+    {"HEDDLE_MATRIX_UNIT", "the best this GPU has"},
+    {"HEDDLE_FLOAT32_MATMUL", "all bits of f32"},
     {"HEDDLE_MEMORY_LIMIT", "all the memory"},
     {"HEDDLE_LOG", "nothing"},
     {"HEDDLE_DUMP", "nowhere"},

@@ -37,11 +37,24 @@ bool flag(const char* name) {
   throw ValueError(text(name, "='", value, "' should be 0 or 1"));
 }
 
+// One of these words, or nothing.
+std::string choice(const char* name, std::initializer_list<const char*> words) {
+  std::string value = variable(name), all;
+  if (value.empty()) return value;
+  for (const char* word : words) {
+    if (value == word) return value;
+    all += (all.empty() ? "" : " or ") + std::string(word);
+  }
+  throw ValueError(text(name, "='", value, "' should be ", all));
+}
+
 Config read_environment() {
   Config c;
   c.threads = static_cast<int>(number("HEDDLE_THREADS", 1, 4096));
   c.device = variable("HEDDLE_DEVICE");
   c.target = variable("HEDDLE_TARGET");
+  c.matrix_unit = choice("HEDDLE_MATRIX_UNIT", {"warps", "none"});
+  c.float32_matmul = choice("HEDDLE_FLOAT32_MATMUL", {"tf32"});
   c.log = variable("HEDDLE_LOG");
   c.dump_directory = variable("HEDDLE_DUMP");
   c.memory_limit = number("HEDDLE_MEMORY_LIMIT", 1, std::numeric_limits<int64_t>::max());

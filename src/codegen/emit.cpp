@@ -174,6 +174,11 @@ void Emitter::instruction(const kernel::Inst& inst, Values& block_values) {
     case Op::block_dot: return block_dot(inst);
     case Op::matrix_dot: return matrix_dot(inst, block_values);
     case Op::matrix_store: return matrix_store(inst, block_values);
+    case Op::warp_dot: fail("warp_dot must be lowered to mma before machine code is made");
+    case Op::copy: return copy(inst);
+    case Op::copy_fence: return copy_fence(inst);
+    case Op::load_matrix: return result(load_matrix(inst));
+    case Op::mma: return mma(inst, block_values);
     case Op::word_dot:
       return result(word_dot(block_values[inst.args[0]], block_values[inst.args[1]], block_values[inst.args[2]]));
     case Op::loop: return loop(inst, block_values);

@@ -33,6 +33,7 @@ struct Traits {
   bool shuffle = false;       // rearranges the lanes of vectors in registers
   bool narrow = false;        // computes indices in 32 bits where that is enough
   bool shared_local = false;  // several threads of a cell work on Local memory at once
+  bool fragments = false;     // copies, fragments and their products as NVIDIA's warps have them
   llvm::Value* (*shuffle_xor)(Emitter& emitter, llvm::Value* word, int mask) = nullptr;  // of 32-bit integers
   void (*barrier)(Emitter& emitter) = nullptr;
   // Of f32, scalars or vectors: 2^x within 2 ulp, and 1 / x rounded as division is; null: there is no such way.
@@ -119,6 +120,10 @@ struct Emitter {
   void matrix_dot(const kernel::Inst& inst, Values& block_values);  // nvptx_matrix.cpp
   void matrix_store(const kernel::Inst& inst, const Values& block_values);
   llvm::Value* tensor_map(const kernel::Inst& inst, size_t number);
+  void copy(const kernel::Inst& inst);  // nvptx_mma.cpp
+  void copy_fence(const kernel::Inst& inst);
+  llvm::Value* load_matrix(const kernel::Inst& inst);
+  void mma(const kernel::Inst& inst, Values& block_values);
   llvm::Value* index(const kernel::Inst& inst, const Values& block_values);
   // for (i = begin; i < end; ++i) carried = body(i, carried); gives the final ones.
   Values counted_loop(const char* name, llvm::Value* begin, llvm::Value* end, bool runs, Values carried,

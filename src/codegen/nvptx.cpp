@@ -216,6 +216,7 @@ void emit_nvptx(const kernel::Kernel& kernel, const Target& target, llvm::Module
   traits.reciprocal = reciprocal_by_instruction;
   constexpr int kRoundsPairs = 80;  // the first with the instruction
   if (std::atoi(target.llvm_cpu.c_str() + 3) >= kRoundsPairs) traits.round_pair = round_pair;
+  traits.fragments = target.warp_products;
   Emitter emitter(kernel, module, traits);
   Entries entries(kernel, module, emitter);
   for (size_t phase = 0; phase < kernel.phases.size(); ++phase) entries.emit(phase, many);
@@ -236,6 +237,14 @@ Target nvidia_target(const std::string& arch) {
     target.matrix_unit = true;
     target.local_bytes = 232448;
   }
+  const int version = std::atoi(arch.c_str() + 3);
+  target.warp_products = version >= 80;
+  target.f8_products = version >= 89;
+  // HEDDLE_MATRIX_UNIT: fewer ways to multiply, to compare them.
+  if (!config().matrix_unit.empty()) target.matrix_unit = false;
+  if (config().matrix_unit == "none") target.warp_products = target.f8_products = false;
+  target.tf32 = config().float32_matmul == "tf32";
+  if (target.f8_products) target.llvm_features = "+ptx84";  // the first with their instruction
   // Shared memory that a block may have, by compute capability.
   static constexpr std::pair<const char*, int64_t> kShared[] = {
       {"sm_90", 232448}, {"sm_10", 232448}, {"sm_80", 166912}, {"sm_87", 166912}, {"sm_7", 65536}};

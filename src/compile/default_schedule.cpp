@@ -10,6 +10,7 @@
 #include "compile/schedule.h"
 #include "compile/schedule_contraction.h"
 #include "compile/schedule_nested.h"
+#include "compile/warp_simt.h"
 
 namespace heddle {
 namespace {
@@ -386,9 +387,10 @@ Schedule default_schedule(const Loops& loops, const Target& target) {
   } else if (worth_blocking(loops, shape, contraction, target.machine)) {
     if (target.machine == Machine::Simd)
       schedule_contraction(schedule, loops, *contraction, target);
-    else if (!schedule_matrix_simt(schedule, loops, *contraction, target))
+    else if (!schedule_matrix_simt(schedule, loops, *contraction, target) &&
+             !schedule_warp_simt(schedule, loops, *contraction, target))
       schedule_product_simt(schedule, loops, *contraction, target);
-  } else {
+  } else if (!contraction || !schedule_warp_simt(schedule, loops, *contraction, target)) {
     schedule_rows(schedule, loops, shape, target);
   }
   bool stream = target.machine == Machine::Simd && output_bytes(loops) > static_cast<double>(target.l3_bytes) / 2;
@@ -439,6 +441,10 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
       c && c->is_matmul() && c->b_axis < outer && target.machine == Machine::Simt && draw(2) == 0) {
     Schedule schedule = random_matrix_schedule(loops, *c, target, draw);
     if (check(schedule, loops, target).empty()) return schedule;
+    for (int attempt = 0; attempt < 4 && target.warp_products; ++attempt) {
+      schedule = random_warp_schedule(loops, *c, target, draw);
+      if (check(schedule, loops, target).empty()) return schedule;
+    }
   }
   std::optional<Axis> common = common_axis(loops);
   const bool online = target.machine == Machine::Simd && find_online(loops).has_value();

@@ -139,6 +139,7 @@ void Lowering::emit(const Inst& inst) {
     case Op::dot: emit_dot(inst); break;
     case Op::matrix_dot: emit_matrix_dot(inst); break;
     case Op::matrix_store: emit_matrix_store(inst); break;
+    case Op::warp_dot: emit_warp_dot(inst); break;
     case Op::loop: emit_loop(inst); break;
     case Op::branch: emit_branch(inst); break;
     case Op::barrier:

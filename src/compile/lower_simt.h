@@ -39,6 +39,8 @@ struct LayoutDim {
   bool chunked = false;
   // Of a matrix unit: groups of this many threads hold neighbours, register after register, before the next group.
   int64_t together = 0;
+  // Then the number of the group is the thread number divided by this; 0: groups follow each other.
+  int64_t apart = 0;
   bool rolled = false;  // registers are walked by a loop of the thread instead of being named one by one
 };
 
@@ -62,6 +64,8 @@ Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, s
 int fast_dim(const Inst& access);
 // That of a matrix unit's results.
 Layout matrix_layout(const Dims& shape, int threads);
+// The same for one that warps use (lower_simt_warp.cpp).
+Layout warp_layout(const Dims& shape, int threads);
 
 // True if a value of this shape holds vectors rather than scalars in its registers.
 bool has_lanes(const Layout& layout, const Dims& shape);
@@ -189,6 +193,7 @@ class Lowering {
   void emit_scan(const Inst& inst);
   void emit_matrix_dot(const Inst& inst);  // lower_simt_matrix.cpp
   void emit_matrix_store(const Inst& inst);
+  void emit_warp_dot(const Inst& inst);  // lower_simt_warp.cpp
   // Whether what follows concerns only the threads that hold the sums, so that those who copy can go on.
   bool only_finishes(std::span<const Inst> insts, int group) const;
   std::vector<Point> registers_of(Value v);

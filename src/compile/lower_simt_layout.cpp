@@ -228,6 +228,9 @@ bool has_lanes(const Layout& layout, const Dims& shape) {
 
 Expr digit(const Layout& layout, int dim, const Expr& thread) {
   const LayoutDim& d = layout.dims[dim];
+  if (d.apart > 0)
+    return mod(floordiv(thread, d.apart), d.threads / d.together) * d.together +
+           mod(floordiv(thread, d.stride), d.together);
   return mod(floordiv(thread, d.stride), d.threads);
 }
 
@@ -235,7 +238,8 @@ Expr coordinate(const Layout& layout, int dim, const Expr& thread, const Expr& r
   const LayoutDim& d = layout.dims[dim];
   if (d.together > 0) {
     Expr number = digit(layout, dim, thread);
-    return floordiv(number, d.together) * (d.together * d.registers) + reg * d.together + mod(number, d.together);
+    Expr at = floordiv(number, d.together) * (d.together * d.registers) + reg * d.together + mod(number, d.together);
+    return dim == layout.lane_dim ? at * layout.lanes + lane : at;
   }
   if (d.chunked) return digit(layout, dim, thread) * d.registers + reg;
   Expr block = reg * d.threads + digit(layout, dim, thread);
@@ -260,7 +264,7 @@ bool same_place(const Layout& a, const Layout& b, const Dims& shape) {
     int lanes_x = a.lane_dim == static_cast<int>(d) ? a.lanes : 1;
     int lanes_y = b.lane_dim == static_cast<int>(d) ? b.lanes : 1;
     if (x.threads != y.threads || x.stride != y.stride || lanes_x != lanes_y) return false;
-    if (x.rolled || y.rolled || x.chunked != y.chunked || x.together != y.together) return false;
+    if (x.rolled || y.rolled || x.chunked != y.chunked || x.together != y.together || x.apart != y.apart) return false;
   }
   return true;
 }

@@ -78,6 +78,8 @@ class Planner {
   // far apart if both had one layout.
   void find_turned() {
     constexpr int64_t kFewest = 256;  // elements
+    // Beside a matrix unit's ring there is no room for whole tiles.
+    if (std::any_of(places_.begin(), places_.end(), [](const Place& p) { return p.inst->op == Op::warp_dot; })) return;
     for (const Place& place : places_) {
       const Inst& store = *place.inst;
       if (store.op != Op::store || kernel_.buffers[store.buffer].space == kernel::Space::Local) continue;
@@ -167,6 +169,7 @@ class Planner {
     std::vector<std::vector<const Inst*>> accesses;
     std::vector<int> roots;
     std::vector<bool> matrix;
+    std::unordered_set<int> warps;  // groups of what warps compute with a matrix unit
     auto group_of = [&](int n) {
       int r = root(n);
       if (single(shape_[r])) return -1;
@@ -186,6 +189,7 @@ class Planner {
       plan_.inst_group[place.inst] = g;
       if (g >= 0 && accesses_memory(place.inst->op)) accesses[g].push_back(place.inst);
       if (g >= 0 && (place.inst->op == Op::matrix_dot || place.inst->op == Op::matrix_store)) matrix[g] = true;
+      if (g >= 0 && place.inst->op == Op::warp_dot) warps.insert(g);
       // Their results appear in the registers of the layout they run in, whatever else they were joined with.
       if (place.inst->op != Op::reduce && place.inst->op != Op::dot && place.inst->op != Op::scan) continue;
       for (Value v : place.inst->results) {
@@ -195,7 +199,9 @@ class Planner {
     for (size_t g = 0; g < roots.size(); ++g) {
       plan_.groups.push_back(
           matrix[g] ? matrix_layout(shape_[roots[g]], threads_)
-                    : choose_layout(shape_[roots[g]], accesses[g], kernel_.buffers, dot_axis_[roots[g]], threads_));
+          : warps.contains(static_cast<int>(g))
+              ? warp_layout(shape_[roots[g]], threads_)
+              : choose_layout(shape_[roots[g]], accesses[g], kernel_.buffers, dot_axis_[roots[g]], threads_));
     }
   }
 

@@ -8,6 +8,7 @@
 #include "compile/contraction.h"
 #include "compile/matrix_simt.h"
 #include "compile/online.h"
+#include "compile/warp_simt.h"
 
 namespace heddle {
 namespace {
@@ -119,6 +120,10 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
   if (plan.unit != StageSchedule::Unit::Numbers && is_nested(loops))
     return text("stage ", s, ": words in nested loops");
   if (plan.split > 1 && is_nested(loops)) return text("stage ", s, ": a split in nested loops");
+  if (plan.unit == StageSchedule::Unit::Warps) {
+    if (!plan.dot) return text("stage ", s, ": a unit without a dot");
+    return check_warp_simt(schedule, loops, s, *contraction, target);
+  }
   if (plan.ahead != 0 || (plan.unit == StageSchedule::Unit::Matrix && target.machine == Machine::Simt)) {
     if (!plan.dot) return text("stage ", s, ": a unit without a dot");
     return check_matrix_simt(schedule, loops, s, *contraction, target);
@@ -255,6 +260,7 @@ std::string print(const Schedule& schedule) {
     if (plan.dot) out << " dot";
     if (plan.unit == StageSchedule::Unit::Words) out << " words";
     if (plan.unit == StageSchedule::Unit::Matrix) out << " matrix";
+    if (plan.unit == StageSchedule::Unit::Warps) out << " warps";
     if (plan.ahead != 0) out << " ahead " << plan.ahead;
     for (const Staged& staged : plan.staged) {
       out << " staged " << staged.operand;
@@ -330,6 +336,8 @@ Schedule parse_schedule(std::string_view source) {
         plan.unit = StageSchedule::Unit::Words;
       } else if (accept("matrix")) {
         plan.unit = StageSchedule::Unit::Matrix;
+      } else if (accept("warps")) {
+        plan.unit = StageSchedule::Unit::Warps;
       } else if (accept("ahead")) {
         plan.ahead = small();
       } else if (accept("stream")) {

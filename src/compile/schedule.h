@@ -40,10 +40,11 @@ struct StageSchedule {
   int64_t split = 1;
   bool dot = false;  // compute as a contraction
   // What multiplies. Words and Matrix take factors of bf16 or i8, packed several to a word along the reduced axis.
-  enum class Unit { Numbers, Words, Matrix } unit = Unit::Numbers;
+  // Warps: a matrix unit that warps of a SIMT machine use, fed by copies.
+  enum class Unit { Numbers, Words, Matrix, Warps } unit = Unit::Numbers;
   std::vector<Staged> staged;
   // SIMT, a matrix unit: blocks of the factors that may be on their way. The last 128 threads copy, each 128 of the
-  // others multiply 64 rows of the cell.
+  // others multiply 64 rows of the cell. Warps: blocks that have room in local memory; all threads copy and multiply.
   int ahead = 0;
   bool stream = false;  // stores bypass the caches
 };

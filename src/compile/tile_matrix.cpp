@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "compile/matrix_simt.h"
 #include "compile/tiler.h"
+#include "compile/warp_simt.h"
 
 namespace heddle {
 
@@ -28,19 +29,26 @@ std::vector<Tiler::Value> Tiler::matrix_dot(size_t s, const Place& p, std::vecto
   std::vector<kernel::Region> regions;
   for (int operand : {0, 1}) {
     auto packed = matrices_.find(operand);
-    MatrixView view = packed != matrices_.end() ? packed->second : *factor_view(loops_, stage(s), c, operand);
-    regions.push_back(region_at(s, view, at));
+    auto direct = [&] {
+      return by_warps(s) ? *warp_view(loops_, stage(s), c, operand) : *factor_view(loops_, stage(s), c, operand);
+    };
+    regions.push_back(region_at(s, packed != matrices_.end() ? packed->second : direct(), at));
   }
   Expr taken = 0;
   if (turn_.is_var()) taken = turn_ * (step.is_var() ? step.extent() : Expr(1));
   kernel::Type type{loops_.values[static_cast<size_t>(stage(s).results[0])].dtype, dims(at, result_axes(s))};
-  std::vector<Value> sums = builder_->matrix_dot(std::move(regions), step, schedule_.stages[s].ahead, taken, type);
+  const int ahead = schedule_.stages[s].ahead;
+  std::vector<Value> sums;
+  if (by_warps(s))
+    sums = {builder_->warp_dot(std::move(regions), step, ahead, type)};
+  else
+    sums = builder_->matrix_dot(std::move(regions), step, ahead, taken, type);
   return before.empty() ? sums : builder_->apply(*stage(s).reducer, before, sums);
 }
 
 bool Tiler::write_matrix_store(const Inst& inst, Instance& in) {
   const StageSchedule& first = schedule_.stages[0];
-  if (first.ahead == 0 || first.split > 1 || inst.op != Op::store || in.stage == 0) return false;
+  if (first.ahead == 0 || by_warps(0) || first.split > 1 || inst.op != Op::store || in.stage == 0) return false;
   const Contraction c = *find_contraction(loops_, stage(0));
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
   std::optional<MatrixView> view = matrix_view(loops_, stage(in.stage), inst, a, b);
@@ -56,7 +64,9 @@ bool Tiler::write_matrix_store(const Inst& inst, Instance& in) {
 void Tiler::write_matrix_packing(size_t s, const Staged& staged) {
   constexpr int64_t kRows = 16, kColumns = 256;  // of a cell
   const Contraction c = *find_contraction(loops_, stage(s));
-  const Value narrow = *matrix_factor(loops_, stage(s), staged.operand == 0 ? c.a : c.b);
+  const Value factor = staged.operand == 0 ? c.a : c.b;
+  const Value narrow =
+      by_warps(s) ? warp_factor(loops_, stage(s), c, factor) : *matrix_factor(loops_, stage(s), factor);
   const std::vector<bool>& follows = staged.operand == 0 ? c.a_axes : c.b_axes;
   const auto own = static_cast<size_t>(staged.operand == 0 ? c.a_axis : c.b_axis);
   const DType dtype = loops_.values[static_cast<size_t>(narrow)].dtype;
@@ -65,7 +75,8 @@ void Tiler::write_matrix_packing(size_t s, const Staged& staged) {
   registers_.clear();
 
   MatrixView view;
-  view.turned = packed_turned(loops_, stage(s), c, staged.operand);
+  // Only elements of two bytes can be turned on their way to a matrix unit.
+  view.turned = size_of(dtype) == 2 && packed_turned(loops_, stage(s), c, staged.operand);
   view.axes = view.turned ? SmallVector<size_t, 4>{own, outer_} : SmallVector<size_t, 4>{outer_, own};
   for (size_t i = outer_; i-- > 0;)
     if (follows[i] && i != own) view.axes.push_back(i);

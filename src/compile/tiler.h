@@ -250,6 +250,7 @@ class Tiler {
   bool write_matrix_store(const Inst& inst, Instance& in);  // false: not one that a matrix unit can do
   void write_matrix_packing(size_t s, const Staged& staged);
   void take_turns(const std::function<void()>& body);
+  bool by_warps(size_t s) const { return schedule_.stages[s].unit == StageSchedule::Unit::Warps; }
 
   // Copies the blocks that are due inside `level` loops of the stage.
   void write_cell_packing(size_t s, const Place& p, size_t level);

@@ -217,6 +217,55 @@ void Builder::matrix_store(const Region& region, std::span<const Value> values) 
   block().insts.push_back(std::move(inst));
 }
 
+Value Builder::warp_dot(std::vector<Region> regions, const Expr& step, int ahead, const Type& type) {
+  Inst inst;
+  inst.op = Op::warp_dot;
+  inst.regions = std::move(regions);
+  inst.var = step;
+  inst.extent = step.is_var() ? step.extent() : Expr(1);
+  inst.immediate = ahead;
+  return append(std::move(inst), type);
+}
+
+void Builder::copy(const Panel& to, const Panel& from, const Expr& count, const Expr& guard) {
+  Inst inst;
+  inst.op = Op::copy;
+  inst.panels = {to, from};
+  inst.extent = count;
+  inst.guard = guard;
+  block().insts.push_back(std::move(inst));
+}
+
+void Builder::copy_fence(int left) {
+  Inst inst;
+  inst.op = Op::copy_fence;
+  inst.immediate = left;
+  block().insts.push_back(std::move(inst));
+}
+
+Value Builder::load_matrix(int buffer, DType dtype, const Expr& address, bool turned) {
+  Inst inst;
+  inst.op = Op::load_matrix;
+  inst.buffer = buffer;
+  inst.address = address;
+  inst.axis = turned ? 1 : 0;
+  return append(std::move(inst), fragment_type(dtype));
+}
+
+std::vector<Value> Builder::mma(Value a, Value b, std::span<const Value> sums) {
+  Inst inst;
+  inst.op = Op::mma;
+  inst.args = {a, b};
+  std::vector<Value> results;
+  for (Value v : sums) {
+    inst.args.push_back(v);
+    results.push_back(fresh(type(v)));
+    inst.results.push_back(results.back());
+  }
+  block().insts.push_back(std::move(inst));
+  return results;
+}
+
 Value Builder::dot(Value a, Value b, Value acc, int axis, const Expr& guard, std::span<const Expr> coords) {
   Inst inst;
   inst.op = Op::dot;

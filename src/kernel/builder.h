@@ -53,6 +53,11 @@ class Builder {
   std::vector<Value> matrix_dot(std::vector<Region> regions, const Expr& step, int ahead, const Expr& before,
                                 const Type& type, size_t count = 1);
   void matrix_store(const Region& region, std::span<const Value> values);
+  Value warp_dot(std::vector<Region> regions, const Expr& step, int ahead, const Type& type);
+  void copy(const Panel& to, const Panel& from, const Expr& count, const Expr& guard);
+  void copy_fence(int left);
+  Value load_matrix(int buffer, DType dtype, const Expr& address, bool turned);
+  std::vector<Value> mma(Value a, Value b, std::span<const Value> sums);
   Value dot(Value a, Value b, Value acc, int axis, const Expr& guard = 1, std::span<const Expr> coords = {});
   // body(var, carried) returns the next carried values.
   std::vector<Value> loop(const Expr& var, std::span<const Value> init,

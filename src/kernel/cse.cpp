@@ -69,7 +69,7 @@ class Eliminator {
         added.push_back(std::move(key));
       } else if (inst.op == Op::store || inst.op == Op::combine || inst.op == Op::check) {
         touch(static_cast<size_t>(inst.buffer));
-      } else if (inst.op == Op::block_dot) {
+      } else if (inst.op == Op::block_dot || inst.op == Op::copy) {
         touch(static_cast<size_t>(inst.panels[0].buffer));
       } else if (inst.op == Op::matrix_store) {
         touch(static_cast<size_t>(inst.regions[0].buffer));

@@ -14,7 +14,7 @@ class Sweeper {
         read_(kernel.buffers.size(), false) {
     for (Phase& phase : kernel_.phases)
       visit(phase.body, [&](const Inst& inst) {
-        if (inst.op == Op::load) read_[static_cast<size_t>(inst.buffer)] = true;
+        if (inst.op == Op::load || inst.op == Op::load_matrix) read_[static_cast<size_t>(inst.buffer)] = true;
         for (const Panel& panel : inst.panels) read_[static_cast<size_t>(panel.buffer)] = true;
         for (const Region& region : inst.regions) read_[static_cast<size_t>(region.buffer)] = true;
       });
@@ -43,8 +43,15 @@ class Sweeper {
   void need(Value user, Value used) { needs_[static_cast<size_t>(user)].push_back(used); }
 
   bool has_effect(const Inst& inst) const {
-    if (inst.op == Op::barrier || inst.op == Op::block_dot || inst.op == Op::matrix_dot || inst.op == Op::matrix_store)
-      return true;
+    switch (inst.op) {
+      case Op::barrier:
+      case Op::block_dot:
+      case Op::matrix_dot:
+      case Op::matrix_store:
+      case Op::copy:
+      case Op::copy_fence: return true;
+      default: break;
+    }
     if (inst.op != Op::store && inst.op != Op::combine && inst.op != Op::check) return false;
     auto buffer = static_cast<size_t>(inst.buffer);
     Space space = kernel_.buffers[buffer].space;

@@ -4,92 +4,10 @@
 #include <limits>
 
 #include "base/error.h"
-#include "kernel/interpreter_program.h"
+#include "kernel/interpreter_machine.h"
 #include "kernel/text.h"
 
 namespace heddle::kernel {
-namespace {
-
-constexpr int kWarp = 32;
-
-// Which threads of the cell take part.
-struct Mask {
-  std::vector<uint8_t> on;
-  int active = 0;
-
-  explicit Mask(int threads, bool all = false) : on(static_cast<size_t>(threads), all), active(all ? threads : 0) {}
-  void add(int thread) {
-    on[thread] = 1;
-    ++active;
-  }
-};
-
-class Machine {
- public:
-  Machine(const Kernel& kernel, std::span<void* const> buffers, std::span<const int64_t> sizes,
-          std::span<const int64_t> symbols);
-  void run();
-
- private:
-  template <class F>
-  void each_thread(const Mask& mask, F f) {
-    for (int t = 0; t < threads_; ++t) {
-      if (!mask.on[t]) continue;
-      thread_ = t;
-      if (program_.thread_slot >= 0) slots_[program_.thread_slot] = t;
-      f(t);
-    }
-  }
-  Cell* data(const Place& p, int thread) { return values_.data() + p.offset + thread * p.count; }
-  Operand operand(const Step& s, size_t arg, int thread) {
-    const Broadcast& b = s.broadcasts[arg];
-    return {data(s.args[arg], thread), b.table.empty() ? nullptr : b.table.data(), b.single ? 0 : 1};
-  }
-  void copy(const Place& from, const Place& to, int thread) {
-    std::copy_n(data(from, thread), from.count, data(to, thread));
-  }
-  [[noreturn]] void fail(const Step& s, const std::string& what) const;
-
-  // The cells of one round.
-  void phase(const PhaseProgram& p, int64_t round, int64_t rounds);
-  void block(const std::vector<Step>& steps, const Mask& mask) {
-    for (const Step& s : steps) step(s, mask);
-  }
-  void step(const Step& s, const Mask& mask);
-  // Fills address_ (when wanted) and guard_ for every element of s.dims.
-  void elements(const Step& s, int thread, bool addresses);
-  void memory(const Step& s, int thread);
-  void index(const Step& s, int thread);
-  void reduce(const Step& s, int thread);
-  void scan(const Step& s, int thread);
-  void scan_lanes(const Step& s, int thread);
-  void dot(const Step& s, int thread);
-  void block_dot(const Step& s, int thread);
-  // Calls f(row, column, cell) for the elements of a matrix unit's tile that the thread holds.
-  template <class F>
-  void each_fragment(const Step& s, const std::vector<Place>& places, int thread, F f);
-  Fragment matrix_shape(const Step& s, const std::vector<Place>& places) const;
-  // The element of a region at offset x along its dimension 0 and y along dimension 1; none outside the matrix.
-  void region_element(const Step& s, size_t n, int64_t x, int64_t y, Cell& value, bool write);
-  void matrix_dot(const Step& s, const Mask& mask);
-  void loop(const Step& s, const Mask& mask);
-  void branch(const Step& s, const Mask& mask);
-  void shuffle(const Step& s, const Mask& mask);
-
-  const Kernel& kernel_;
-  const int threads_;
-  Program program_;
-  std::vector<int64_t> slots_;
-  std::vector<Cell> values_;
-  std::vector<Memory> memory_;
-  std::vector<int64_t> address_;
-  std::vector<uint8_t> guard_;
-  std::vector<Cell> carried_;
-  int32_t epoch_ = 0;  // counts barriers and cells: the period of local memory
-  int32_t phase_ = 0;  // from 1: the period of global memory
-  int64_t cell_ = 0;
-  int thread_ = 0;
-};
 
 Machine::Machine(const Kernel& kernel, std::span<void* const> buffers, std::span<const int64_t> sizes,
                  std::span<const int64_t> symbols)
@@ -153,6 +71,7 @@ void Machine::phase(const PhaseProgram& p, int64_t round, int64_t rounds) {
     }
     ++epoch_;
     for (Memory& m : memory_) m.forget(epoch_);
+    copies_.clear();
     block(p.steps, all);
   }
 }
@@ -497,14 +416,18 @@ void Machine::branch(const Step& s, const Mask& mask) {
   }
 }
 
-void Machine::shuffle(const Step& s, const Mask& mask) {
+void Machine::whole_warps(const Step& s, const Mask& mask, const char* what) const {
   for (int first = 0; first < threads_; first += kWarp) {
     int last = std::min(first + kWarp, threads_);
     int active = 0;
     for (int t = first; t < last; ++t) active += mask.on[t];
     if (active != 0 && active != last - first)
-      fail(s, text("only ", active, " threads of the warp from thread ", first, " reach this shuffle"));
+      fail(s, text("only ", active, " threads of the warp from thread ", first, " reach this ", what));
   }
+}
+
+void Machine::shuffle(const Step& s, const Mask& mask) {
+  whole_warps(s, mask, "shuffle");
   each_thread(mask, [&](int t) {
     int other = (t / kWarp) * kWarp + ((t % kWarp) ^ s.inst->immediate);
     if (other >= threads_) fail(s, text("there is no thread ", other, " to read from"));
@@ -519,6 +442,9 @@ void Machine::step(const Step& s, const Mask& mask) {
     case Op::branch: return branch(s, mask);
     case Op::shuffle_xor: return shuffle(s, mask);
     case Op::matrix_dot: return matrix_dot(s, mask);
+    case Op::warp_dot: return warp_dot(s);
+    case Op::load_matrix: return load_matrix(s, mask);
+    case Op::mma: return mma(s, mask);
     case Op::barrier:
       if (mask.active != threads_) fail(s, text("only ", mask.active, " of ", threads_, " threads reach this barrier"));
       ++epoch_;
@@ -547,6 +473,8 @@ void Machine::step(const Step& s, const Mask& mask) {
       case Op::scan: kernel_.level == Level::Thread ? scan_lanes(s, t) : scan(s, t); break;
       case Op::dot: dot(s, t); break;
       case Op::block_dot: block_dot(s, t); break;
+      case Op::copy: copy_in(s, t); break;
+      case Op::copy_fence: copy_fence(s, t); break;
       case Op::matrix_store:
         each_fragment(s, s.args, t, [&](int64_t row, int64_t column, Cell& value) {
           region_element(s, 0, column, row, value, true);
@@ -571,8 +499,6 @@ void Machine::step(const Step& s, const Mask& mask) {
     }
   });
 }
-
-}  // namespace
 
 void interpret(const Kernel& kernel, std::span<void* const> buffers, std::span<const int64_t> sizes,
                std::span<const int64_t> symbols) {

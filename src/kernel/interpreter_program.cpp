@@ -99,7 +99,7 @@ class Preparation {
         if (!i.results.empty()) s.dims = shape(i.results[0]);
     }
     for (int64_t d : s.dims) s.count *= d;
-    if (i.op != Op::loop)
+    if (i.op != Op::loop && i.op != Op::mma)
       for (size_t n = 0; n < i.args.size(); ++n) {
         bool accumulator = i.op == Op::dot && n == 2;
         bool start = i.op == Op::scan && n >= i.reducer->width() && n < 2 * i.reducer->width();
@@ -110,11 +110,11 @@ class Preparation {
     for (const Expr& v : i.binds) s.bind_slots.push_back(slot(v));
     s.address = AddressProgram(i.address, i.coords, [this](const Expr& v) { return slot(v); });
     s.guard = compiled(i.guard);
-    if (i.op == Op::loop || i.op == Op::matrix_dot) {
+    if (i.op == Op::loop || i.op == Op::matrix_dot || i.op == Op::warp_dot) {
       s.extent = compiled(i.extent);
       s.var_slot = slot(i.var);
     }
-    if (i.op == Op::block_dot) s.extent = compiled(i.extent);
+    if (i.op == Op::block_dot || i.op == Op::copy) s.extent = compiled(i.extent);
     for (const Panel& p : i.panels) s.panels.push_back(compiled(p.address));
     for (const Region& r : i.regions) {
       Step::RegionProgram& region = s.regions.emplace_back();

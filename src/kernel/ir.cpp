@@ -82,6 +82,11 @@ const char* name(Op op) {
     case Op::block_dot: return "block_dot";
     case Op::matrix_dot: return "matrix_dot";
     case Op::matrix_store: return "matrix_store";
+    case Op::warp_dot: return "warp_dot";
+    case Op::copy: return "copy";
+    case Op::copy_fence: return "copy_fence";
+    case Op::load_matrix: return "load_matrix";
+    case Op::mma: return "mma";
     case Op::word_dot: return "word_dot";
     case Op::loop: return "loop";
     case Op::branch: return "branch";
@@ -128,6 +133,20 @@ Fragment fragment(int64_t thread, int64_t index, int64_t columns) {
   const int64_t group = thread / kMatrixThreads, warp = thread % kMatrixThreads / 32, lane = thread % 32;
   const int64_t per_row = columns / 8;
   return {group * kMatrixRows + warp * 16 + index / per_row * 8 + lane / 4, index % per_row * 8 + lane % 4 * 2};
+}
+
+Type fragment_type(DType dtype) { return {dtype, {16 / size_of(dtype)}}; }
+
+bool multiplies_fragments(DType factor, DType sum) {
+  switch (factor) {
+    case DType::f8e4m3:
+    case DType::f8e5m2:
+    case DType::f16:
+    case DType::bf16:
+    case DType::f32: return sum == DType::f32;
+    case DType::i8: return sum == DType::i32;
+    default: return false;
+  }
 }
 
 Type elementwise_type(ScalarOp op, std::span<const Type> operands) {

@@ -74,7 +74,10 @@ enum class Op : uint8_t {
   // been taken before.
   matrix_dot,    // sum over `var` in [0, extent) of regions[0] * regions[1], each kMatrixBytes deep
   matrix_store,  // writes args, such a tile, to regions[0], in the threads that hold it
-  loop,          // for var in [0, extent): carried values; args are the initial ones, results the final ones
+  // Tile level only: the same sum by a matrix unit that warps use. Blocks are kWarpBytes deep; `immediate` of them have
+  // room in local memory. Factors of f32 are rounded to tf32. Lowered to copy, load_matrix and mma.
+  warp_dot,
+  loop,    // for var in [0, extent): carried values; args are the initial ones, results the final ones
   branch,  // if `guard` (free of coordinates): blocks[0], else blocks[1] (may be empty when there are no results).
            // args are the values of `binds`, single elements
   // thread level only
@@ -82,6 +85,14 @@ enum class Op : uint8_t {
   shuffle_xor,  // args[0] of the lane whose number in the warp is mine ^ immediate (warps are 32 threads)
   word_dot,     // args a, b, acc: dot of words, element by element
   transpose,    // args: n vectors of n lanes, n a power of two; lane i of result k is lane k of args[i]
+  // A matrix unit that warps use; see kWarpRows.
+  copy,         // 16 bytes from panels[1], in global memory, to panels[0], in local memory. Only the first `extent`
+                // elements, and none where guard is false, are read; the others become 0. They arrive at a copy_fence
+  copy_fence,   // what the thread has copied since the last one becomes a group; waits until at most `immediate` groups
+                // of this thread are on their way
+  load_matrix,  // a fragment from local memory: each lane gives the address of 16 bytes of it. f32 is rounded to tf32.
+                // `axis` 1: turned, the rows in memory run across the fragment's; elements of 2 bytes
+  mma,          // args: fragments a and b, then four vectors of two sums; results: the sums, plus a times b transposed
 };
 inline constexpr bool is_scalar_op(Op op) { return static_cast<int>(op) < kScalarOpCount; }
 inline constexpr Op from(ScalarOp op) { return static_cast<Op>(op); }
@@ -157,6 +168,13 @@ struct Fragment {
 };
 Fragment fragment(int64_t thread, int64_t index, int64_t columns);
 
+// A fragment is a matrix of kWarpRows x 32 bytes that the lanes of a warp hold together: of rows l / 4 and l / 4 + 8
+// lane l has bytes 4 * (l % 4) to + 3 of the first half, then those of the second half. The lane whose number is
+// 16 * half + row gives the address of that half of a row; turned, lane 16 * half + 8 * right + i that of element i of
+// the half in eight rows, from the ninth on if `right`. Sums: of rows as above, two columns from 2 * (l % 4) on; both
+// rows of the first eight columns, then of the others.
+inline constexpr int64_t kWarpRows = 16, kWarpBytes = 64;
+
 struct Inst {
   Op op = Op::constant;
   Hint hint = Hint::None;
@@ -173,11 +191,11 @@ struct Inst {
   // dimensions.
   SmallVector<Expr, 4> coords;
   SmallVector<Expr, 1> binds;              // variables in address or guard that stand for elements of the trailing args
-  Expr var, extent;                        // loop, matrix_dot; block_dot: extent
+  Expr var, extent;                        // loop, matrix_dot, warp_dot; block_dot, copy: extent
   std::shared_ptr<const Reducer> reducer;  // reduce, scan, combine
   std::vector<Block> blocks;               // loop, branch
-  std::vector<Panel> panels;               // block_dot: result, left and right factor
-  std::vector<Region> regions;             // matrix_dot: left and right factor; matrix_store: the result
+  std::vector<Panel> panels;               // block_dot: result, left and right factor; copy: to, from
+  std::vector<Region> regions;             // matrix_dot, warp_dot: left and right factor; matrix_store: the result
 };
 
 enum class Space : uint8_t {

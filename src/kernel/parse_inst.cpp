@@ -159,6 +159,51 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     variables_.restore(variables);
     Type t = colon_type();
     for (Value v : inst.results) values[v] = t;
+  } else if (op == "warp_dot") {
+    inst.op = Op::warp_dot;
+    expect_word("ahead");
+    inst.immediate = integer<int>(1, 1 << 10);
+    expect_word("steps");
+    expect('(');
+    size_t variables = variables_.mark();
+    inst.var = index_variable();
+    inst.extent = extent_;
+    expect(')');
+    for (int i = 0; i < 2; ++i) inst.regions.push_back(region());
+    variables_.restore(variables);
+    set_types(inst, values, {colon_type()});
+  } else if (op == "copy") {
+    inst.op = Op::copy;
+    for (int i = 0; i < 2; ++i) {
+      if (i > 0) expect(',');
+      Panel panel;
+      panel.buffer = buffer();
+      expect('[');
+      panel.address = expression(span());
+      expect(']');
+      inst.panels.push_back(panel);
+    }
+    expect_word("first");
+    inst.extent = expression(span());
+    if (accept_word("if")) inst.guard = expression(span());
+    set_types(inst, values, {});
+  } else if (op == "copy_fence") {
+    inst.op = Op::copy_fence;
+    inst.immediate = integer<int>(0, 1 << 10);
+    set_types(inst, values, {});
+  } else if (op == "load_matrix") {
+    inst.op = Op::load_matrix;
+    inst.buffer = buffer();
+    expect('[');
+    inst.address = expression(span());
+    expect(']');
+    inst.axis = accept_word("turned") ? 1 : 0;
+    set_types(inst, values, {fragment_type(kernel_.buffers[static_cast<size_t>(inst.buffer)].dtype)});
+  } else if (op == "mma") {
+    inst.op = Op::mma;
+    uses(inst.args);
+    if (inst.args.size() != 6 || inst.results.size() != 4) fail_at(at, "mma takes six values and gives four");
+    for (size_t i = 0; i < 4; ++i) values[inst.results[i]] = Type(values[inst.args[i + 2]]);
   } else if (op == "matrix_store") {
     inst.op = Op::matrix_store;
     if (accept_word("through")) inst.buffer = buffer();

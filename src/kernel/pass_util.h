@@ -23,7 +23,8 @@ inline Writes writes_of(const Kernel& kernel, const Block& block) {
   visit(block, [&](const Inst& inst) {
     if (inst.op == Op::store || inst.op == Op::combine || inst.op == Op::check)
       writes.buffers[static_cast<size_t>(inst.buffer)] = true;
-    if (inst.op == Op::block_dot) writes.buffers[static_cast<size_t>(inst.panels[0].buffer)] = true;
+    if (inst.op == Op::block_dot || inst.op == Op::copy)
+      writes.buffers[static_cast<size_t>(inst.panels[0].buffer)] = true;
     if (inst.op == Op::matrix_store) writes.buffers[static_cast<size_t>(inst.regions[0].buffer)] = true;
     if (inst.op == Op::barrier) writes.barrier = true;
   });

@@ -325,6 +325,23 @@ void Printer::inst(const Inst& inst) {
       s += " : " + result_type();
       break;
     }
+    case Op::warp_dot: {
+      std::string bound = expr(inst.extent);
+      s += " ahead " + std::to_string(inst.immediate) + " steps (" + declare_index(inst.var, inst.extent, 'k') + " < " +
+           bound + ")";
+      for (const Region& r : inst.regions) s += " " + region(r);
+      s += " : " + result_type();
+      break;
+    }
+    case Op::copy:
+      for (size_t i = 0; i < inst.panels.size(); ++i)
+        s += (i ? ", " : " ") + buffer_name(inst.panels[i].buffer) + "[" + expr(inst.panels[i].address) + "]";
+      s += " first " + expr(inst.extent) + tail();
+      break;
+    case Op::copy_fence: s += " " + std::to_string(inst.immediate); break;
+    case Op::load_matrix:
+      s += " " + buffer_name(inst.buffer) + "[" + expr(inst.address) + "]" + (inst.axis == 1 ? " turned" : "");
+      break;
     case Op::matrix_store:
       if (inst.buffer >= 0) s += " through " + buffer_name(inst.buffer);
       for (const Region& r : inst.regions) s += " " + region(r);

@@ -17,5 +17,8 @@ Type dot_type(const Type& a, const Type& b, const Type& acc, int axis);
 // Whether the words of a dot hold several narrow numbers each.
 bool holds_words(DType factor, DType acc);
 Type word_dot_type(const Type& a, const Type& b, const Type& acc);
+// What a lane holds of a fragment, and whether matrix units of warps multiply such factors into such sums.
+Type fragment_type(DType dtype);
+bool multiplies_fragments(DType factor, DType sum);
 
 }  // namespace heddle::kernel

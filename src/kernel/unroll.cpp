@@ -13,7 +13,8 @@ constexpr int64_t kMostAsked = 512;  // and when it has: a guard against runaway
 int64_t size_of_block(const Block& block) {
   int64_t count = 0;
   // A product of matrices is a loop itself, and each one needs descriptors of its own.
-  visit(block, [&](const Inst& inst) { count += inst.op == Op::matrix_dot ? kMostAsked : 1; });
+  visit(block,
+        [&](const Inst& inst) { count += inst.op == Op::matrix_dot || inst.op == Op::warp_dot ? kMostAsked : 1; });
   return count;
 }
 

@@ -74,6 +74,10 @@ class Verifier {
   void matrix_dot(const Inst& i);
   void matrix_store(const Inst& i);
   void fragments(std::span<const Value> values);
+  void warp_dot(const Inst& i);
+  void copy(const Inst& i);
+  void load_matrix(const Inst& i);
+  void mma(const Inst& i);
   void loop(const Inst& i);
   void branch(const Inst& i);
   void counts(const Inst& i, size_t args, size_t results) const {
@@ -287,6 +291,68 @@ void Verifier::matrix_store(const Inst& i) {
   check(b.space != Space::In, "writes to the input %", b.name);
 }
 
+void Verifier::warp_dot(const Inst& i) {
+  check(kernel_.level == Level::Tile, "a sum of blocks at thread level");
+  counts(i, 0, 1);
+  fragments(i.results);
+  check(i.regions.size() == 2, "has ", i.regions.size(), " factors");
+  check(i.immediate >= 2, "has room for ", i.immediate, " blocks");
+  const DType factor = kernel_.buffers[static_cast<size_t>(i.regions[0].buffer)].dtype;
+  const DType sum = types_[i.results[0]].dtype;
+  check(multiplies_fragments(factor, sum), "multiplies ", factor, " into ", sum);
+  expression(i.extent, "steps");
+  size_t outer = variables_.size();
+  enter(i.var, i.extent, "step");
+  for (const Region& r : i.regions) {
+    region(r, factor);
+    check(!r.turned || size_of(factor) == 2, "turned blocks of ", factor);
+  }
+  variables_.resize(outer);
+}
+
+void Verifier::copy(const Inst& i) {
+  counts(i, 0, 0);
+  check(kernel_.level == Level::Thread, "copy at tile level");
+  check(i.panels.size() == 2, "has ", i.panels.size(), " places");
+  for (const Panel& p : i.panels) {
+    check(p.buffer >= 0 && static_cast<size_t>(p.buffer) < kernel_.buffers.size(), "buffer ", p.buffer,
+          " does not exist");
+    expression(p.address, "address");
+  }
+  const Buffer &to = kernel_.buffers[static_cast<size_t>(i.panels[0].buffer)],
+               &from = kernel_.buffers[static_cast<size_t>(i.panels[1].buffer)];
+  check(to.space == Space::Local && from.space != Space::Local, "copies from %", from.name, " to %", to.name);
+  check(to.dtype == from.dtype, "copies ", from.dtype, " to ", to.dtype);
+  for (const Panel& p : i.panels)
+    check(p.address.multiple() * size_of(to.dtype) % 16 == 0, "copies 16 bytes at element ", p.address);
+  expression(i.extent, "number of elements");
+  check(i.extent.lo() >= 0 && i.extent.hi() * size_of(to.dtype) <= 16, "copies ", i.extent, " elements of ", to.dtype);
+  expression(i.guard, "guard");
+}
+
+void Verifier::load_matrix(const Inst& i) {
+  counts(i, 0, 1);
+  check(i.buffer >= 0 && static_cast<size_t>(i.buffer) < kernel_.buffers.size(), "buffer ", i.buffer,
+        " does not exist");
+  const Buffer& b = kernel_.buffers[static_cast<size_t>(i.buffer)];
+  check(b.space == Space::Local, "a fragment of %", b.name, ", which is not local");
+  check(i.axis == 0 || size_of(b.dtype) == 2, "a turned fragment of ", b.dtype);
+  check(i.address.multiple() * size_of(b.dtype) % 16 == 0, "reads 16 bytes at element ", i.address);
+  expression(i.address, "address");
+  result(i, 0, fragment_type(b.dtype));
+}
+
+void Verifier::mma(const Inst& i) {
+  counts(i, 6, 4);
+  const DType factor = arg(i, 0).dtype, sum = arg(i, 2).dtype;
+  check(multiplies_fragments(factor, sum), "multiplies ", factor, " into ", sum);
+  for (size_t n : {0, 1}) check(arg(i, n) == fragment_type(factor), "a fragment of type ", to_string(arg(i, n)));
+  for (size_t n = 0; n < 4; ++n) {
+    check(arg(i, n + 2) == Type{sum, {2}}, "sums of type ", to_string(arg(i, n + 2)));
+    result(i, n, arg(i, n + 2));
+  }
+}
+
 void Verifier::loop(const Inst& i) {
   check(i.blocks.size() == 1, "has ", i.blocks.size(), " blocks");
   const Block& body = i.blocks[0];
@@ -336,8 +402,9 @@ void Verifier::inst(const Inst& i) {
   check(accesses || (i.binds.empty() && i.coords.empty()), "has coordinates or bound variables");
   check(i.op != Op::branch || i.coords.empty(), "has coordinates");
   check(i.hint != Hint::Ahead || i.op == Op::load, "fetches ahead without loading");
-  check(i.panels.empty() == (i.op != Op::block_dot), "has panels or lacks them");
-  check(i.regions.empty() || i.op == Op::matrix_dot || i.op == Op::matrix_store, "has matrices");
+  check(i.panels.empty() == (i.op != Op::block_dot && i.op != Op::copy), "has panels or lacks them");
+  check(i.regions.empty() || i.op == Op::matrix_dot || i.op == Op::matrix_store || i.op == Op::warp_dot,
+        "has matrices");
   check(i.blocks.empty() || i.op == Op::loop || i.op == Op::branch, "has blocks");
   bool many_threads = kernel_.level == Level::Thread && kernel_.threads > 1;
   for (Value v : i.results) define(v);
@@ -423,6 +490,21 @@ void Verifier::inst(const Inst& i) {
       case Op::block_dot: block_dot(i); break;
       case Op::matrix_dot: matrix_dot(i); break;
       case Op::matrix_store: matrix_store(i); break;
+      case Op::warp_dot: warp_dot(i); break;
+      case Op::copy:
+        check(many_threads, "a copy in a kernel of one thread");
+        copy(i);
+        break;
+      case Op::copy_fence:
+        counts(i, 0, 0);
+        check(many_threads, "a fence in a kernel of one thread");
+        check(i.immediate >= 0, "leaves ", i.immediate, " groups");
+        break;
+      case Op::load_matrix:
+      case Op::mma:
+        check(many_threads && kernel_.threads % 32 == 0, name(i.op), " needs whole warps");
+        i.op == Op::mma ? mma(i) : load_matrix(i);
+        break;
       case Op::word_dot:
         check(kernel_.level == Level::Thread, "word_dot at tile level");
         counts(i, 3, 1);

@@ -14,8 +14,8 @@ namespace {
 // Prints what `show` makes of the configuration, or the error, and ends the process.
 template <class Show>
 [[noreturn]] void print_config(const char* name, const char* value, Show show) {
-  for (const char* other :
-       {"HEDDLE_THREADS", "HEDDLE_TARGET", "HEDDLE_LOG", "HEDDLE_DUMP", "HEDDLE_MEMORY_LIMIT", "HEDDLE_CHECK"})
+  for (const char* other : {"HEDDLE_THREADS", "HEDDLE_TARGET", "HEDDLE_LOG", "HEDDLE_DUMP", "HEDDLE_MEMORY_LIMIT",
+                            "HEDDLE_CHECK", "HEDDLE_MATRIX_UNIT", "HEDDLE_FLOAT32_MATMUL"})
     unsetenv(other);
   if (name) setenv(name, value, 1);
   try {
@@ -47,6 +47,10 @@ TEST_F(ConfigDeathTest, ReadsNumbersSuffixesAndFlags) {
   EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "2G", limit), exited, "<2147483648>");
   EXPECT_EXIT(print_config("HEDDLE_CHECK", "1", checks), exited, "<1>");
   EXPECT_EXIT(print_config("HEDDLE_CHECK", "0", checks), exited, "<0>");
+  EXPECT_EXIT(print_config("HEDDLE_MATRIX_UNIT", "warps", [](const Config& c) { return c.matrix_unit; }), exited,
+              "<warps>");
+  EXPECT_EXIT(print_config("HEDDLE_FLOAT32_MATMUL", "tf32", [](const Config& c) { return c.float32_matmul; }), exited,
+              "<tf32>");
 }
 
 TEST_F(ConfigDeathTest, RefusesMalformedValuesNamingTheVariable) {
@@ -56,6 +60,8 @@ TEST_F(ConfigDeathTest, RefusesMalformedValuesNamingTheVariable) {
   EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "1T", limit), exited, "refused: HEDDLE_MEMORY_LIMIT='1T'");
   EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "99999999999G", limit), exited, "refused: HEDDLE_MEMORY_LIMIT");
   EXPECT_EXIT(print_config("HEDDLE_CHECK", "yes", checks), exited, "refused: HEDDLE_CHECK='yes'");
+  EXPECT_EXIT(print_config("HEDDLE_MATRIX_UNIT", "wgmma", threads), exited,
+              "refused: HEDDLE_MATRIX_UNIT='wgmma' should be warps or none");
 }
 
 }  // namespace
