@@ -37,6 +37,7 @@ class GpuSuite {
     matmul(4097, 4095, 4093, kBF16, 1, 2);
     matmul(8192, 768, 50257, kBF16, 1, 2);
     for (int64_t n : {1024, 2048, 4096}) matmul(n, n, n, kF32, 1, 0.85);
+    for (DType dtype : {kI8, kF8E4M3}) narrow_matmul(4096, dtype);
     attention();
     perceptron();
     launches();
@@ -149,6 +150,26 @@ class GpuSuite {
     Floor floor{std::max(arithmetic, traffic), "copy"};
     if (arithmetic > traffic) floor.name = dtype == kF32 ? "67 TFLOP/s of an H200" : "990 TFLOP/s of an H200";
     contest(c, floor, captured, together);
+  }
+
+  // Bytes with wide sums; both factors lie along the sum, which is the only way for the libraries. Results of f8 are
+  // bf16.
+  void narrow_matmul(int64_t n, DType dtype) {
+    Contest c{.name = text("matmul ", dtype, " ", n, " x ", n, " x ", n, " nt"),
+              .group = text("matmul ", dtype),
+              .unit = "TFLOP/s"};
+    if (!wanted(c.name)) return;
+    c.row = {{"work", "matmul"}, {"dtype", text(dtype)}, {"batch", 1}, {"m", n}, {"n", n},
+             {"k", n},           {"transpose", "nt"}};
+    c.flops = 2 * number(n) * number(n) * number(n);
+    c.bytes = 2 * number(n) * number(n) + number(n) * number(n) * (dtype == kI8 ? 4 : 2);
+    Tensor a = (randn({n, n}) * 20).cast(dtype).realize(), b = (randn({n, n}) * 20).cast(dtype).realize();
+    auto one = jit([dtype](Tensor x, Tensor y) {
+      if (dtype == kI8) return heddle::matmul(x.cast(kI32), y.cast(kI32).transpose());
+      return heddle::matmul(x.cast(kF32), y.cast(kF32).transpose()).cast(kBF16);
+    });
+    c.ours = [=]() mutable { one(a, b); };
+    contest(c, {c.flops / 1979e12, "1979 TFLOP/s of an H200"});
   }
 
   void attention() {

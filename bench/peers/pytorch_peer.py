@@ -2,6 +2,7 @@
 """PyTorch beside Heddle: eager, or with --compile through torch.compile."""
 
 import itertools
+import os
 import sys
 from functools import lru_cache
 
@@ -22,6 +23,7 @@ def load(arguments):
         if not torch.cuda.is_available():
             raise Missing("PyTorch finds no GPU")
         torch.set_default_device("cuda")
+        torch.backends.cuda.matmul.allow_tf32 = os.environ.get("HEDDLE_FLOAT32_MATMUL") == "tf32"
 
     def made(function):
         return torch.compile(function) if arguments.compile else function
@@ -76,7 +78,21 @@ def load(arguments):
 
         return run
 
+    def narrow_matmul(row):
+        """Bytes with wide sums, on a GPU: both factors along the sum."""
+        n, k, m = row["n"], row["k"], row["m"]
+        if row["device"] != "cuda" or row["transpose"] != "nt":
+            raise Skip(f"no {row['dtype']}")
+        a, b = (torch.randn(rows, k) * 20 for rows in (m, n))
+        if row["dtype"] == "i8":
+            a, b = a.to(torch.int8), b.to(torch.int8).t()
+            return inference(lambda: torch._int_mm(a, b))
+        a, b, one = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn).t(), torch.ones(())
+        return inference(lambda: torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16))
+
     def matmul(row):
+        if row["dtype"] in ("i8", "f8e4m3") and row.get("device") == "cuda":
+            return narrow_matmul(row)
         dtype, batch = dtype_of(row), row["batch"]
 
         def factor(rows, columns, transposed):

@@ -13,6 +13,7 @@
 #include <heddle/ops.h>
 #include <heddle/optim.h>
 #include <heddle/plot.h>
+#include <heddle/precision.h>
 #include <heddle/profile.h>
 #include <heddle/progress.h>
 #include <heddle/tensor.h>

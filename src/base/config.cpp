@@ -1,5 +1,8 @@
 #include "base/config.h"
 
+#include <heddle/precision.h>
+
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -73,5 +76,15 @@ const Config& config() {
   static const Config instance = read_environment();
   return instance;
 }
+
+namespace {
+std::atomic<bool>& tf32() {
+  static std::atomic<bool> allowed = config().float32_matmul == "tf32";
+  return allowed;
+}
+}  // namespace
+
+void allow_tf32(bool allowed) { tf32() = allowed; }
+bool tf32_allowed() { return tf32(); }
 
 }  // namespace heddle

@@ -35,9 +35,22 @@ llvm::Value* round_pair(Emitter& emitter, llvm::Value* low, llvm::Value* high) {
 
 void barrier(Emitter& emitter) { emitter.b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
 
-llvm::TargetMachine& target_machine(const Target& target) {
+// Products of f8 need a newer language, and with it a newer driver, than everything else.
+bool multiplies_f8(const kernel::Kernel& kernel) {
+  bool found = false;
+  for (const kernel::Phase& phase : kernel.phases)
+    kernel::visit(phase.body, [&](const kernel::Inst& inst) {
+      if (inst.op != kernel::Op::mma) return;
+      const DType factor = kernel.values[static_cast<size_t>(inst.args[0])].dtype;
+      found |= factor == DType::f8e4m3 || factor == DType::f8e5m2;
+    });
+  return found;
+}
+
+llvm::TargetMachine& target_machine(const Target& target, bool f8) {
   thread_local std::map<std::string, std::unique_ptr<llvm::TargetMachine>> machines;
-  std::unique_ptr<llvm::TargetMachine>& machine = machines[target.llvm_cpu + target.llvm_features];
+  const std::string features = f8 ? "+ptx84" : target.llvm_features;
+  std::unique_ptr<llvm::TargetMachine>& machine = machines[target.llvm_cpu + features];
   if (machine) return *machine;
   initialize_llvm();
   std::string error;
@@ -45,8 +58,7 @@ llvm::TargetMachine& target_machine(const Target& target) {
   if (!found) throw CompileError(text("target ", target.name, ": this LLVM makes no PTX: ", error));
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  machine.reset(found->createTargetMachine(target.llvm_triple, target.llvm_cpu, target.llvm_features, options,
-                                           llvm::Reloc::PIC_));
+  machine.reset(found->createTargetMachine(target.llvm_triple, target.llvm_cpu, features, options, llvm::Reloc::PIC_));
   return *machine;
 }
 
@@ -243,8 +255,6 @@ Target nvidia_target(const std::string& arch) {
   // HEDDLE_MATRIX_UNIT: fewer ways to multiply, to compare them.
   if (!config().matrix_unit.empty()) target.matrix_unit = false;
   if (config().matrix_unit == "none") target.warp_products = target.f8_products = false;
-  target.tf32 = config().float32_matmul == "tf32";
-  if (target.f8_products) target.llvm_features = "+ptx84";  // the first with their instruction
   // Shared memory that a block may have, by compute capability.
   static constexpr std::pair<const char*, int64_t> kShared[] = {
       {"sm_90", 232448}, {"sm_10", 232448}, {"sm_80", 166912}, {"sm_87", 166912}, {"sm_7", 65536}};
@@ -271,7 +281,7 @@ std::string ptx(const kernel::Kernel& kernel, const Target& target, bool many) {
   if (local_bytes(kernel) > target.local_bytes)
     throw CompileError(text("kernel ", kernel.name, ": a cell needs ", local_bytes(kernel), " bytes of local memory, ",
                             target.name, " has ", target.local_bytes));
-  llvm::TargetMachine& machine = target_machine(target);
+  llvm::TargetMachine& machine = target_machine(target, multiplies_f8(kernel));
   llvm::LLVMContext context;
   llvm::Module module(kernel.name, context);
   module.setTargetTriple(target.llvm_triple);

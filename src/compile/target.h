@@ -31,4 +31,10 @@ struct Target {
   bool tf32 = false;           // products of f32 may round their factors to tf32: asked for by the user
 };
 
+// The same machine when tf32 is asked for.
+inline Target with_tf32(Target target) {
+  target.tf32 = true;
+  return target;
+}
+
 }  // namespace heddle

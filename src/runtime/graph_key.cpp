@@ -1,5 +1,7 @@
 #include "runtime/graph_key.h"
 
+#include <heddle/precision.h>
+
 #include <algorithm>
 #include <bit>
 #include <typeinfo>
@@ -172,6 +174,7 @@ void GraphKey::read_node(const Node& node) {
 
 void GraphKey::start() {
   words.clear();
+  words.push_back(tf32_allowed());
   floats.clear();
   nodes.clear();
   references.clear();

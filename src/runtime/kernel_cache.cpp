@@ -215,7 +215,7 @@ std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& devi
     if (observer) observer(step, device);
   }
   std::string description = describe(step);
-  uint64_t key = hash_combine(hash_bytes(description), reinterpret_cast<uintptr_t>(&device));
+  uint64_t key = hash_combine(hash_bytes(description), reinterpret_cast<uintptr_t>(&device.target()));
   KernelCache& kernels = cache();
   {
     std::lock_guard guard(kernels.lock);

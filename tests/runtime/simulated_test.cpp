@@ -1,5 +1,6 @@
 // The devices without hardware: the whole path to a SIMT machine, and the checks on launches.
 #include <gtest/gtest.h>
+#include <heddle/precision.h>
 
 #include "base/error.h"
 #include "runtime/device.h"
@@ -43,6 +44,25 @@ TEST(Simulated, small_tensors_are_updated_in_place) {
     EXPECT_EQ(done->storage->host_data(), before) << n;
     EXPECT_EQ(read(done), std::vector<float>(static_cast<size_t>(n), 4)) << n;
   }
+}
+
+// The same graph: plans and kernels made before the setting changed are not used after it.
+TEST(Simulated, tf32_may_be_allowed_and_forbidden_again) {
+  Device& device = heddle::device("simulated");
+  const Shape all{64, 64, 64};
+  const float third = 1.0f / 3, rounded = 1365.0f / 4096;
+  NodeRef a = on(device, std::vector<float>(64 * 64, third), {64, 64});
+  NodeRef b = on(device, std::vector<float>(64 * 64, 1), {64, 64});
+  NodeRef product = make_scalar(ScalarOp::mul, std::vector<NodeRef>{make_expand(make_reshape(a, {64, 1, 64}), all),
+                                                                    make_expand(make_reshape(b, {1, 64, 64}), all)});
+  NodeRef roots[] = {make_reduce(ReduceOp::Sum, product, std::vector<int>{2})};
+  EXPECT_FALSE(tf32_allowed());
+  for (bool allowed : {false, true, false, true}) {
+    allow_tf32(allowed);
+    EXPECT_EQ(tf32_allowed(), allowed);
+    for (float x : read(realize(roots)[0])) ASSERT_NEAR(x, 64 * (allowed ? rounded : third), 1e-5);
+  }
+  allow_tf32(false);
 }
 
 TEST(Simulated, the_null_device_checks_but_computes_nothing) {

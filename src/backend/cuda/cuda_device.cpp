@@ -1,4 +1,6 @@
 // NVIDIA GPUs: PTX made by LLVM, assembled by the driver, everything in one stream per device.
+#include <heddle/precision.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -61,6 +63,7 @@ class CudaDevice final : public Device {
         name_(text("cuda:", ordinal)),
         context_(context),
         target_(target_of(driver, number)),
+        tf32_target_(with_tf32(target_)),
         memory_(driver, bytes),
         staging_(driver) {
     enter();
@@ -69,7 +72,7 @@ class CudaDevice final : public Device {
   }
 
   const std::string& name() const override { return name_; }
-  const Target& target() const override { return target_; }
+  const Target& target() const override { return tf32_allowed() ? tf32_target_ : target_; }
   int threads() const override { return 1; }
 
   std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes) override {
@@ -191,7 +194,7 @@ class CudaDevice final : public Device {
   const Driver& driver_;
   std::string name_;
   Context context_;
-  Target target_;
+  Target target_, tf32_target_;
   MemoryPool memory_;
   Staging staging_;
   Stream stream_ = nullptr;

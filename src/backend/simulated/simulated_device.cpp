@@ -3,6 +3,8 @@
 //
 //   simulated  the interpreter runs the kernels: blocks, warps, shuffles and barriers, with races detected
 //   null       nothing runs; results are whatever the memory held
+#include <heddle/precision.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -95,10 +97,11 @@ class SimulatedDevice final : public Device {
  public:
   SimulatedDevice(std::string name, bool runs) : name_(std::move(name)), runs_(runs), target_(nvidia_target()) {
     target_.name = name_;
+    tf32_target_ = with_tf32(target_);
   }
 
   const std::string& name() const override { return name_; }
-  const Target& target() const override { return target_; }
+  const Target& target() const override { return tf32_allowed() ? tf32_target_ : target_; }
   int threads() const override { return 1; }
   std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes) override {
     return std::make_shared<SimulatedBuffer>(*this, blocks_, bytes);
@@ -152,7 +155,7 @@ class SimulatedDevice final : public Device {
 
   std::string name_;
   bool runs_;
-  Target target_;
+  Target target_, tf32_target_;
   Blocks blocks_;
 };
 
