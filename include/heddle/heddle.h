@@ -2,6 +2,7 @@
 #pragma once
 
 #include <heddle/data.h>
+#include <heddle/deterministic.h>
 #include <heddle/dim.h>
 #include <heddle/dtype.h>
 #include <heddle/error.h>

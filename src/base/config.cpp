@@ -1,5 +1,6 @@
 #include "base/config.h"
 
+#include <heddle/deterministic.h>
 #include <heddle/precision.h>
 
 #include <atomic>
@@ -67,6 +68,7 @@ Config read_environment() {
   c.tune = static_cast<int>(number("HEDDLE_TUNE", 0, 1 << 20));
   c.check_jit = flag("HEDDLE_JIT_CHECK");
   c.check_kernels = flag("HEDDLE_CHECK");
+  c.deterministic = flag("HEDDLE_DETERMINISTIC");
   return c;
 }
 
@@ -86,5 +88,15 @@ std::atomic<bool>& tf32() {
 
 void allow_tf32(bool allowed) { tf32() = allowed; }
 bool tf32_allowed() { return tf32(); }
+
+namespace {
+std::atomic<bool>& deterministic() {
+  static std::atomic<bool> mode{config().deterministic};
+  return mode;
+}
+}  // namespace
+
+void set_deterministic(bool wanted) { deterministic() = wanted; }
+bool is_deterministic() { return deterministic().load(std::memory_order_relaxed); }
 
 }  // namespace heddle

@@ -34,6 +34,7 @@ struct Traits {
   bool narrow = false;        // computes indices in 32 bits where that is enough
   bool shared_local = false;  // several threads of a cell work on Local memory at once
   bool fragments = false;     // copies, fragments and their products as NVIDIA's warps have them
+  bool atomic_half = false, atomic_bfloat = false;  // adds f16, bf16 to memory in one instruction
   llvm::Value* (*shuffle_xor)(Emitter& emitter, llvm::Value* word, int mask) = nullptr;  // of 32-bit integers
   void (*barrier)(Emitter& emitter) = nullptr;
   // Of f32, scalars or vectors: 2^x within 2 ulp, and 1 / x rounded as division is; null: there is no such way.

@@ -398,6 +398,12 @@ void Emitter::combine_lane(const kernel::Inst& inst, llvm::Value* pointer, llvm:
       annotate(b.CreateAtomicRMW(*native, pointer, to_memory(v, dtype), align, kOrder), inst);
       return;
     }
+    const bool half = dtype == kF16 && traits.atomic_half, bfloat = dtype == kBF16 && traits.atomic_bfloat;
+    if (simple == ScalarOp::add && (half || bfloat)) {
+      llvm::Value* number = b.CreateBitCast(to_memory(v, dtype), half ? b.getHalfTy() : b.getBFloatTy());
+      annotate(b.CreateAtomicRMW(llvm::AtomicRMWInst::FAdd, pointer, number, align, kOrder), inst);
+      return;
+    }
     // Compare and swap until nobody came between.
     llvm::Type* word = b.getIntNTy(static_cast<unsigned>(size_of(dtype)) * 8);
     llvm::LoadInst* first = annotate(b.CreateAlignedLoad(word, pointer, align), inst);

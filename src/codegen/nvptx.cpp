@@ -222,6 +222,8 @@ class Entries {
 void emit_nvptx(const kernel::Kernel& kernel, const Target& target, llvm::Module& module, bool many) {
   Traits traits;
   traits.half = traits.fma = traits.nan_minmax = traits.narrow = traits.shared_local = true;
+  traits.atomic_half = std::atoi(target.llvm_cpu.c_str() + 3) >= 70;
+  traits.atomic_bfloat = std::atoi(target.llvm_cpu.c_str() + 3) >= 90;
   traits.shuffle_xor = shuffle_xor;
   traits.barrier = barrier;
   traits.exp2 = exp2_by_instruction;

@@ -310,6 +310,46 @@ void schedule_scan(Schedule& schedule, const Loops& loops, const Shape2& shape, 
   if (step < n) plan.loops.push_back({axis, step});
 }
 
+// A scatter by atomic operations: tiles of about kTile updates, along the axis whose elements are neighbours in memory
+// first, then along the updates, then along other axes.
+void schedule_atomic_scatter(Schedule& schedule, const Loops& loops, const Shape2& shape, const Target& target) {
+  constexpr int64_t kTile = 1024, kMostTiles = 8;
+  const size_t rank = shape.outer.size(), last = loops.stages.size() - 1;
+  const std::vector<double> score = unit_strides(loops, loops.stages[last]);
+  const int64_t updates = shape.inner[last][0], wanted = 4 * static_cast<int64_t>(target.multiprocessors);
+  int64_t width = 1;
+  auto take = [&](size_t axis) {
+    schedule.cell[axis] = std::clamp<int64_t>(kTile / width, 1, shape.outer[axis]);
+    width *= schedule.cell[axis];
+  };
+  for (size_t i = rank; i-- > 0;)
+    if (score[i] > 0 && shape.outer[i] > 1) {
+      take(i);
+      break;
+    }
+  const int64_t step = std::clamp<int64_t>(kTile / width, 1, updates);
+  width *= step;
+  for (size_t i = rank; i-- > 0;)
+    if (schedule.cell[i] == 1) take(i);
+  int64_t cells = 1;
+  for (size_t i = 0; i < rank; ++i) cells *= (shape.outer[i] + schedule.cell[i] - 1) / schedule.cell[i];
+  const int64_t tiles = (updates + step - 1) / step;
+  const int64_t each = std::clamp<int64_t>(tiles * cells / wanted, 1, std::min(kMostTiles, tiles));
+  StageSchedule& plan = schedule.stages[last];
+  plan.atomic = true;
+  plan.joined = false;
+  plan.loops.push_back({static_cast<int>(rank), step * each});
+  if (each > 1) plan.loops.push_back({static_cast<int>(rank), step});
+  // The base: rows of places, divided where there are few other axes.
+  const int64_t rows = width / step;
+  for (size_t s = 0; s < last; ++s)
+    loop_inner(schedule.stages[s], shape.inner[s], rank, std::max<int64_t>(kWholeRow / rows, 1),
+               std::max<int64_t>(kRowPiece / rows, 1));
+  if (shape.inner[last - 1].size() != 1) return;
+  const int64_t places = shape.inner[last - 1][0];
+  plan.split = std::clamp<int64_t>(std::min(wanted / cells, places * rows / kTile), 1, places);
+}
+
 // A scatter: tiles run along the axis whose elements are neighbours in memory, updates go one after the other. With too
 // few other axes to fill the machine, the places are divided.
 void schedule_scatter(Schedule& schedule, const Loops& loops, const Shape2& shape, const Target& target) {
@@ -378,7 +418,9 @@ Schedule default_schedule(const Loops& loops, const Target& target) {
   bool reduces = std::any_of(loops.stages.begin(), loops.stages.end(),
                              [](const Stage& s) { return s.reducer || !s.inner.empty(); });
   auto contraction = find_contraction(loops, loops.stages[0]);
-  if (loops.stages.back().ordered) {
+  if (target.machine == Machine::Simt && loops.stages.back().combine && loops.stages.back().inner.size() == 1) {
+    schedule_atomic_scatter(schedule, loops, shape, target);
+  } else if (loops.stages.back().ordered) {
     schedule_scatter(schedule, loops, shape, target);
   } else if (!reduces) {
     schedule_elementwise(schedule, loops, shape, target);
@@ -494,7 +536,14 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
         if (extent > 64 || draw(2) == 0)
           plan.loops.push_back({outer + static_cast<int>(i), 1 + draw(std::min<int64_t>(extent, 100))});
       }
-      if (loops.stages[s].ordered) {
+      if (loops.stages[s].combine && target.machine == Machine::Simt && shape.inner[s].size() == 1 && draw(2) == 0) {
+        plan.atomic = true;
+        plan.joined = false;
+        plan.loops.clear();
+        for (int64_t step = inner[s][0]; plan.loops.empty() || draw(2) == 0; step = plan.loops.back().step)
+          plan.loops.push_back({outer, 1 + draw(std::min<int64_t>(std::max<int64_t>(step, 1), 300))});
+        if (draw(2) == 0) plan.split = 1 + draw(5);
+      } else if (loops.stages[s].ordered) {
         for (size_t i = 0; i < shape.inner[s].size(); ++i) plan.loops.push_back({outer + static_cast<int>(i), 1});
         if (draw(2) == 0) plan.split = 1 + draw(5);
       }

@@ -1,5 +1,7 @@
 #include "compile/fuse.h"
 
+#include <heddle/deterministic.h>
+
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
@@ -239,7 +241,12 @@ class LoopsWriter {
     if (std::optional<ScalarOp> combine = scatter_combiner(node.scatter_op, node.dtype)) {
       // Every step rounds to the dtype, and so do updates before they count.
       Value before = builder_->cast(builder_->load(out, node.dtype, access), dtype);
-      v = builder_->op(*combine, {before, builder_->cast(builder_->cast(v, node.dtype), dtype)});
+      Value update = builder_->cast(v, node.dtype);
+      v = builder_->op(*combine, {before, builder_->cast(update, dtype)});
+      if (!is_deterministic()) {
+        stage.combine = kernel::simple_reducer(*combine, node.dtype);
+        stage.body.results = {update};
+      }
     }
     builder_->store(out, builder_->cast(v, node.dtype), access);
     step_.loops.stages.push_back(std::move(stage));

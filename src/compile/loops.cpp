@@ -185,6 +185,7 @@ std::string print(const Loops& loops) {
   size_t next = 0;
   for (const Stage& stage : loops.stages) {
     out << "  stage inner(" << axis_list(stage.inner, names) << ")" << (stage.ordered ? " ordered" : "");
+    if (stage.combine) out << " or by " << info(*kernel::simple_op(*stage.combine)).name;
     if (stage.kept > 0) out << " keeps " << stage.kept;
     out << "\n";
     for (size_t i = 0; i < stage.body.insts.size(); ++i) out << lines.at(next++) << "\n";
@@ -236,8 +237,11 @@ void verify(const Loops& loops) {
     }
     HD_ASSERT(!has_scan(stage) || (!stage.reducer && stage.inner.size() == 1), "a scan along ", stage.inner.size(),
               " axes");
-    HD_ASSERT((stage.reducer ? stage.reducer->width() : stage.body.results.size()) == stage.results.size(),
+    HD_ASSERT((stage.reducer   ? stage.reducer->width()
+               : stage.combine ? 0
+                               : stage.body.results.size()) == stage.results.size(),
               "a reducer's results");
+    HD_ASSERT(!stage.combine || (stage.ordered && stage.body.results.size() == 1), "updates that combine");
     HD_ASSERT(stage.kept <= stage.inner.size(), stage.kept, " kept axes of ", stage.inner.size());
     HD_ASSERT(stage.reducer || stage.kept == (stores(stage) ? 0 : stage.inner.size()), "axes that a stage keeps");
     for (kernel::Value v : stage.body.results) {

@@ -45,6 +45,9 @@ struct Stage {
   // bound to the place along the axis that the stage before walks as its inner one.
   bool ordered = false;
   Expr place;
+  // Ordered, where the updates may as well be combined with what is there in any order: by this. body.results is then
+  // the update. Null: the order counts, for updates replace each other or results must always have the same bits.
+  std::shared_ptr<const kernel::Reducer> combine;
 };
 
 struct Loops {

@@ -2,6 +2,7 @@
 #include "compile/lower_simt.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "compile/lower.h"
@@ -83,11 +84,14 @@ void Lowering::emit(const Block& block, std::span<const Inst* const> done) {
 
 // Whether computing v again would read one of these buffers.
 bool Lowering::reads(Value v, const std::vector<int>& buffers) const {
+  if (buffers.empty()) return false;
   std::vector<Value> open = {v};
+  std::unordered_set<Value> seen;
   while (!open.empty()) {
-    const ValuePlan& plan = plan_.values[open.back()];
+    const Value next = open.back();
     open.pop_back();
-    if (plan.defined) continue;
+    const ValuePlan& plan = plan_.values[next];
+    if (plan.defined || !seen.insert(next).second) continue;
     if (plan.def->op == Op::load && std::find(buffers.begin(), buffers.end(), plan.def->buffer) != buffers.end()) {
       return true;
     }

@@ -105,7 +105,14 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
     if (stage.reducer && mine.size() != theirs.size())
       return text("stage ", s, ": a joined reduction cannot add outer loops");
   }
-  if (stage.ordered)
+  if (plan.atomic) {
+    if (target.machine != Machine::Simt) return text("stage ", s, ": atomic updates on a SIMD machine");
+    if (!stage.combine) return text("stage ", s, " has no updates that combine in any order");
+    if (stage.inner.size() != 1 || plan.joined || plan.loops.empty() ||
+        static_cast<size_t>(plan.loops[0].axis) != outer)
+      return text("stage ", s, ": atomic updates need a loop over them, and a nest of their own");
+  }
+  if (stage.ordered && !plan.atomic)
     for (size_t i = outer; i < count; ++i)
       if (size[i] != 1) return text("stage ", s, " is ordered but takes ", size[i], " updates at a time");
   std::optional<Contraction> contraction;
@@ -257,6 +264,7 @@ std::string print(const Schedule& schedule) {
     for (const Level& level : plan.loops) out << " loop " << level.axis << " " << level.step;
     if (plan.joined) out << " joined";
     if (plan.split != 1) out << " split " << plan.split;
+    if (plan.atomic) out << " atomic";
     if (plan.dot) out << " dot";
     if (plan.unit == StageSchedule::Unit::Words) out << " words";
     if (plan.unit == StageSchedule::Unit::Matrix) out << " matrix";
@@ -330,6 +338,8 @@ Schedule parse_schedule(std::string_view source) {
         plan.joined = true;
       } else if (accept("split")) {
         plan.split = number();
+      } else if (accept("atomic")) {
+        plan.atomic = true;
       } else if (accept("dot")) {
         plan.dot = true;
       } else if (accept("words")) {

@@ -38,6 +38,10 @@ struct StageSchedule {
   // Parts a reduction is divided into over the grid, combined in a second phase. Of an ordered stage: parts of the axis
   // that is written to; each looks at all updates and does those that fall into it.
   int64_t split = 1;
+  // SIMT, of an ordered stage whose updates combine: they do so by atomic operations, in a phase of its own. The first
+  // loop runs over the updates, and each of its rounds is a cell. `split` parts of the axis written to are cells of the
+  // phase before, which stores the base.
+  bool atomic = false;
   bool dot = false;  // compute as a contraction
   // What multiplies. Words and Matrix take factors of bf16 or i8, packed several to a word along the reduced axis.
   // Warps: a matrix unit that warps of a SIMT machine use, fed by copies.

@@ -46,14 +46,16 @@ kernel::Kernel Tiler::run() {
   open_phase();
   if (schedule_.stages.back().split > 1 && loops_.stages.back().ordered) divide_places();
   if (first == 1) combine_partials();
+  const bool atomic = schedule_.stages.back().atomic;
   take_turns([&] {
-    for (size_t s = first; s < loops_.stages.size();) {
+    for (size_t s = first; s + (atomic ? 1 : 0) < loops_.stages.size();) {
       size_t end = s + 1;
       while (end < loops_.stages.size() && schedule_.stages[end].joined) ++end;
       write_nest(s, end);
       s = end;
     }
   });
+  if (atomic) write_atomic_updates();
   kernel::renumber(kernel_);
   return std::move(kernel_);
 }
@@ -253,7 +255,9 @@ std::vector<Tiler::Value> Tiler::write_stores(size_t s, const Place& p, size_t l
   write_checks(instance);
   for (const Inst& inst : stage(s).body.insts) {
     if (inst.op != Op::store && inst.op != Op::combine) continue;
-    if (stage(s).ordered)
+    if (schedule_.stages[s].atomic)
+      write_atomic_update(inst, instance);
+    else if (stage(s).ordered)
       write_update(inst, instance);
     else
       write_store(inst, instance);

@@ -104,6 +104,10 @@ class Tiler {
   // An update whose place is the same for the whole tile is skipped as a whole where it falls elsewhere.
   void write_update(const Inst& inst, Instance& in);
 
+  // The last stage as a phase of its own, whose cells take updates in any order.
+  void write_atomic_updates();
+  void write_atomic_update(const Inst& inst, Instance& in);
+
   // ---- scans ----
 
   std::vector<const Inst*> scans(size_t s) const;

@@ -1,5 +1,6 @@
 #include "runtime/graph_key.h"
 
+#include <heddle/deterministic.h>
 #include <heddle/precision.h>
 
 #include <algorithm>
@@ -166,6 +167,7 @@ void GraphKey::read_node(const Node& node) {
       }
       return;
     case NodeOp::Pad: words.push_back(node.literal.bits()); break;
+    case NodeOp::Scatter: words.push_back(is_deterministic()); break;
     default: break;
   }
   words.push_back(node.attrs.size());

@@ -20,13 +20,13 @@ std::string ptxas() {
 }
 
 // NVIDIA's assembler accepts the PTX; nothing is checked where there is none.
-void expect_assembles(const std::string& source) {
+void expect_assembles(const std::string& source, const std::string& arch = "sm_90a") {
   std::string assembler = ptxas();
   if (assembler.empty()) return;
   auto folder = std::filesystem::temp_directory_path();
   std::string base = (folder / text("heddle_ptx_", getpid())).string();
   std::ofstream(base + ".ptx") << source;
-  std::string command = text(assembler, " -arch=sm_90a -o ", base, ".cubin ", base, ".ptx > ", base, ".log 2>&1");
+  std::string command = text(assembler, " -arch=", arch, " -o ", base, ".cubin ", base, ".ptx > ", base, ".log 2>&1");
   int status = std::system(command.c_str());
   std::stringstream log;
   log << std::ifstream(base + ".log").rdbuf();
@@ -43,6 +43,33 @@ std::string check(const std::string& source) {
 }
 
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+// Every dtype and way of combining, also on cards that lack some of the instructions.
+TEST(Ptx, atomic_updates_of_every_dtype) {
+  for (const char* arch : {"sm_90a", "sm_80", "sm_75"})
+    for (const char* dtype : {"f32", "f64", "f16", "bf16", "f8e4m3", "i8", "i16", "i32", "i64", "u8", "u64"}) {
+      std::string body;
+      for (const char* op : {"add", "mul", "maximum", "minimum"})
+        body += text("    combine ", op, " %y[v0], %a with v0 < 99 = %i\n");
+      std::string source = text("kernel.thread @update(in %x: ", dtype, "[128], in %n: i64[128], inout %y: ", dtype,
+                                "[99]) threads 128 thread t {\n  phase grid(c < 1) {\n    %a = load %x[t] : ", dtype,
+                                "\n    %i = load %n[t] : i64\n", body, "  }\n}\n");
+      kernel::Kernel kernel = kernel::parse(source);
+      kernel::verify(kernel);
+      kernel::run(kernel, kernel::thread_pipeline());
+      std::string result = ptx(kernel, nvidia_target(arch));
+      expect_assembles(result, arch);
+      if (std::string(dtype) == "f32") {
+        EXPECT_HAS(result, "add.f32");
+      }
+      if (std::string(dtype) == "f16") {
+        EXPECT_HAS(result, "add.noftz.f16");
+      }
+      if (std::string(dtype) == "bf16" && std::string(arch) == "sm_90a") {
+        EXPECT_HAS(result, "add.noftz.bf16");
+      }
+    }
+}
 
 TEST(Ptx, elementwise_on_many_threads) {
   std::string source = check(R"(

@@ -265,6 +265,17 @@ TEST(LowerSimt, too_much_local_memory_is_a_compile_error) {
   EXPECT_THROW(lower_simt(program("matmul_staged", 64), small), CompileError);
 }
 
+// Each value is used twice: whoever follows every way back would never end.
+TEST(LowerSimt, values_used_twice_again_and_again_take_linear_time) {
+  std::string body = "    %0 = load %x[d0] : tile<16xf32>\n";
+  for (int i = 1; i <= 60; ++i) body += text("    %", i, " = add %", i - 1, ", %", i - 1, "\n");
+  Kernel k = parsed(("kernel @k(in %x: f32[16], out %y: f32[16], out %z: f32[16]) {\n  phase grid() {\n" + body +
+                     "    store %y[d0], %60\n    store %z[d0], %60\n  }\n}\n")
+                        .c_str(),
+                    32);
+  EXPECT_LT(lower_simt(k, gpu()).values.size(), 1000u);
+}
+
 TEST(LowerSimt, too_many_threads_are_a_compile_error) {
   EXPECT_THROW(lower_simt(program("softmax", 2048), gpu()), CompileError);
 }

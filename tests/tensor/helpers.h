@@ -14,6 +14,10 @@
 namespace heddle::testing {
 
 inline std::vector<double> doubles(const Tensor& x) { return x.to_vector<double>(); }
+// Where the device keeps it.
+inline const void* address(const Tensor& x) {
+  return dynamic_cast<const DeviceBuffer&>(*x.realize().node()->storage).address();
+}
 inline std::vector<int64_t> integers(const Tensor& x) { return x.to_vector<int64_t>(); }
 
 // Equal or within `tolerance` of each other relative to the expected value; NaN equals NaN, infinities themselves.

@@ -14,8 +14,6 @@ namespace {
 
 using namespace testing;
 
-const void* address(const Tensor& x) { return x.data<float>().data(); }
-
 TEST(Jit, gives_what_the_function_gives) {
   auto f = [](const Tensor& x, const Tensor& y) { return softmax(x * 2 + y, -1); };
   auto captured = jit(f);

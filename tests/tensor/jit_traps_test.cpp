@@ -11,8 +11,6 @@ namespace {
 
 using namespace testing;
 
-const void* address(const Tensor& x) { return x.data<float>().data(); }
-
 TEST(JitTraps, closed_over_tensors_are_read_anew) {
   Tensor w = tensor({1, 2});
   auto f = jit([&](const Tensor& x) { return x * w; });

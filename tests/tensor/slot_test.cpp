@@ -9,8 +9,6 @@ namespace {
 
 using namespace testing;
 
-const void* address(const Tensor& x) { return x.data<float>().data(); }
-
 TEST(Slot, copies_of_a_handle_see_assignments) {
   Tensor x = tensor({1, 2}), same = x, value = x + 0;
   x.assign(tensor({3, 4}));

@@ -1,0 +1,95 @@
+// Scatters on a SIMT machine: by atomic operations, and one update after the other on request.
+#include <gtest/gtest.h>
+#include <heddle/deterministic.h>
+
+#include "base/error.h"
+#include "compile/schedule.h"
+#include "graph/graph.h"
+#include "helpers.h"
+#include "runtime/kernel_cache.h"
+
+namespace heddle {
+namespace {
+
+NodeRef on(Device& home, const std::vector<int64_t>& values, DType dtype, const Shape& shape) {
+  std::vector<std::byte> bytes(values.size() * static_cast<size_t>(size_of(dtype)));
+  for (size_t i = 0; i < values.size(); ++i)
+    store_scalar(bytes.data(), static_cast<int64_t>(i), Scalar::of(dtype, static_cast<double>(values[i])));
+  auto buffer = home.allocate(bytes.size());
+  home.copy_from_host(*buffer, bytes.data(), bytes.size());
+  return make_buffer(buffer, dtype, shape);
+}
+
+std::vector<int64_t> numbers(int64_t count, int64_t below, int64_t step) {
+  std::vector<int64_t> result;
+  for (int64_t i = 0; i < count; ++i) result.push_back(i * step % below);
+  return result;
+}
+
+struct Mode {
+  explicit Mode(bool deterministic) { set_deterministic(deterministic); }
+  ~Mode() { set_deterministic(false); }
+};
+
+// Sums of small whole numbers are exact in every dtype and order.
+void expect_right(Device& home, ScatterOp op, DType dtype, int64_t rows, int64_t columns, int64_t updates, int axis) {
+  SCOPED_TRACE(text(dtype, " ", rows, "x", columns, ", ", updates, " updates along ", axis));
+  Shape base{rows, columns}, shape = base;
+  shape[static_cast<size_t>(axis)] = updates;
+  const int64_t count = shape.static_numel();
+  NodeRef node = make_scatter(op, on(home, numbers(rows * columns, 5, 3), dtype, base),
+                              on(home, numbers(count, base[static_cast<size_t>(axis)].value(), 7), kI64, shape),
+                              on(home, numbers(count, 3, 2), dtype, shape), axis);
+  HostArray want = evaluate(std::span(&node, 1))[0];
+  NodeRef done = testing::realize_one(node);
+  auto memory = std::static_pointer_cast<const DeviceBuffer>(done->storage);
+  std::vector<std::byte> got(memory->bytes());
+  home.copy_to_host(got.data(), *memory, got.size());
+  for (int64_t i = 0; i < want.numel(); ++i) {
+    Scalar element = load_scalar(got.data(), i, dtype);
+    if (is_float(dtype)) {
+      ASSERT_EQ(element.f, want.floats[static_cast<size_t>(i)]) << i;
+    } else {
+      ASSERT_EQ(element.u, want.integers[static_cast<size_t>(i)]) << i;
+    }
+  }
+}
+
+TEST(ScatterSimt, both_ways_agree_with_the_evaluator) {
+  Device& home = device("simulated");
+  for (bool deterministic : {false, true}) {
+    Mode mode(deterministic);
+    int atomic = 0;
+    observe_steps([&](const Program::Step& step, Device& where) {
+      if (!step.direct) atomic += default_schedule(step.loops, where.target()).stages.back().atomic;
+    });
+    for (ScatterOp op : {ScatterOp::Add, ScatterOp::Max, ScatterOp::Min, ScatterOp::Set})
+      for (DType dtype : {kF32, kF64, kF16, kBF16, kI8, kI32, kI64, kU8}) expect_right(home, op, dtype, 5, 40, 9, 0);
+    for (int axis : {0, 1}) {
+      expect_right(home, ScatterOp::Add, kF32, 3, 2, 300, axis);
+      expect_right(home, ScatterOp::Add, kI32, 300, 3, 20, axis);
+      expect_right(home, ScatterOp::Add, kF32, 2, 1300, 3, axis);
+      expect_right(home, ScatterOp::Add, kF32, 1, 1, 3, axis);
+    }
+    observe_steps(nullptr);
+    EXPECT_EQ(atomic, deterministic ? 0 : 24 + 8);
+  }
+}
+
+TEST(ScatterSimt, the_mode_is_a_part_of_keys) {
+  Device& home = device("simulated");
+  NodeRef node = make_scatter(ScatterOp::Add, on(home, numbers(8, 5, 1), kF32, {8}), on(home, {1, 1, 2}, kI64, {3}),
+                              on(home, {1, 2, 3}, kF32, {3}), 0);
+  std::vector<std::string> texts;
+  observe_steps([&](const Program::Step& step, Device&) { texts.push_back(kernel_text(step.loops)); });
+  for (bool deterministic : {false, true, false, true}) {
+    Mode mode(deterministic);
+    testing::realize_one(node);
+  }
+  observe_steps(nullptr);
+  ASSERT_EQ(texts.size(), 2u) << "a plan for each mode";
+  EXPECT_NE(texts[0], texts[1]);
+}
+
+}  // namespace
+}  // namespace heddle
