@@ -1,5 +1,6 @@
 #include "tools/bench.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -25,7 +26,9 @@ constexpr Suite kSuites[] = {
     {"attention", measure_attention, true}, {"train", measure_train, false},     {"gpu", measure_gpu, false},
 };
 
-void run_suite(const Suite& suite, int threads, const BenchOptions& options, std::vector<Figure>& figures) {
+// `known` receives the names of a suite's figures when none of them was wanted.
+void run_suite(const Suite& suite, int threads, const BenchOptions& options, std::vector<Figure>& figures,
+               std::vector<std::string>& known) {
   setenv("HEDDLE_THREADS", std::to_string(threads).c_str(), 1);
   setenv("HEDDLE_CACHE", "off", 0);  // figures are those of default schedules, unless a cache is named
   std::vector<Figure> own;
@@ -34,7 +37,12 @@ void run_suite(const Suite& suite, int threads, const BenchOptions& options, std
   if (options.rows) command.push_back("--rows");
   int code = run_self(command, [&](const std::string& line) {
     if (options.rows) return void(std::printf("%s\n", line.c_str()));
-    own.push_back(from_json(Json::parse(line)));
+    Json json = Json::parse(line);
+    if (json.contains("known")) {
+      for (const Json& name : json["known"]) known.push_back(name);
+      return;
+    }
+    own.push_back(from_json(json));
     print_figure(suite.name, threads, own.back(), own.size() == 1);
   });
   if (code != 0) throw Error(text("suite ", suite.name, " ended with exit code ", code));
@@ -46,9 +54,11 @@ void run_suite(const Suite& suite, int threads, const BenchOptions& options, std
 
 namespace {
 std::string only_part, python;
+std::vector<std::string> asked_for;  // names that somebody wanted to know about
 bool only_rows = false;
 }  // namespace
 bool wanted(const std::string& name) {
+  asked_for.push_back(name);
   return name.find(only_part) != std::string::npos || only_part.find(name) != std::string::npos;
 }
 void want_only(const std::string& part) { only_part = part; }
@@ -71,9 +81,10 @@ std::vector<std::string> suite_names() {
 void bench(const BenchOptions& options) {
   if (options.rows) {
     std::vector<Figure> none;
+    std::vector<std::string> known;
     for (const Suite& suite : kSuites)
       if (options.suite == "all" ? part_of_all(suite.name) : options.suite == suite.name)
-        run_suite(suite, 1, options, none);
+        run_suite(suite, 1, options, none, known);
     return;
   }
   std::ofstream file;
@@ -85,10 +96,18 @@ void bench(const BenchOptions& options) {
   std::fflush(stdout);
   int all = config().threads > 0 ? config().threads : available_cores();
   std::vector<Figure> figures;
+  std::vector<std::string> known;
   for (const Suite& suite : kSuites) {
     if (options.suite == "all" ? !part_of_all(suite.name) : options.suite != suite.name) continue;
-    if (!options.threads && suite.one_thread_first && all > 1) run_suite(suite, 1, options, figures);
-    run_suite(suite, options.threads.value_or(all), options, figures);
+    if (!options.threads && suite.one_thread_first && all > 1) run_suite(suite, 1, options, figures, known);
+    run_suite(suite, options.threads.value_or(all), options, figures, known);
+  }
+  if (figures.empty() && !options.only.empty()) {
+    std::ranges::sort(known);
+    known.erase(std::unique(known.begin(), known.end()), known.end());
+    std::string list;
+    for (const std::string& name : known) list += "\n  " + name;
+    throw ValueError(text("--only ", options.only, " matches no figure of ", options.suite, "; there are", list));
   }
 
   print_bars(figures);
@@ -115,13 +134,16 @@ void measure_suite(const std::string& suite, double seconds, const Report& repor
 }
 
 void measure_suite(const std::string& suite, double seconds) {
-  measure_suite(suite, seconds, [](const Figure& figure) {
+  bool any = false;
+  measure_suite(suite, seconds, [&](const Figure& figure) {
+    any = true;
     if (lists_rows()) return;
     Json json = to_json(figure);
     json["note"] = figure.note;
     std::printf("%s\n", json.dump().c_str());
     std::fflush(stdout);
   });
+  if (!any && !only_part.empty() && !lists_rows()) std::printf("%s\n", Json{{"known", asked_for}}.dump().c_str());
 }
 
 }  // namespace heddle::tools

@@ -53,6 +53,9 @@ void first_program() {
 }
 
 void measure_disk_cache(double seconds, const Report& report) {
+  const char *cold_name = "100 kernels ready, cold disk cache", *warm_name = "100 kernels ready, warm disk cache";
+  const bool cold_wanted = wanted(cold_name), warm_wanted = wanted(warm_name);
+  if (!cold_wanted && !warm_wanted) return;
   std::string folder = (std::filesystem::temp_directory_path() / "heddle-bench-XXXXXX").string();
   if (!mkdtemp(folder.data())) throw Error(text("cannot make a folder ", folder));
   const char* before = std::getenv("HEDDLE_CACHE");
@@ -78,8 +81,9 @@ void measure_disk_cache(double seconds, const Report& report) {
     setenv("HEDDLE_CACHE", restored.c_str(), 1);
   else
     unsetenv("HEDDLE_CACHE");
-  for (const auto& [name, which, most] : {std::tuple{"100 kernels ready, cold disk cache", &cold, 80.0},
-                                          {"100 kernels ready, warm disk cache", &warm, 15.0}}) {
+  for (const auto& [name, which, most, asked] :
+       {std::tuple{cold_name, &cold, 80.0, cold_wanted}, {warm_name, &warm, 15.0, warm_wanted}}) {
+    if (!asked) continue;
     Figure figure{.name = name, .unit = "ms per kernel"};
     figure.ours = which->samples.best();
     figure.median = which->samples.median();

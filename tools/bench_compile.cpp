@@ -35,6 +35,11 @@ Figure at_most(const std::string& name, const std::string& unit, double ours, do
 }  // namespace
 
 void measure_compile(double, const Report& report) {
+  // All three are measured together.
+  static constexpr const char *kMean = "new kernel, mean", *kMappings = "memory mappings added",
+                              *kResident = "resident memory added";
+  const bool mean_wanted = wanted(kMean), mappings_wanted = wanted(kMappings), resident_wanted = wanted(kResident);
+  if (!mean_wanted && !mappings_wanted && !resident_wanted) return;
   constexpr int kKernels = 2000;
   Footprint before{};
   uint64_t launches = 0;
@@ -57,12 +62,12 @@ void measure_compile(double, const Report& report) {
   Footprint after = footprint();
   double total = 0;
   for (double s : samples.seconds) total += s;
-  Figure mean = at_most("new kernel, mean", "ms", total / static_cast<double>(launches) * 1e3, 8);
+  Figure mean = at_most(kMean, "ms", total / static_cast<double>(launches) * 1e3, 8);
   mean.median = samples.median() * 1e3;
   mean.note = text(kKernels, " graphs, ", launches, " kernels");
-  report(mean);
-  report(at_most("memory mappings added", "count", after.mappings - before.mappings + 1e-9, 200));
-  report(at_most("resident memory added", "MB", after.resident_mb - before.resident_mb, 400));
+  if (mean_wanted) report(mean);
+  if (mappings_wanted) report(at_most(kMappings, "count", after.mappings - before.mappings + 1e-9, 200));
+  if (resident_wanted) report(at_most(kResident, "MB", after.resident_mb - before.resident_mb, 400));
 }
 
 }  // namespace heddle::tools

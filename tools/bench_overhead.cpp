@@ -45,6 +45,7 @@ void measure_recording(double seconds, const Report& report) {
   };
   Tensor start = numbers({16}), y = numbers({16});
   for (const Case& which : kCases) {
+    if (!wanted(which.name)) continue;
     auto samples = take_turns(seconds, 3, {[&] { which.record(start, y, which.count); }});
     Figure figure{.name = which.name, .unit = "million/s"};
     figure.ours = which.count / samples[0].best() * 1e-6;
@@ -60,17 +61,21 @@ void measure_recording(double seconds, const Report& report) {
 
 void measure_small_add(double seconds, const Report& report) {
   constexpr int kCount = 1000;
+  const char* name = "a + b on 16 floats, cached";
+  if (!wanted(name)) return;
   Tensor a = numbers({16}), b = numbers({16});
   auto samples = take_turns(seconds, 3, {[&] {
                               for (int i = 0; i < kCount; ++i) (a + b).realize();
                             }});
   double micro = 1e6 / kCount;
-  report(time_figure("a + b on 16 floats, cached", "us", samples[0].best() * micro, samples[0].median() * micro, 5));
+  report(time_figure(name, "us", samples[0].best() * micro, samples[0].median() * micro, 5));
 }
 
 // The same small function, recorded at each call and captured; the bar is that of the recorded one.
 void measure_replay(double seconds, const Report& report) {
   constexpr int kCount = 1000;
+  const char* name = "x * w + 1 on 1024 floats, jit";
+  if (!wanted(name)) return;
   Tensor x = numbers({1024}), w = numbers({1024});
   auto captured = jit([&](const Tensor& given) { return given * w + 1; });
   captured(x);
@@ -82,7 +87,7 @@ void measure_replay(double seconds, const Report& report) {
                                for (int i = 0; i < kCount; ++i) (x * w + 1).realize();
                              }});
   double micro = 1e6 / kCount;
-  Figure figure{.name = "x * w + 1 on 1024 floats, jit", .unit = "us"};
+  Figure figure{.name = name, .unit = "us"};
   figure.ours = samples[0].best() * micro;
   figure.median = samples[0].median() * micro;
   figure.reference = samples[1].best() * micro;
@@ -97,6 +102,8 @@ void measure_replay(double seconds, const Report& report) {
 void measure_dependent_kernels(double seconds, const Report& report) {
   constexpr int kKernels = 32, kCount = 50;
   for (int64_t size : {16, 96}) {
+    const std::string name = text("32 dependent kernels on ", size, "x", size, ", jit");
+    if (!wanted(name)) continue;
     Tensor x = numbers({size, size});
     auto captured = jit([&](const Tensor& given) {
       Tensor value = given;
@@ -110,8 +117,7 @@ void measure_dependent_kernels(double seconds, const Report& report) {
                                 for (int i = 0; i < kCount; ++i) captured(x);
                               }});
     double micro = 1e6 / kCount / kKernels;
-    Figure figure = time_figure(text("32 dependent kernels on ", size, "x", size, ", jit"), "us per kernel",
-                                samples[0].best() * micro, samples[0].median() * micro, 1.5);
+    Figure figure = time_figure(name, "us per kernel", samples[0].best() * micro, samples[0].median() * micro, 1.5);
     figure.note = "the kernels' own work included";
     report(figure);
   }
@@ -135,6 +141,8 @@ Tensor small_graph(int number, const Tensor& x, const Tensor& y) {
 
 // Every graph is compiled again and again, with empty caches; the figure is the median of the graphs' best times.
 void measure_compiling(double seconds, const Report& report) {
+  const char* name = "new small kernel, graph to code";
+  if (!wanted(name)) return;
   std::vector<Samples> of_graph(kGraphs);
   Samples all;
   uint64_t launches = 0;
@@ -160,13 +168,15 @@ void measure_compiling(double seconds, const Report& report) {
   }
   Samples best;
   for (const Samples& samples : of_graph) best.seconds.push_back(samples.best());
-  Figure figure = time_figure("new small kernel, graph to code", "ms", best.median() * 1e3, all.median() * 1e3, 10);
+  Figure figure = time_figure(name, "ms", best.median() * 1e3, all.median() * 1e3, 10);
   figure.note =
       text("median over ", kGraphs, " graphs, ", launches, " kernels, each the best of ", of_graph[0].seconds.size());
   report(figure);
 }
 
 void measure_start(double seconds, const Report& report) {
+  const char* name = "process start to first result";
+  if (!wanted(name)) return;
   Samples samples;
   double end = now() + seconds;
   for (int round = -1; round < 5 || now() < end; ++round) {
@@ -178,7 +188,7 @@ void measure_start(double seconds, const Report& report) {
     if (round >= 0) samples.seconds.push_back(took);  // the first one warms up
   }
   double median = samples.median() * 1e3;
-  Figure figure = time_figure("process start to first result", "ms", median, median, 80);
+  Figure figure = time_figure(name, "ms", median, median, 80);
   figure.note = text("median of ", samples.seconds.size());
   report(figure);
 }

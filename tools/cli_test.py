@@ -120,6 +120,15 @@ def bench_floor():
         check((peer["best"] > 0) != bool(peer["note"]), f"{peer} has a figure or says why not", result)
 
 
+def bench_only():
+    result = heddle("bench", "overhead", "--seconds", "0.05", "--threads", "1", "--only", "a + b on 16")
+    check(result.returncode == 0 and "a + b on 16 floats, cached" in result.stdout, "--only takes a row", result)
+    check("process start" not in result.stdout and "recording" not in result.stdout, "and no other one", result)
+    for suite, row in ("overhead", "process start to first result"), ("compile", "new kernel, mean"):
+        result = heddle("bench", suite, "--only", "nonsense")
+        check(result.returncode == 1 and "nonsense" in result.stderr and row in result.stderr, "rows are named", result)
+
+
 def tune():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "cache.sqlite")
@@ -225,6 +234,7 @@ def bench_peers():
     "profile": profile,
     "bench_json": bench_json,
     "bench_floor": bench_floor,
+    "bench_only": bench_only,
     "tune": tune,
     "bench_rows": bench_rows,
     "bench_peers": bench_peers,

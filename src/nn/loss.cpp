@@ -81,7 +81,7 @@ Classes classes(const char* loss, const Tensor& x, const Tensor& targets, int64_
   Tensor ids = cast(targets, kI64);
   Tensor counted = ne(ids, ignore_index);
   // A comparison instead of a gather: it melts into the row's kernel, and so does its gradient.
-  Tensor known = checked_positions(loss, where(counted, ids, 0), count);
+  Tensor known = checked_positions(loss, where(counted, ids, 0), count, axis);
   Tensor chosen = eq(unsqueeze(known, axis), along_classes(arange(count), axis, x.rank()));
   return {axis, count, chosen, counted};
 }

@@ -206,6 +206,18 @@ void set_arguments(const CachedPlan& cached, std::span<const uint64_t> floats, R
   for (size_t k = 0; k < cached.arguments.size(); ++k) memory.arguments[8 * k] = floats[cached.arguments[k]];
 }
 
+namespace {
+// Whether a result is written over memory that the run reads: what a failed check would have to undo.
+bool overwrites(const Plan& plan, const RunMemory& memory) {
+  for (size_t o = 0; o < plan.outputs.size(); ++o) {
+    const int leaf = plan.outputs[o].donated_leaf;
+    if (leaf >= 0 && memory.outputs[o] && memory.outputs[o]->address() == memory.leaves[static_cast<size_t>(leaf)])
+      return true;
+  }
+  return false;
+}
+}  // namespace
+
 void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>& arena) {
   choose_kept(plan, memory);
   for (size_t o = 0; o < plan.outputs.size(); ++o)
@@ -221,22 +233,27 @@ void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>&
   auto* base = arena ? static_cast<std::byte*>(arena->address()) : nullptr;
   RunStats& stats = run_stats();
   const bool together = memory.recorded && plan.device->records() && !profiling() && !log_enabled(Log::Run);
-  const auto checked = static_cast<size_t>(plan.last_check + 1);  // so many launches come before the checks
-  size_t packing = 0;                                             // the first that belongs to a launch to come
+  // So many launches come before the checks are looked at, which waits for the device: all, unless that is too late.
+  const size_t count = plan.launches.size();
+  const bool at_end = plan.last_check < 0 || !overwrites(plan, memory);
+  const size_t checked = at_end ? count : static_cast<size_t>(plan.last_check + 1);
+  size_t packing = 0;  // the first that belongs to a launch to come
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const Launch& step = plan.launches[i];
     const size_t before = packing;
     if (!together)
       launch(plan, i, packing, base, memory);
     else if (i == 0 || i == checked)
-      launch_all(plan, i, i < checked ? checked : plan.launches.size(), packing, base, memory,
-                 memory.recordings[i < checked ? 0 : 1]);
+      launch_all(plan, i, i < checked ? checked : count, packing, base, memory,
+                 memory.recordings[at_end        ? 2
+                                   : i < checked ? 0
+                                                 : 1]);
     // What these launches have packed is there from now on.
     for (size_t k = before; k < packing; ++k) memory.kept[k].ready = memory.kept[k].packed != nullptr;
     ++stats.launches;
     stats.bytes_read += step.bytes_read;
     stats.bytes_written += step.bytes_written;
-    if (static_cast<int>(i) == plan.last_check) report_checks(plan, *arena, memory);
+    if (i + 1 == checked && plan.last_check >= 0) report_checks(plan, *arena, memory);
   }
 }
 

@@ -26,10 +26,10 @@ struct RunMemory {
   std::vector<void*> buffers;       // of one launch, all segments
   std::vector<int64_t> launch_symbols;
   std::vector<LaunchSegment> segments;
-  // Of a device that records(): what it made of this plan's launches, before and after the checks. Kept for runs of the
-  // same plan alone.
+  // Of a device that records(): what it made of this plan's launches: those before and after the checks, and all of
+  // them. Kept for runs of the same plan alone.
   bool recorded = false;
-  std::shared_ptr<void> recordings[2];
+  std::shared_ptr<void> recordings[3];
   std::vector<Submission> submissions;
 };
 

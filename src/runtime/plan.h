@@ -83,7 +83,8 @@ struct Plan {
   // What kernels found wrong with their data; 64 bytes or more for each launch that checks, behind the arguments.
   std::vector<PlanCheck> checks;
   uint64_t check_bytes = 0;
-  // The last launch that checks; -1: none does. What it and those before it found is looked at before the next one.
+  // The last launch that checks; -1: none does. What it and those before it found is looked at before the next one
+  // where results may take over memory that the run reads, else at the end.
   int last_check = -1;
   std::vector<PlanPacking> packings;  // in the order of launches; none where sizes are symbolic
 };

@@ -156,11 +156,14 @@ Tensor dynamic_slice(const Tensor& x, const Tensor& begins, const Dims& sizes) {
   return result;
 }
 
-Tensor checked_positions(const char* op, const Tensor& positions, int64_t count) {
+Tensor checked_positions(const char* op, const Tensor& positions, int64_t count, int64_t axis) {
   NodeRef index = positions.node();
-  NodeRef numbers = make_iota(kI64, Shape{count}, 0);
-  if (count < 2) numbers = buffer_node(std::vector<int64_t>(static_cast<size_t>(count)).data(), kI64, Shape{count});
-  return Tensor(make_gather(numbers, index, 0, -index_label(op)));
+  Shape line(static_cast<size_t>(axis) + 1, Expr(1));  // so that an error names the axis
+  line[static_cast<size_t>(axis)] = count;
+  NodeRef numbers = make_iota(kI64, line, static_cast<int>(axis));
+  if (count < 2) numbers = buffer_node(std::vector<int64_t>(static_cast<size_t>(count)).data(), kI64, line);
+  NodeRef read = make_gather(numbers, index, static_cast<int>(axis), -index_label(op));
+  return Tensor(make_reshape(read, index->shape));
 }
 
 }  // namespace heddle

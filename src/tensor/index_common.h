@@ -23,6 +23,6 @@ NodeRef put_at(const char* op, ScatterOp how, const NodeRef& x, const std::vecto
 std::vector<NodeRef> begins_of(const char* op, const Shape& of, const Tensor& begins, const Dims& sizes);
 
 // The same positions, which must be in 0 .. count - 1: IndexError naming `op` when they are computed and are not.
-Tensor checked_positions(const char* op, const Tensor& positions, int64_t count);
+Tensor checked_positions(const char* op, const Tensor& positions, int64_t count, int64_t axis);
 
 }  // namespace heddle

@@ -112,6 +112,25 @@ TEST(Cuda, a_captured_function_is_one_launch) {
   EXPECT_GT(fake().nodes_changed, changed);
 }
 
+// The check of the index is followed by kernels that need all of what was read.
+TEST(Cuda, indices_are_checked_at_the_end_of_a_captured_function) {
+  Tensor table = ones({10, 64}).realize(), ids = zeros({5}, kI64).realize(), state = zeros({64}).realize();
+  auto lookup = [&] { return softmax(cumsum(embedding(table, ids), 0), 0); };
+  auto pure = jit([&] { return lookup(); });
+  auto stateful = jit([&] { state += sum(lookup(), 0); });
+  for (int i = 0; i < 3; ++i) {
+    pure();
+    stateful();
+  }
+  ASSERT_GT(pure.plans()[0].launches, 1u);
+  const int launches = fake().launches, before = fake().graph_launches;
+  for (int i = 0; i < 5; ++i) pure();
+  EXPECT_EQ(fake().graph_launches, before + 5);
+  for (int i = 0; i < 5; ++i) stateful();  // what is updated in place must not be touched if an index is wrong
+  EXPECT_EQ(fake().graph_launches, before + 5 + 10);
+  EXPECT_EQ(fake().launches, launches);
+}
+
 TEST(Cuda, a_product_does_not_overwrite_its_factors) {
   Tensor x = ones({512, 512}, kBF16).realize(), w = ones({512, 512}, kBF16).realize();
   auto left = jit([&](Tensor b) { x.assign(matmul(x, b)); });
