@@ -34,6 +34,7 @@ constexpr Variable kVariables[] = {
     {"HEDDLE_CACHE_SIZE", "512M"},
     {"HEDDLE_TUNE", "0"},
     {"HEDDLE_JIT_CHECK", "0"},
+    {"HEDDLE_DETERMINISTIC", "0"},
     {"HEDDLE_CHECK", "0"},
 };
 
@@ -62,6 +63,9 @@ void print_device(const std::string& kind) {
   row(kind.c_str(), size + ", target " + target.name + "; memory: limit " + bytes_text(memory.limit) + ", used " +
                         bytes_text(memory.used) + ", cached " + bytes_text(memory.cached) + ", peak " +
                         bytes_text(memory.peak));
+  if (target.machine == Machine::Simt && !the_device.code_version().empty())
+    row("", text("code by ", the_device.code_version(), "; for scripts/warm_cache: --multiprocessors ",
+                 target.multiprocessors, " --l2 ", target.l2_bytes, " --shared ", target.local_bytes));
 }
 
 void print_environment() {

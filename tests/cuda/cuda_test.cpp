@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <heddle/heddle.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <numeric>
@@ -129,6 +130,23 @@ TEST(Cuda, indices_are_checked_at_the_end_of_a_captured_function) {
   for (int i = 0; i < 5; ++i) stateful();  // what is updated in place must not be touched if an index is wrong
   EXPECT_EQ(fake().graph_launches, before + 5 + 10);
   EXPECT_EQ(fake().launches, launches);
+}
+
+TEST(Cuda, code_can_be_assembled_without_a_gpu) {
+  const char* ptxas = "/usr/local/cuda/bin/ptxas";
+  if (access(ptxas, X_OK) != 0) GTEST_SKIP() << "no " << ptxas;
+  kernel::Kernel kernel = kernel::parse(
+      "kernel.thread @copy(in %x: f32[8], out %y: f32[8]) threads 32 thread t {\n"
+      "  phase grid() {\n    %0 = load %x[t] if t < 8 : f32\n    store %y[t], %0 if t < 8\n  }\n}\n");
+  std::string text, code;
+  device("cuda").compile(kernel, &text);
+  setenv("FAKE_CUDA_PTXAS", ptxas, 1);
+  device("cuda").compile(kernel, &code);
+  unsetenv("FAKE_CUDA_PTXAS");
+  EXPECT_NE(text.find(".target sm_90a"), std::string::npos);
+  EXPECT_EQ(code.substr(0, 4),
+            "\x7f"
+            "ELF");
 }
 
 TEST(Cuda, a_product_does_not_overwrite_its_factors) {

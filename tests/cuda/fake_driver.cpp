@@ -1,17 +1,29 @@
 // A driver without hardware, under the name of NVIDIA's: memory is the host's, kernels are counted but not run. It lets
 // the backend's own work be tested anywhere: memory, copies, recordings, errors. fake_driver.h says what a test can
 // ask.
+//
+// With FAKE_CUDA_PTXAS, the path of NVIDIA's assembler, code is really assembled, so that a run fills the disk cache
+// for a machine with a GPU (scripts/warm_cache). FAKE_CUDA_DRIVER, _MULTIPROCESSORS, _L2, _SHARED and _MEMORY say what
+// it pretends to be.
 #include "cuda/fake_driver.h"
+
+#include <unistd.h>
+
+#include <atomic>
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
+#include <mutex>
+#include <sstream>
 #include <string>
 #include <vector>
 
 namespace {
 
 FakeDriver state;
+std::mutex lock;  // of the blocks
 std::map<void*, size_t> blocks;
 size_t used = 0;
 struct Graph {
@@ -21,6 +33,39 @@ struct Graph {
 int answer(const char* function) {
   if (state.fails_in && std::strcmp(state.fails_in, function) == 0) return state.fails_with;
   return state.broken;
+}
+
+size_t pretended(const char* variable, size_t otherwise) {
+  const char* value = std::getenv(variable);
+  return value && *value ? std::stoull(value) : otherwise;
+}
+
+size_t memory() { return pretended("FAKE_CUDA_MEMORY", state.memory); }
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream all;
+  all << file.rdbuf();
+  return all.str();
+}
+
+// Machine code of PTX, or nothing.
+std::string assembled(const std::string& ptxas, const std::string& ptx) {
+  static std::atomic<int> count{0};
+  const size_t begin = ptx.find(".target ");
+  if (begin == std::string::npos) return {};
+  std::istringstream rest(ptx.substr(begin + 8));
+  std::string arch;
+  rest >> arch;
+  while (!arch.empty() && arch.back() == ',') arch.pop_back();
+  const std::string base = "/tmp/heddle_ahead_" + std::to_string(getpid()) + "_" + std::to_string(++count);
+  std::ofstream(base + ".ptx") << ptx.c_str();  // without the zero at its end
+  std::string code;
+  if (std::system((ptxas + " -arch=" + arch + " -o " + base + ".cubin " + base + ".ptx").c_str()) == 0)
+    code = contents(base + ".cubin");
+  std::remove((base + ".ptx").c_str());
+  std::remove((base + ".cubin").c_str());
+  return code;
 }
 
 FakeLaunch launch_of(void* function, unsigned blocks_x, unsigned threads, unsigned shared) {
@@ -41,7 +86,7 @@ int cuInit(unsigned) {
   return 0;
 }
 int cuDriverGetVersion(int* version) {
-  *version = state.version;
+  *version = static_cast<int>(pretended("FAKE_CUDA_DRIVER", static_cast<size_t>(state.version)));
   return 0;
 }
 int cuGetErrorName(int error, const char** name) {
@@ -64,15 +109,15 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
   switch (attribute) {
     case 75: *value = 9; break;  // compute capability 9.0
     case 76: *value = 0; break;
-    case 97: *value = 232448; break;    // shared memory of a block
-    case 16: *value = 132; break;       // multiprocessors
-    case 38: *value = 50 << 20; break;  // L2
+    case 97: *value = static_cast<int>(pretended("FAKE_CUDA_SHARED", 232448)); break;  // of a block
+    case 16: *value = static_cast<int>(pretended("FAKE_CUDA_MULTIPROCESSORS", 132)); break;
+    case 38: *value = static_cast<int>(pretended("FAKE_CUDA_L2", 50 << 20)); break;
     default: *value = 0;
   }
   return 0;
 }
 int cuDeviceTotalMem_v2(size_t* bytes, int) {
-  *bytes = state.memory;
+  *bytes = memory();
   return 0;
 }
 int cuDevicePrimaryCtxRetain(void** context, int device) {
@@ -102,8 +147,9 @@ int cuEventSynchronize(void*) {
 }
 int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   ANSWER;
+  std::lock_guard guard(lock);
   ++state.allocations;
-  if (used + bytes > state.memory) return 2;
+  if (used + bytes > memory()) return 2;
   void* block = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
   blocks[block] = bytes;
   used += bytes;
@@ -111,6 +157,7 @@ int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   return 0;
 }
 int cuMemFree_v2(uint64_t address) {
+  std::lock_guard guard(lock);
   auto found = blocks.find(reinterpret_cast<void*>(address));
   if (found == blocks.end()) std::abort();  // given back twice, or never handed out
   used -= found->second;
@@ -119,8 +166,9 @@ int cuMemFree_v2(uint64_t address) {
   return 0;
 }
 int cuMemGetInfo_v2(size_t* left, size_t* total) {
-  *left = state.memory - used;
-  *total = state.memory;
+  std::lock_guard guard(lock);
+  *left = memory() - used;
+  *total = memory();
   return 0;
 }
 int cuMemHostAlloc(void** address, size_t bytes, unsigned) {
@@ -188,6 +236,11 @@ int cuLinkAddData_v2(void* linker, int, void* data, size_t bytes, const char*, u
 }
 int cuLinkComplete(void* linker, void** cubin, size_t* bytes) {
   auto& text = *static_cast<std::string*>(linker);
+  if (const char* ptxas = std::getenv("FAKE_CUDA_PTXAS"); ptxas && *ptxas) {
+    constexpr int kInvalidPtx = 218;
+    text = assembled(ptxas, text);
+    if (text.empty()) return kInvalidPtx;
+  }
   *cubin = text.data();
   *bytes = text.size();
   return 0;
