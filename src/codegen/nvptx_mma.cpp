@@ -87,7 +87,8 @@ llvm::Value* Emitter::load_matrix(const kernel::Inst& inst) {
                          llvm::FixedVectorType::get(element(dtype), static_cast<unsigned>(16 / size_of(dtype))));
 }
 
-// Two instructions of 16 x 8 sums.
+// Two instructions of 16 x 8 sums. Each takes two neighbouring registers of the right fragment: others would have to be
+// moved beside each other, once for every instruction.
 void Emitter::mma(const kernel::Inst& inst, Values& block_values) {
   const DType factor = kernel.values[inst.args[0]].dtype;
   const char* kind = kind_of(factor);
@@ -101,9 +102,9 @@ void Emitter::mma(const kernel::Inst& inst, Values& block_values) {
   for (unsigned half : {0u, 1u}) {
     std::vector<llvm::Value*> args;
     for (unsigned i = 0; i < 4; ++i) args.push_back(b.CreateExtractElement(parts[0], i));
-    for (unsigned i : {half, half + 2}) args.push_back(b.CreateExtractElement(parts[1], i));
+    for (unsigned i : {2 * half, 2 * half + 1}) args.push_back(b.CreateExtractElement(parts[1], i));
     for (unsigned i = 0; i < 4; ++i)
-      args.push_back(b.CreateExtractElement(block_values[inst.args[2 + 2 * half + i / 2]], i % 2));
+      args.push_back(b.CreateExtractElement(splat(block_values[inst.args[2 + 2 * half + i / 2]], 2), i % 2));
     llvm::Value* sums = assemble(
         *this, four,
         text("mma.sync.aligned.", kind, " {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, ", "{$10, $11, $12, $13};"),

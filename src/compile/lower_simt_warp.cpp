@@ -114,10 +114,13 @@ void Lowering::emit_warp_dot(const Inst& inst) {
   auto fragment = [&](size_t n, const Expr& slot, int64_t i, int64_t at) {
     const Ring& ring = rings[n];
     const Expr mine = (n == 0 ? mod(warp, grid.down) : floordiv(warp, grid.down)) * ring.part + i * kWarpRows;
-    Expr y = mine + mod(lane, kWarpRows), x = at * (32 / size) + floordiv(lane, kWarpRows) * chunk;
+    // Of the four squares that a fragment is made of, which one this lane's 16 bytes belong to.
+    const Expr near = mod(floordiv(lane, 8), 2), far = floordiv(lane, 16);
+    const Expr below = n == 0 ? near : far, half = n == 0 ? far : near;
+    Expr y = mine + below * 8 + mod(lane, 8), x = at * (32 / size) + half * chunk;
     if (ring.region->turned) {
-      y = at * (32 / size) + floordiv(lane, 16) * 8 + mod(lane, 8);
-      x = mine + mod(floordiv(lane, 8), 2) * 8;
+      y = at * (32 / size) + half * 8 + mod(lane, 8);
+      x = mine + below * 8;
     }
     return builder_->load_matrix(ring.buffer, dtype, slot * ring.size() + y * ring.pitch() + x, ring.region->turned);
   };

@@ -16,13 +16,14 @@ Cell rounded_to_tf32(Cell value) {
   return value;
 }
 
-// Where element e of what lane l holds of a fragment lies in it.
+// Where element e of what a lane holds of a factor lies in it.
 struct Spot {
   int64_t row, column;
 };
-Spot spot(int64_t lane, int64_t e, int64_t size) {
+Spot spot(int64_t lane, int64_t e, int64_t size, bool right) {
   const int64_t word = 4 / size, part = e / word;  // of four
-  return {lane / 4 + part % 2 * 8, part / 2 * (16 / size) + lane % 4 * word + e % word};
+  const int64_t below = right ? part / 2 : part % 2, half = right ? part % 2 : part / 2;
+  return {lane / 4 + below * 8, half * (16 / size) + lane % 4 * word + e % word};
 }
 
 }  // namespace
@@ -99,12 +100,11 @@ void Machine::load_matrix(const Step& s, const Mask& mask) {
   each_thread(mask, [&](int t) { given[static_cast<size_t>(t)] = address.run(slots_.data()); });
   each_thread(mask, [&](int t) {
     for (int64_t e = 0; e < wide; ++e) {
-      const auto [row, column] = spot(t % kWarp, e, size);
-      const int64_t half = column / wide, within = column % wide;
-      int64_t giver = 16 * half + row, place = within;
+      const int64_t word = 4 / size, lane = t % kWarp, first = e / word * 8;
+      int64_t giver = first + lane / 4, place = lane % 4 * word + e % word;
       if (s.inst->axis == 1) {
-        giver = 16 * half + row / 8 * 8 + within;
-        place = row % 8;
+        giver = first + lane % 4 * word + e % word;
+        place = lane / 4;
       }
       const int64_t element = given[static_cast<size_t>(t / kWarp * kWarp + giver)] + place;
       Cell& value = data(s.results[0], t)[e];
@@ -126,7 +126,7 @@ void Machine::mma(const Step& s, const Mask& mask) {
       parts[n].resize(static_cast<size_t>(kWarpRows * depth));
       for (int lane = 0; lane < kWarp; ++lane)
         for (int64_t e = 0; e < s.args[n].count; ++e) {
-          const auto [row, column] = spot(lane, e, size_of(factor));
+          const auto [row, column] = spot(lane, e, size_of(factor), n == 1);
           parts[n][row * depth + column] = data(s.args[n], first + lane)[e];
         }
     }

@@ -168,11 +168,11 @@ struct Fragment {
 };
 Fragment fragment(int64_t thread, int64_t index, int64_t columns);
 
-// A fragment is a matrix of kWarpRows x 32 bytes that the lanes of a warp hold together: of rows l / 4 and l / 4 + 8
-// lane l has bytes 4 * (l % 4) to + 3 of the first half, then those of the second half. The lane whose number is
-// 16 * half + row gives the address of that half of a row; turned, lane 16 * half + 8 * right + i that of element i of
-// the half in eight rows, from the ninth on if `right`. Sums: of rows as above, two columns from 2 * (l % 4) on; both
-// rows of the first eight columns, then of the others.
+// A fragment is four squares of eight rows by 16 bytes. Of each, lane l of a warp holds bytes 4 * (l % 4) to + 3 of row
+// l / 4, and lanes 8 * s to + 7 give the addresses of the rows of square s; turned, of its columns. A factor of mma has
+// kWarpRows rows of 32 bytes: the squares of a are its upper left, lower left, upper right and lower right one, those
+// of b upper left, upper right, lower left and lower right. Sums: of rows l / 4 and l / 4 + 8, two columns from
+// 2 * (l % 4) on; both rows of the first eight columns, then of the others.
 inline constexpr int64_t kWarpRows = 16, kWarpBytes = 64;
 
 struct Inst {

@@ -118,40 +118,44 @@ TEST(LoweredPtx, products_of_fragments) {
                         Case{"i8", "i32", "m16n8k32.row.col.s32.s8.s8.s32", 80},
                         Case{"f8e4m3", "f32", "m16n8k32.row.col.f32.e4m3.e4m3.f32", 89},
                         Case{"f8e5m2", "f32", "m16n8k32.row.col.f32.e5m2.e5m2.f32", 89}})
-    for (bool turned : {false, true}) {
-      const bool two_bytes = std::string(c.factor).ends_with("f16");
-      if (turned && !two_bytes) continue;
-      const std::string source =
-          text("kernel @product(in %a: ", c.factor, "[6400], in %b: ", c.factor, "[8192], out %c: ", c.sum,
-               "[6400]) threads 128 {\n  phase grid() {\n    %0 = warp_dot ahead 3 steps (k < 2) %a[0] of (64, 100) by "
-               "(1, 64) "
-               "at (k * 32, 0) %b[0] of (64, 128) by (1, 64) at ",
-               turned ? "(0, k * 32) turned" : "(k * 32, 0)", " : tile<128x64x", c.sum,
-               ">\n    store %c[d0 * 64 + d1], %0 if d0 < 100\n  }\n}\n");
-      for (const char* arch : {"sm_80", "sm_89", "sm_90a"}) {
-        SCOPED_TRACE(text(c.factor, " ", arch, turned ? " turned" : ""));
-        const Target target = nvidia_target(arch);
-        EXPECT_TRUE(target.warp_products);
-        EXPECT_EQ(target.f8_products, std::string(arch) != "sm_80");
-        if (std::atoi(arch + 3) < c.oldest) continue;
-        kernel::Kernel lowered = lower_simt(kernel::parse(source), target);
-        kernel::run(lowered, kernel::thread_pipeline());
-        const std::string code = ptx(lowered, target);
-        for (const std::string& part :
-             {text("mma.sync.aligned.", c.instruction), std::string("cp.async.cg.shared.global"),
-              std::string("cp.async.wait_group 1"), std::string("ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
-              std::string(turned ? "x4.trans.shared.b16" : "x4.shared.b16"),
-              std::string(std::string(c.factor) == "f32" ? "cvt.rna.tf32.f32" : "ldmatrix")})
-          EXPECT_NE(code.find(part), std::string::npos) << part;
-        if (ptxas.empty()) continue;
-        std::ofstream(folder / "product.ptx") << code;
-        const std::string log = (folder / "log").string();
-        const std::string command =
-            text(ptxas, " -v -arch=", arch, " -o /dev/null ", (folder / "product.ptx").string(), " > ", log, " 2>&1");
-        EXPECT_EQ(std::system(command.c_str()), 0) << read_file(log);
-        EXPECT_NE(read_file(log).find(" 0 bytes spill stores"), std::string::npos) << read_file(log);
+    for (bool turned : {false, true})
+      for (bool loop : {false, true}) {
+        const bool two_bytes = std::string(c.factor).ends_with("f16");
+        if (turned && !two_bytes) continue;
+        // A single step: no loop, and sums that begin as constants.
+        const char* steps = loop ? "2" : "1";
+        const std::string source =
+            text("kernel @product(in %a: ", c.factor, "[6400], in %b: ", c.factor, "[8192], out %c: ", c.sum,
+                 "[6400]) threads 128 {\n  phase grid() {\n    %0 = warp_dot ahead 3 steps (k < ", steps,
+                 ") %a[0] of (64, 100) by "
+                 "(1, 64) "
+                 "at (k * 32, 0) %b[0] of (64, 128) by (1, 64) at ",
+                 turned ? "(0, k * 32) turned" : "(k * 32, 0)", " : tile<128x64x", c.sum,
+                 ">\n    store %c[d0 * 64 + d1], %0 if d0 < 100\n  }\n}\n");
+        for (const char* arch : {"sm_80", "sm_89", "sm_90a"}) {
+          SCOPED_TRACE(text(c.factor, " ", arch, turned ? " turned" : ""));
+          const Target target = nvidia_target(arch);
+          EXPECT_TRUE(target.warp_products);
+          EXPECT_EQ(target.f8_products, std::string(arch) != "sm_80");
+          if (std::atoi(arch + 3) < c.oldest) continue;
+          kernel::Kernel lowered = lower_simt(kernel::parse(source), target);
+          kernel::run(lowered, kernel::thread_pipeline());
+          const std::string code = ptx(lowered, target);
+          for (const std::string& part :
+               {text("mma.sync.aligned.", c.instruction), std::string("cp.async.cg.shared.global"),
+                std::string("cp.async.wait_group 1"), std::string("ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
+                std::string(turned ? "x4.trans.shared.b16" : "x4.shared.b16"),
+                std::string(std::string(c.factor) == "f32" ? "cvt.rna.tf32.f32" : "ldmatrix")})
+            EXPECT_NE(code.find(part), std::string::npos) << part;
+          if (ptxas.empty()) continue;
+          std::ofstream(folder / "product.ptx") << code;
+          const std::string log = (folder / "log").string();
+          const std::string command =
+              text(ptxas, " -v -arch=", arch, " -o /dev/null ", (folder / "product.ptx").string(), " > ", log, " 2>&1");
+          EXPECT_EQ(std::system(command.c_str()), 0) << read_file(log);
+          EXPECT_NE(read_file(log).find(" 0 bytes spill stores"), std::string::npos) << read_file(log);
+        }
       }
-    }
   std::filesystem::remove_all(folder);
   EXPECT_FALSE(nvidia_target("sm_75").warp_products);
 }

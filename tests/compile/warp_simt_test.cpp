@@ -112,9 +112,9 @@ TEST(WarpSimt, odd_sizes_are_packed_first) {
 }
 
 TEST(WarpSimt, every_tile) {
-  const NodeRef root = make_cast(product({1, 66, 264, 72, false, true}, DType::bf16), DType::bf16);
-  for (const char* cell : {"16 16 threads 32", "64 64 threads 128", "128 256 threads 256", "16 128 threads 128",
-                           "256 128 threads 256", "48 96 threads 64"})
+  const NodeRef root = make_cast(product({1, 34, 136, 72, false, true}, DType::bf16), DType::bf16);
+  for (const char* cell :
+       {"16 16 threads 32", "64 64 threads 128", "128 256 threads 256", "16 128 threads 128", "48 96 threads 64"})
     for (const char* blocks : {"", " blocks 2 group 2"})
       for (int ahead : {2, 3}) {
         SCOPED_TRACE(text(cell, blocks, " ahead ", ahead));
@@ -171,7 +171,7 @@ TEST(WarpSimt, factors_that_are_computed_are_packed) {
 TEST(WarpSimt, long_sums_are_divided) {
   for (DType dtype : {DType::bf16, DType::i8, DType::f32}) {
     Count count;
-    expect_equal(product({1, 70, 66, 1500}, dtype), defaults(count));
+    expect_equal(product({1, 40, 48, 1100}, dtype), defaults(count));
     EXPECT_EQ(count.divided, 2);
   }
   expect_equal(product({1, 64, 64, 500, false, true}, DType::f16),
@@ -233,8 +233,8 @@ TEST(WarpSimt, infinities_and_nan_pass_through_tf32) {
 TEST(WarpSimt, random_schedules) {
   int warps = 0;
   for (DType dtype : {DType::bf16, DType::i8}) {
-    const NodeRef root = product({2, 72, 67, 100, false, true}, dtype);
-    for (uint64_t seed = 0; seed < 16; ++seed) {
+    const NodeRef root = product({2, 40, 35, 100, false, true}, dtype);
+    for (uint64_t seed = 0; seed < 8; ++seed) {
       SCOPED_TRACE(seed);
       expect_equal(root, [&](const Loops& loops, const Target& target) {
         Schedule drawn = random_schedule(loops, target, seed);
@@ -243,7 +243,7 @@ TEST(WarpSimt, random_schedules) {
       });
     }
   }
-  EXPECT_GT(warps, 10);
+  EXPECT_GT(warps, 4);
 }
 
 TEST(WarpSimt, what_it_does_not_take) {

@@ -32,7 +32,7 @@ kernel.thread @product(in %a: bf16[256], in %b: bf16[256], out %c: f32[256]) thr
     copy_fence 0
     barrier
     %0 = load_matrix %left[(t % 16) * 24 + (t // 16) * 8]
-    %1 = load_matrix %right[(t // 16) * 192 + (t % 8) * 24 + (t // 8 % 2) * 8] turned
+    %1 = load_matrix %right[(t // 8 % 2) * 192 + (t % 8) * 24 + (t // 16) * 8] turned
     %2 = constant 0 : vec<2xf32>
     %3, %4, %5, %6 = mma %0, %1, %2, %2, %2, %2
     store %c[(t // 4) * 16 + (t % 4) * 2 + d0], %3
