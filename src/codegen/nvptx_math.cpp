@@ -3,6 +3,7 @@
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include "codegen/emit.h"
+#include "kernel/math.h"
 
 namespace heddle::codegen {
 namespace {
@@ -24,7 +25,7 @@ bool gives_normal_numbers(llvm::Value* x) {
   if (!call || call->getIntrinsicID() != llvm::Intrinsic::maximum) return false;
   for (llvm::Value* operand : {call->getArgOperand(0), call->getArgOperand(1)}) {
     llvm::ConstantFP* bound = constant_number(operand);
-    if (bound && bound->getValueAPF().convertToFloat() >= -126.0f) return true;
+    if (bound && bound->getValueAPF().convertToFloat() >= kernel::kLeastExponent) return true;
   }
   return false;
 }

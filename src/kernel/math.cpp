@@ -1,6 +1,8 @@
 // The pass that replaces Math ops by arithmetic and lets small floats be computed in f32.
 #include "kernel/math.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "kernel/pass_util.h"
 #include "kernel/passes.h"
@@ -49,7 +51,7 @@ bool is_small_float(DType dtype) { return compute_dtype(dtype) != dtype; }
 Num expand(ScalarOp op, const Num& x, const Num& y, Powers powers) {
   switch (op) {
     case ScalarOp::exp: return expand_exp(x, powers);
-    case ScalarOp::exp2: return expand_exp2(x);
+    case ScalarOp::exp2: return expand_exp2(x, powers);
     case ScalarOp::expm1: return expand_expm1(x);
     case ScalarOp::log: return expand_log(x);
     case ScalarOp::log2: return expand_log2(x);
@@ -76,15 +78,27 @@ Num expand(ScalarOp op, const Num& x, const Num& y, Powers powers) {
   }
 }
 
-bool is_native(ScalarOp op, DType dtype, Powers powers) {
-  return info(op).native || (op == ScalarOp::exp2 && compute_dtype(dtype) == kF32 && powers == Powers::Words);
+// Whether the value is a maximum that keeps exp2 of it among the normal numbers, as far as the block shows.
+bool is_bounded(Value v, const Block& block) {
+  auto definition = [&](Value wanted) -> const Inst* {
+    for (auto inst = block.insts.rbegin(); inst != block.insts.rend(); ++inst)
+      if (!inst->results.empty() && inst->results[0] == wanted) return &*inst;
+    return nullptr;
+  };
+  const Inst* maximum = definition(v);
+  if (!maximum || maximum->op != Op::maximum) return false;
+  return std::any_of(maximum->args.begin(), maximum->args.end(), [&](Value arg) {
+    const Inst* constant = definition(arg);
+    return constant && constant->op == Op::constant && constant->literal.as_double() >= kLeastExponent;
+  });
 }
 
 // Choosing between small floats needs no arithmetic.
-bool needs_expansion(const Inst& inst, const std::vector<Type>& values, Powers powers) {
+bool needs_expansion(const Inst& inst, const Block& before, const std::vector<Type>& values, Powers powers) {
   if (!is_scalar_op(inst.op) || inst.op == Op::where) return false;
   const DType dtype = values[static_cast<size_t>(inst.args[0])].dtype;
-  return !is_native(scalar_op(inst.op), dtype, powers) || is_small_float(dtype);
+  if (inst.op == Op::exp2 && dtype == kF32 && powers == Powers::Words) return !is_bounded(inst.args[0], before);
+  return !info(scalar_op(inst.op)).native || is_small_float(dtype);
 }
 
 // Rewrites the blocks of one kernel or reducer, whose values are `values`.
@@ -101,7 +115,7 @@ class Expander {
       for (Block& inner : inst.blocks) run(inner);
       // Combining into memory stays one of the simple reducers, which targets know by name.
       if (inst.reducer && inst.op != Op::combine) inst.reducer = expanded(inst.reducer);
-      if (needs_expansion(inst, values_, powers_)) {
+      if (needs_expansion(inst, block, values_, powers_)) {
         replace(inst, block);
       } else {
         block.insts.push_back(std::move(inst));
@@ -117,15 +131,15 @@ class Expander {
     ScalarOp op = scalar_op(inst.op);
     SmallVector<Value, 3> args;
     for (Value v : inst.args) args.push_back(builder.cast(v, compute_dtype(dtype)));
-    Value result = is_native(op, dtype, powers_)
-                       ? builder.op(op, std::span<const Value>(args))
-                       : expand(op, {&builder, args[0]}, {&builder, args.back()}, powers_).value;
+    Value result = info(op).native ? builder.op(op, std::span<const Value>(args))
+                                   : expand(op, {&builder, args[0]}, {&builder, args.back()}, powers_).value;
     names_.replace(inst.results[0], builder.cast(result, values_[static_cast<size_t>(inst.results[0])].dtype));
   }
 
   std::shared_ptr<const Reducer> expanded(const std::shared_ptr<const Reducer>& reducer) {
     bool found = false;
-    for (const Inst& inst : reducer->combine.insts) found = found || needs_expansion(inst, reducer->values, powers_);
+    for (const Inst& inst : reducer->combine.insts)
+      found = found || needs_expansion(inst, reducer->combine, reducer->values, powers_);
     if (!found) return reducer;
     auto copy = std::make_shared<Reducer>(*reducer);
     Expander(copy->values, Level::Tile, powers_).run(copy->combine);  // a reducer has no branches

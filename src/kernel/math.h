@@ -85,12 +85,14 @@ Num polynomial_for(const Num& x, std::initializer_list<double> for_f32, std::ini
 Num with_sign(const Num& value, const Num& sign);
 
 // How powers of two are made of f32: by the op `scale`, an instruction of CPUs, or of integers. Both are exact.
-// Machines of the second kind, GPUs, have an instruction for exp2 of f32, which stays as it is.
+// Machines of the second kind, GPUs, have an instruction for exp2 of f32, which is left to them where the operand is
+// the maximum of something and a constant that is not below kLeastExponent.
+inline constexpr double kLeastExponent = -126;  // of a normal f32
 enum class Powers { Scale, Words };
 
 // Operands are of dtype f32 or f64.
 Num expand_exp(const Num& x, Powers powers = Powers::Scale);
-Num expand_exp2(const Num& x);
+Num expand_exp2(const Num& x, Powers powers = Powers::Scale);
 Num expand_expm1(const Num& x);
 Num expand_tanh(const Num& x);
 Num expand_log(const Num& x);

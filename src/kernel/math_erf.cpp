@@ -31,16 +31,14 @@ Num wide_erf(const Num& x) {
 // One way for all arguments: with q = n + r, 1 - 2^q is (1 - 2^n) - 2^n (2^r - 1), which is exact in its first part and
 // relatively exact where that is 0. The linear terms of q and of 2^r - 1 come last and without roundings between, for
 // they are all there is near 0; their factors are chosen so that the product is right to 28 bits.
-Num narrow_erf(const Num& x, Powers powers) {
+Num narrow_erf(const Num& x) {
   Num a = smaller(magnitude(x), 4.0);
   Num w = polynomial(a, {-0x1.d63ebap-1, -0x1.2fad8ep-3, 0x1.c4f2dep-6, 0x1.a747cp-13, -0x1.36d0acp-9, 0x1.d3e362p-11,
                          -0x1.56ad8ep-13, 0x1.a678cp-17});
   Num q = fma(a, -0x1.a0be84p+0, a * a * w);
-  const bool words = powers == Powers::Words;
-  Num shifted = q + rounding_shift(kF32);
-  Num n = words ? shifted - rounding_shift(kF32) : q.apply(ScalarOp::round);
+  Num n = q.apply(ScalarOp::round);
   Num r = q - n;
-  Num power = words ? power_of_two(shifted, 0) : x.constant(1.0).apply(ScalarOp::scale, {n});
+  Num power = x.constant(1.0).apply(ScalarOp::scale, {n});
   // (2^r - 1 - r s) / r^2
   Num s = polynomial(r, {0x1.ebfbd8p-3, 0x1.c6af94p-5, 0x1.3b3126p-7, 0x1.5efa5ap-10, 0x1.3f1b7ep-13});
   Num part = power * r;
@@ -48,9 +46,24 @@ Num narrow_erf(const Num& x, Powers powers) {
   return with_sign(magnitude(negative), x);
 }
 
+// Where 2^q is an instruction: x + x P(x^2) up to a bound, 1 - 2^q beyond, where an ulp of 2^q is less than one of the
+// result. q falls for all larger arguments, so that it needs no other bound than that of exp_by_exp2().
+Num erf_by_exp2(const Num& x) {
+  Num a = magnitude(x);
+  Num p =
+      polynomial(x * x, {0x1.06eba8p-3, -0x1.812722p-2, 0x1.ce2486p-4, -0x1.b725ecp-6, 0x1.4b04e6p-8, -0x1.4ab098p-11});
+  Num q = polynomial(a, {0x1.cb82a2p-13, -0x1.a11f42p+0, -0x1.d40008p-1, -0x1.3f2742p-3, 0x1.26d3fap-5, -0x1.8407a2p-8,
+                         0x1.3dfb46p-11, -0x1.e0b64p-16});
+  Num large = 1.0 - larger(q, kLeastExponent).apply(ScalarOp::exp2);
+  return choose(less(a, 0.85), fma(x, p, x), with_sign(large, x));
+}
+
 }  // namespace
 
-Num expand_erf(const Num& x, Powers powers) { return x.is_double() ? wide_erf(x) : narrow_erf(x, powers); }
+Num expand_erf(const Num& x, Powers powers) {
+  if (x.is_double()) return wide_erf(x);
+  return powers == Powers::Words ? erf_by_exp2(x) : narrow_erf(x);
+}
 
 Num expand_erfinv(const Num& x) {
   Num a = magnitude(x);

@@ -79,21 +79,23 @@ Num wide_exp(const Num& x) {
   return scale_by_halves(fma(fma(tail(r), r, 1.0), r, 1.0), shifted.bits_as(kI64));
 }
 
-// e^x by the machine's 2^r: x log2(e) = n + r, n so bounded that 2^n is a normal number. Where n stays behind, r takes
-// the rest, and the product is right down to subnormal results and up to infinity.
-Num exp_by_exp2(const Num& x) {
-  constexpr double kLow =
-      0x1.4ae0cp-26;  // what an f32 leaves of log2(e); positive, so that infinities stay what they are
+// 2^(x factor) by the machine's 2^r: x factor = n + r, n so bounded that 2^n is a normal number. Where n stays behind,
+// r takes the rest, and the product is right down to subnormal results and up to infinity. `low` is what an f32 leaves
+// of the factor, not negative, so that infinities stay what they are.
+Num exp_by_exp2(const Num& x, double factor, double low) {
   const double shift = rounding_shift(kF32) + 127;  // the low bits hold the exponent field of 2^n
-  Num shifted = smaller(larger(fma(x, kLog2E, shift), shift - 126), shift + 127);
-  Num r = fma(x, kLow, fma(x, kLog2E, shift - shifted));
-  // Not below the normal numbers: codegen then needs no care for subnormal ones.
-  Num power = larger(r, -126.0).apply(ScalarOp::exp2);
+  Num product = factor == 1 ? x + shift : fma(x, factor, shift);
+  Num shifted = smaller(larger(product, shift - 126), shift + 127);
+  Num rest = shift - shifted;
+  Num r = factor == 1 ? x + rest : fma(x, low, fma(x, factor, rest));
+  // Not below the normal numbers: the instruction then needs no care for subnormal ones, which costs more, and errs
+  // more there.
+  Num power = larger(r, kLeastExponent).apply(ScalarOp::exp2);
   return power * (shifted.bits_as(kI32) << 23).bits_as(kF32);
 }
 
 Num narrow_exp(const Num& x, Powers powers) {
-  if (powers == Powers::Words) return exp_by_exp2(x);
+  if (powers == Powers::Words) return exp_by_exp2(x, kLog2E, 0x1.4ae0cp-26);
   Num bounded = smaller(larger(x, -104.0), 89.0);  // beyond, r would not be small
   Num n = (bounded * kLog2E).apply(ScalarOp::round);
   Num r = fma(n, -0x1.7f7d1cp-20, fma(n, -0x1.62e4p-1, bounded));
@@ -120,7 +122,10 @@ Num narrow_exp2(const Num& x) {
 }  // namespace
 
 Num expand_exp(const Num& x, Powers powers) { return x.is_double() ? wide_exp(x) : narrow_exp(x, powers); }
-Num expand_exp2(const Num& x) { return x.is_double() ? wide_exp2(x) : narrow_exp2(x); }
+Num expand_exp2(const Num& x, Powers powers) {
+  if (x.is_double()) return wide_exp2(x);
+  return powers == Powers::Words ? exp_by_exp2(x, 1, 0) : narrow_exp2(x);
+}
 
 Num expand_expm1(const Num& x) {
   bool wide = x.is_double();
