@@ -99,6 +99,7 @@ void Emitter::begin_function(llvm::Function* function) {
   scopes.clear();
   lane_variables_.clear();
   streamed = false;
+  working = 0;
   b.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", function));
   open_scope("start");
 }

@@ -93,6 +93,7 @@ struct Emitter {
   std::vector<llvm::Value*> tensor_maps;  // addresses of the descriptors that the kernel takes
   std::vector<Scope> scopes;
   bool streamed = false;  // some store bypasses the caches
+  int working = 0;        // threads that meet at barriers; 0: all
 
   // One function's body: begin_function opens scope 0 at its entry; the caller binds variables; end_function closes.
   void begin_function(llvm::Function* function);
@@ -206,9 +207,9 @@ llvm::Value* exp2_by_instruction(Emitter& emitter, llvm::Value* x);
 llvm::Value* reciprocal_by_instruction(Emitter& emitter, llvm::Value* x);
 bool uses_matrix_unit(const kernel::Phase& phase);
 void configure_matrix_unit(Emitter& emitter);  // at the start of a function that uses it
-// At the start and the end of a function; nothing where it does not use NVIDIA's.
-void begin_matrix_unit(Emitter& emitter, const kernel::Phase& phase);
-void end_matrix_unit(Emitter& emitter, const kernel::Phase& phase);
+// The body of a phase on NVIDIA's machines: where it uses the matrix unit, some threads copy for the others.
+void emit_phase(Emitter& emitter, const kernel::Phase& phase);
+void barrier_of_workers(Emitter& emitter);
 // The type with `like`'s number of lanes.
 llvm::Type* shaped(llvm::Type* element, const llvm::Value* like);
 // "kernel_0": letters, digits and underscores only.

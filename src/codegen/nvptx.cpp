@@ -33,7 +33,10 @@ llvm::Value* round_pair(Emitter& emitter, llvm::Value* low, llvm::Value* high) {
   return b.CreateBitCast(b.CreateIntrinsic(llvm::Intrinsic::nvvm_ff2bf16x2_rn, {}, {high, low}), b.getInt32Ty());
 }
 
-void barrier(Emitter& emitter) { emitter.b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
+void barrier(Emitter& emitter) {
+  if (emitter.working > 0) return barrier_of_workers(emitter);
+  emitter.b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
+}
 
 // Products of f8 need a newer language, and with it a newer driver, than everything else.
 bool multiplies_f8(const kernel::Kernel& kernel) {
@@ -116,6 +119,7 @@ class Entries {
     function->addFnAttr(llvm::Attribute::NoUnwind);
     annotate(function, "kernel", 1);
     annotate(function, "maxntidx", kernel_.threads);
+    if (maps_ > 0) annotate(function, "minctasm", 1);  // else registers cannot go from some threads to others
     if (!many) annotate_tensor_maps(function);
     emitter_.begin_function(function);
     llvm::Value* cell = nullptr;
@@ -133,9 +137,7 @@ class Entries {
           emitter_.buffers[k] = b_.CreateGEP(b_.getInt8Ty(), shared_, b_.getInt64(static_cast<uint64_t>(offsets_[k])));
     }
     emitter_.bind_cells(kernel_.phases[phase], cell);
-    begin_matrix_unit(emitter_, kernel_.phases[phase]);
-    emitter_.block(kernel_.phases[phase].body, emitter_.values);
-    end_matrix_unit(emitter_, kernel_.phases[phase]);
+    emit_phase(emitter_, kernel_.phases[phase]);
     emitter_.end_function();
   }
 

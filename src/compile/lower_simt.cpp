@@ -28,7 +28,7 @@ Kernel Lowering::run() {
     const kernel::Phase& from = tile_.phases[p];
     kernel::Phase& to = out_.phases[p];
     to.cells = from.cells;
-    plan_ = make_plan(tile_, from, tile_.threads);
+    plan_ = make_plan(tile_, from, kernel::working_threads(tile_, from));
     homes_.assign(tile_.values.size(), -1);
     scopes_.assign(1, {});
     constants_.clear();
@@ -60,23 +60,10 @@ Kernel Lowering::run() {
 void Lowering::emit(const Block& block, std::span<const Inst* const> done) {
   for (size_t i = 0; i < block.insts.size(); ++i) {
     if (std::find(done.begin(), done.end(), &block.insts[i]) != done.end()) continue;
-    if (block.insts[i].op == Op::matrix_dot) {
-      emit_matrix_dot(block.insts[i]);
-      auto rest = std::span(block.insts).subspan(i + 1);
-      const int group = plan_.inst_group.at(&block.insts[i]);
-      if (block.results.empty() && only_finishes(rest, group)) {
-        // Cells that are taken in turn have nothing in common.
-        for (const Expr& turn : variables(block.insts[i].address)) register_loops_.push_back(turn);
-        builder_->branch(lt(thread_, plan_.layout(group).used), [&] {
-          scopes_.emplace_back();
-          for (const Inst& inst : rest) emit(inst);
-          scopes_.pop_back();
-          return std::vector<Value>();
-        });
-        return;
-      }
-      continue;
-    }
+    // Cells that are taken in turn have nothing in common.
+    if (block.insts[i].op == Op::matrix_dot && block.results.empty() &&
+        only_finishes(std::span(block.insts).subspan(i + 1), plan_.inst_group.at(&block.insts[i])))
+      for (const Expr& turn : variables(block.insts[i].address)) register_loops_.push_back(turn);
     if (block.insts[i].op == Op::store) compute_ahead(std::span(block.insts).subspan(i));
     emit(block.insts[i]);
   }

@@ -194,7 +194,7 @@ class Lowering {
   void emit_matrix_dot(const Inst& inst);  // lower_simt_matrix.cpp
   void emit_matrix_store(const Inst& inst);
   void emit_warp_dot(const Inst& inst);  // lower_simt_warp.cpp
-  // Whether what follows concerns only the threads that hold the sums, so that those who copy can go on.
+  // Whether what follows stays with the threads that hold the sums: nobody waits for anybody.
   bool only_finishes(std::span<const Inst> insts, int group) const;
   std::vector<Point> registers_of(Value v);
   void values_in_registers(Value v, Value like, std::vector<Value>& out);

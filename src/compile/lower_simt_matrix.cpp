@@ -32,7 +32,7 @@ Layout matrix_layout(const Dims& shape, int threads) {
   layout.dims.resize(shape.size());
   for (size_t d = 0; d < shape.size(); ++d) layout.dims[d].size = shape[d];
   layout.used = shape[rows] / kMatrixRows * kMatrixThreads;
-  HD_ASSERT(layout.used + kMatrixThreads == threads, "a matrix of ", shape[rows], " rows for ", threads, " threads");
+  HD_ASSERT(layout.used == threads, "a matrix of ", shape[rows], " rows for ", threads, " threads");
   LayoutDim &along = layout.dims[columns], &down = layout.dims[rows];
   layout.lane_dim = static_cast<int>(columns);
   layout.lanes = 2;
@@ -49,9 +49,12 @@ void Lowering::emit_matrix_dot(const Inst& inst) {
   const Value result = inst.results[0];
   auto [rows, columns] = matrix_dims(shape(result));
   std::vector<Point> where = registers_of(result);
-  int ring = allocate("ring", DType::u8,
-                      kernel::matrix_ring_bytes(shape(result)[rows], shape(result)[columns], inst.immediate));
-  std::vector<Value> values = builder_->matrix_dot(inst.regions, inst.var, inst.immediate, inst.address,
+  const int64_t left_rows = inst.left_in_args() ? 0 : shape(result)[rows];
+  int ring = allocate("ring", DType::u8, kernel::matrix_ring_bytes(left_rows, shape(result)[columns], inst.immediate));
+  std::vector<Value> args;
+  for (size_t i = 0; i < inst.args.size(); ++i)
+    values_in_registers(inst.args[i], i < inst.sums_in_args() ? result : inst.args[i], args);
+  std::vector<Value> values = builder_->matrix_dot(args, inst.regions, inst.var, inst.immediate, inst.address,
                                                    {tile_.values[result].dtype, {2}}, where.size());
   builder_->block().insts.back().extent = inst.extent;
   builder_->block().insts.back().buffer = ring;

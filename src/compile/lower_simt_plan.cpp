@@ -121,10 +121,14 @@ class Planner {
     for (size_t d = 0; d < x.size(); ++d) {
       if (x[d] != y[d] && x[d] != 1 && y[d] != 1) return;
     }
-    // Two contractions over different dimensions want different layouts.
+    // Two contractions over different dimensions want different layouts, and so do matrices of different columns.
     if (dot_axis_[a] >= 0 && dot_axis_[b] >= 0 && dot_axis_[a] != dot_axis_[b]) return;
+    const Dims *matrix = matrix_[a] ? matrix_[a] : matrix_[b], *other = matrix_[b] ? matrix_[b] : matrix;
+    for (size_t d = 0; matrix && d < x.size(); ++d)
+      if (std::max(x[d], y[d]) > (*matrix)[d] || (*other)[d] != (*matrix)[d]) return;
     for (size_t d = 0; d < x.size(); ++d) x[d] = std::max(x[d], y[d]);
     dot_axis_[a] = std::max(dot_axis_[a], dot_axis_[b]);
+    matrix_[a] = matrix;
     parent_[b] = a;
   }
   // Constants tie nothing together: what shares a zero need not share a layout.
@@ -141,8 +145,11 @@ class Planner {
     dot_axis_.assign(count, -1);
     for (const auto& type : kernel_.values) shape_.push_back(type.shape);
     for (const Place& place : places_) shape_.push_back(space(*place.inst));
+    matrix_.assign(count, nullptr);
     for (const Place& place : places_) {
-      if (place.inst->op == Op::dot) dot_axis_[node(*place.inst)] = place.inst->axis;
+      const Inst& inst = *place.inst;
+      if (inst.op == Op::dot) dot_axis_[node(inst)] = inst.axis;
+      if (inst.op == Op::matrix_dot) matrix_[inst.results[0]] = &kernel_.values[inst.results[0]].shape;
     }
     for (const Place& place : places_) {
       const Inst& inst = *place.inst;
@@ -160,7 +167,9 @@ class Planner {
       }
       for (Value v : inst.results)
         if (inst.op != Op::constant) join(node(inst), v);
-      for (Value v : inst.args) join_value(node(inst), v);
+      // A left factor is a matrix of its own.
+      for (size_t i = 0; i < inst.args.size(); ++i)
+        if (inst.op != Op::matrix_dot || i < inst.sums_in_args()) join_value(node(inst), inst.args[i]);
     }
   }
 
@@ -275,6 +284,11 @@ class Planner {
       case Op::dot:
         for (Value v : inst.args) use(v, plan_.inst_group[&inst], position);
         break;
+      case Op::matrix_dot:
+        for (size_t i = 0; i < inst.args.size(); ++i)
+          use(inst.args[i], i < inst.sums_in_args() ? plan_.inst_group[&inst] : plan_.values[inst.args[i]].group,
+              position);
+        break;
       case Op::loop:
         for (size_t i = 0; i < inst.args.size(); ++i) {
           if (const Inst* reduce = plan_.late[&inst][i]) {
@@ -376,6 +390,7 @@ class Planner {
   Plan plan_;
   std::vector<Place> places_;
   std::vector<int> parent_, dot_axis_;
+  std::vector<const Dims*> matrix_;  // of a group with a product of the matrix unit: its shape
   std::vector<Dims> shape_;
 };
 

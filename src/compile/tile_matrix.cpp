@@ -42,7 +42,7 @@ std::vector<Tiler::Value> Tiler::matrix_dot(size_t s, const Place& p, std::vecto
   if (by_warps(s))
     sums = {builder_->warp_dot(std::move(regions), step, ahead, type)};
   else
-    sums = builder_->matrix_dot(std::move(regions), step, ahead, taken, type);
+    sums = builder_->matrix_dot({}, std::move(regions), step, ahead, taken, type);
   return before.empty() ? sums : builder_->apply(*stage(s).reducer, before, sums);
 }
 

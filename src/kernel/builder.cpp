@@ -193,10 +193,11 @@ void Builder::block_dot(std::vector<Panel> panels, const Expr& steps, const Expr
   block().insts.push_back(std::move(inst));
 }
 
-std::vector<Value> Builder::matrix_dot(std::vector<Region> regions, const Expr& step, int ahead, const Expr& before,
-                                       const Type& type, size_t count) {
+std::vector<Value> Builder::matrix_dot(std::span<const Value> args, std::vector<Region> regions, const Expr& step,
+                                       int ahead, const Expr& before, const Type& type, size_t count) {
   Inst inst;
   inst.op = Op::matrix_dot;
+  for (Value v : args) inst.args.push_back(v);
   inst.regions = std::move(regions);
   inst.var = step;
   inst.extent = step.is_var() ? step.extent() : Expr(1);

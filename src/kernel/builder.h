@@ -50,8 +50,9 @@ class Builder {
   Value word_dot(Value a, Value b, Value acc);
   void block_dot(std::vector<Panel> panels, const Expr& steps, const Expr& goes_on);
   // `step` counts the blocks of the sum, `before` those that the cell has taken earlier; `count` results of the type.
-  std::vector<Value> matrix_dot(std::vector<Region> regions, const Expr& step, int ahead, const Expr& before,
-                                const Type& type, size_t count = 1);
+  // `args` and `regions` as Op::matrix_dot has them.
+  std::vector<Value> matrix_dot(std::span<const Value> args, std::vector<Region> regions, const Expr& step, int ahead,
+                                const Expr& before, const Type& type, size_t count = 1);
   void matrix_store(const Region& region, std::span<const Value> values);
   Value warp_dot(std::vector<Region> regions, const Expr& step, int ahead, const Type& type);
   void copy(const Panel& to, const Panel& from, const Expr& count, const Expr& guard);

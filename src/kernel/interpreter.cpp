@@ -62,7 +62,9 @@ void Machine::phase(const PhaseProgram& p, int64_t round, int64_t rounds) {
     extents.push_back(e.run(slots_.data()));
     cells *= extents.back();
   }
-  const Mask all(threads_, true);
+  working_ = threads_ > 1 ? p.working_threads : 1;
+  Mask all(threads_);
+  for (int t = 0; t < working_; ++t) all.add(t);
   for (cell_ = cells / rounds * round; cell_ < cells / rounds * (round + 1); ++cell_) {
     int64_t rest = cell_;
     for (size_t i = extents.size(); i-- > 0;) {
@@ -295,7 +297,7 @@ void Machine::block_dot(const Step& s, int thread) {
     }
 }
 
-Fragment Machine::matrix_shape(const Step& s, const std::vector<Place>& places) const {
+Fragment Machine::matrix_shape(const Step& s, std::span<const Place> places) const {
   if (kernel_.level == Level::Thread)
     return {(threads_ / kMatrixThreads - 1) * kMatrixRows, static_cast<int64_t>(places.size()) / 2 * 8};
   Fragment shape{0, 0};
@@ -305,8 +307,7 @@ Fragment Machine::matrix_shape(const Step& s, const std::vector<Place>& places) 
 }
 
 template <class F>
-void Machine::each_fragment(const Step& s, const std::vector<Place>& places, int thread, F f) {
-  const auto [rows, columns] = matrix_shape(s, places);
+void Machine::each_fragment(std::span<const Place> places, int64_t columns, int thread, F f) {
   for (size_t n = 0; n < places.size(); ++n)
     for (int64_t e = 0; e < places[n].count; ++e) {
       Fragment at{e / columns, e % columns};
@@ -314,7 +315,7 @@ void Machine::each_fragment(const Step& s, const std::vector<Place>& places, int
         at = fragment(thread, static_cast<int64_t>(n), columns);
         at.column += e;
       }
-      if (at.row < rows) f(at.row, at.column, data(places[n], thread)[e]);
+      f(at.row, at.column, data(places[n], thread)[e]);
     }
 }
 
@@ -338,10 +339,22 @@ void Machine::region_element(const Step& s, size_t n, int64_t x, int64_t y, Cell
 }
 
 void Machine::matrix_dot(const Step& s, const Mask& mask) {
-  if (mask.active != threads_) fail(s, text("only ", mask.active, " of ", threads_, " threads reach this product"));
+  if (mask.active != working_) fail(s, text("only ", mask.active, " of ", working_, " threads reach this product"));
   const auto [rows, columns] = matrix_shape(s, s.results);
   const DType dtype = kernel_.buffers[s.inst->regions[0].buffer].dtype, acc = s.results[0].dtype;
   const int64_t depth = kMatrixBytes / size_of(dtype), steps = s.extent.run(slots_.data());
+  const std::span<const Place> before = std::span(s.args).first(s.inst->sums_in_args());
+  const std::span<const Place> left = std::span(s.args).subspan(before.size());
+  const int64_t wide = depth * steps;  // of a left factor in registers
+  std::vector<Cell> held(static_cast<size_t>(left.empty() ? 0 : rows * wide));
+  std::vector<Cell> sums(static_cast<size_t>(rows * columns), cell(Scalar::of(acc, 0)));
+  each_thread(mask, [&](int t) {
+    each_fragment(before, columns, t,
+                  [&](int64_t row, int64_t column, Cell& value) { sums[row * columns + column] = value; });
+    each_fragment(left, wide, t, [&](int64_t row, int64_t column, Cell& value) {
+      held[row * wide + column] = cell(cast(scalar(dtype, value), acc));
+    });
+  });
   auto block_of = [&](size_t n, int64_t count) {
     std::vector<Cell> block(static_cast<size_t>(count * depth));
     const bool turned = s.inst->regions[n].turned;
@@ -353,20 +366,21 @@ void Machine::matrix_dot(const Step& s, const Mask& mask) {
       }
     return block;
   };
-  std::vector<Cell> sums(static_cast<size_t>(rows * columns), cell(Scalar::of(acc, 0)));
   for (int64_t k = 0; k < steps; ++k) {
     slots_[s.var_slot] = k;
-    const std::vector<Cell> a = block_of(0, rows), b = block_of(1, columns);
-    for (int64_t i = 0; i < rows; ++i)
+    const std::vector<Cell> a = left.empty() ? block_of(0, rows) : std::vector<Cell>();
+    const std::vector<Cell> b = block_of(s.inst->regions.size() - 1, columns);
+    for (int64_t i = 0; i < rows; ++i) {
+      const Cell* row = left.empty() ? &a[i * depth] : &held[i * wide + k * depth];
       for (int64_t j = 0; j < columns; ++j)
         for (int64_t q = 0; q < depth; ++q) {
           Cell& sum = sums[i * columns + j];
-          sum = multiply_add(acc, acc, sum, a[i * depth + q], b[j * depth + q]);
+          sum = multiply_add(acc, acc, sum, row[q], b[j * depth + q]);
         }
+    }
   }
   each_thread(mask, [&](int t) {
-    for (const Place& p : s.results) std::fill_n(data(p, t), p.count, cell(Scalar::of(acc, 0)));
-    each_fragment(s, s.results, t,
+    each_fragment(s.results, columns, t,
                   [&](int64_t row, int64_t column, Cell& value) { value = sums[row * columns + column]; });
   });
 }
@@ -446,7 +460,7 @@ void Machine::step(const Step& s, const Mask& mask) {
     case Op::load_matrix: return load_matrix(s, mask);
     case Op::mma: return mma(s, mask);
     case Op::barrier:
-      if (mask.active != threads_) fail(s, text("only ", mask.active, " of ", threads_, " threads reach this barrier"));
+      if (mask.active != working_) fail(s, text("only ", mask.active, " of ", working_, " threads reach this barrier"));
       ++epoch_;
       return;
     default: break;
@@ -476,7 +490,7 @@ void Machine::step(const Step& s, const Mask& mask) {
       case Op::copy: copy_in(s, t); break;
       case Op::copy_fence: copy_fence(s, t); break;
       case Op::matrix_store:
-        each_fragment(s, s.args, t, [&](int64_t row, int64_t column, Cell& value) {
+        each_fragment(s.args, matrix_shape(s, s.args).column, t, [&](int64_t row, int64_t column, Cell& value) {
           region_element(s, 0, column, row, value, true);
         });
         break;

@@ -62,10 +62,10 @@ class Machine {
   void scan_lanes(const Step& s, int thread);
   void dot(const Step& s, int thread);
   void block_dot(const Step& s, int thread);
-  // Calls f(row, column, cell) for the elements of a matrix unit's tile that the thread holds.
+  // Calls f(row, column, cell) for the elements of a matrix unit's tile of so many columns that the thread holds.
   template <class F>
-  void each_fragment(const Step& s, const std::vector<Place>& places, int thread, F f);
-  Fragment matrix_shape(const Step& s, const std::vector<Place>& places) const;
+  void each_fragment(std::span<const Place> places, int64_t columns, int thread, F f);
+  Fragment matrix_shape(const Step& s, std::span<const Place> places) const;
   // The element of a region at offset x along its dimension 0 and y along dimension 1; none outside the matrix.
   void region_element(const Step& s, size_t n, int64_t x, int64_t y, Cell& value, bool write);
   void matrix_dot(const Step& s, const Mask& mask);
@@ -107,6 +107,7 @@ class Machine {
   };
   std::vector<Copies> copies_;  // by thread; none before the first copy or fence
   int thread_ = 0;
+  int working_ = 1;  // threads in this phase
 };
 
 }  // namespace heddle::kernel

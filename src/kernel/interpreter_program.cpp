@@ -52,6 +52,7 @@ class Preparation {
         phase.extents.push_back(compiled(c.is_var() ? c.extent() : Expr(1)));
       }
       phase.steps = block(p.body);
+      phase.working_threads = working_threads(kernel_, p);
     }
     program_.slots = next_slot_;
     return std::move(program_);
@@ -99,7 +100,7 @@ class Preparation {
         if (!i.results.empty()) s.dims = shape(i.results[0]);
     }
     for (int64_t d : s.dims) s.count *= d;
-    if (i.op != Op::loop && i.op != Op::mma)
+    if (i.op != Op::loop && i.op != Op::mma && i.op != Op::matrix_dot)
       for (size_t n = 0; n < i.args.size(); ++n) {
         bool accumulator = i.op == Op::dot && n == 2;
         bool start = i.op == Op::scan && n >= i.reducer->width() && n < 2 * i.reducer->width();

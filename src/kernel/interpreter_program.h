@@ -47,6 +47,7 @@ struct PhaseProgram {
   std::vector<int> cell_slots;
   std::vector<IndexProgram> extents;
   std::vector<Step> steps;
+  int working_threads = 1;
 };
 
 struct Program {

@@ -129,6 +129,12 @@ Dims broadcast_dims(const Dims& a, const Dims& b) {
   return out;
 }
 
+int working_threads(const Kernel& kernel, const Phase& phase) {
+  bool copies = false;
+  visit(phase.body, [&](const Inst& inst) { copies = copies || inst.op == Op::matrix_dot; });
+  return kernel.threads - (copies ? static_cast<int>(kMatrixThreads) : 0);
+}
+
 Fragment fragment(int64_t thread, int64_t index, int64_t columns) {
   const int64_t group = thread / kMatrixThreads, warp = thread % kMatrixThreads / 32, lane = thread % 32;
   const int64_t per_row = columns / 8;

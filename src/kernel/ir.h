@@ -69,10 +69,11 @@ enum class Op : uint8_t {
   block_dot,  // what a matrix unit does from memory to memory: panels[0] += panels[1] * panels[2], blocks of words as
               // in dot, `extent` steps of kBlockDepth; where guard is false panels[0] counts as 0
   // Products by a matrix unit that copies blocks of its factors into local memory ahead of use. Tile level: the tile of
-  // sums, rows before columns. Thread level: the vectors of fragment() that each thread of all but the last warp group,
-  // which copies, holds; all threads of the block come here. `immediate` blocks may be on their way, `address` have
+  // sums, rows before columns. Thread level: the vectors of fragment() that each thread holds. In a phase with such a
+  // product the last kMatrixThreads threads do nothing but copy. `immediate` blocks may be on their way, `address` have
   // been taken before.
-  matrix_dot,    // sum over `var` in [0, extent) of regions[0] * regions[1], each kMatrixBytes deep
+  matrix_dot,  // sum over `var` in [0, extent) of left * right, each kMatrixBytes deep. args: the sums so far, if any,
+               // then the left factor, unless it is regions[0]; the right one is the last of `regions`
   matrix_store,  // writes args, such a tile, to regions[0], in the threads that hold it
   // Tile level only: the same sum by a matrix unit that warps use. Blocks are kWarpBytes deep; `immediate` of them have
   // room in local memory. Factors of f32 are rounded to tf32. Lowered to copy, load_matrix and mma.
@@ -196,6 +197,10 @@ struct Inst {
   std::vector<Block> blocks;               // loop, branch
   std::vector<Panel> panels;               // block_dot: result, left and right factor; copy: to, from
   std::vector<Region> regions;             // matrix_dot, warp_dot: left and right factor; matrix_store: the result
+
+  // Of a matrix_dot: the left factor is the last arguments; so many arguments are the sums so far.
+  bool left_in_args() const { return regions.size() == 1; }
+  size_t sums_in_args() const { return args.empty() ? 0 : results.size(); }
 };
 
 enum class Space : uint8_t {
@@ -234,6 +239,8 @@ struct Kernel {
   // on. What one round leaves in Temp buffers is there for the next.
   bool rounds = false;
 };
+// Threads of a phase that work; those that only copy for a matrix unit are not among them.
+int working_threads(const Kernel& kernel, const Phase& phase);
 
 // Text: what print() writes, parse() reads; parse(print(k)) prints the same.
 std::string print(const Kernel& kernel);

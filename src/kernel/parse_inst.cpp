@@ -149,13 +149,15 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     inst.address = expression(span());
     expect(')');
     if (accept_word("through")) inst.buffer = buffer();
+    if (accept_word("adds")) uses(inst.args);
     expect_word("steps");
     expect('(');
     size_t variables = variables_.mark();
     inst.var = index_variable();
     inst.extent = extent_;
     expect(')');
-    for (int i = 0; i < 2; ++i) inst.regions.push_back(region());
+    const size_t factors = inst.args.size() > inst.results.size() ? 1 : 2;
+    while (inst.regions.size() < factors) inst.regions.push_back(region());
     variables_.restore(variables);
     Type t = colon_type();
     for (Value v : inst.results) values[v] = t;

@@ -319,6 +319,7 @@ void Printer::inst(const Inst& inst) {
     case Op::matrix_dot: {
       s += " ahead " + std::to_string(inst.immediate) + " after (" + expr(inst.address) + ")";
       if (inst.buffer >= 0) s += " through " + buffer_name(inst.buffer);
+      if (!inst.args.empty()) s += " adds " + uses(own);
       std::string bound = expr(inst.extent);
       s += " steps (" + declare_index(inst.var, inst.extent, 'k') + " < " + bound + ")";
       for (const Region& r : inst.regions) s += " " + region(r);

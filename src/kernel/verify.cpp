@@ -262,14 +262,36 @@ void Verifier::fragments(std::span<const Value> values) {
 }
 
 void Verifier::matrix_dot(const Inst& i) {
-  counts(i, 0, i.results.size());
   fragments(i.results);
-  check(i.regions.size() == 2, "has ", i.regions.size(), " factors");
+  const std::span<const Value> args(i.args.begin(), i.args.size());
+  const std::span<const Value> sums = args.first(std::min(args.size(), i.results.size())),
+                               left = args.subspan(sums.size());
+  check(i.regions.size() == (left.empty() ? 2 : 1), "has ", i.regions.size(), " factors in memory");
+  if (!sums.empty()) {
+    fragments(sums);
+    check(sums.size() == i.results.size(), sums.size(), " sums so far for ", i.results.size());
+    for (Value v : sums) check(types_[v] == types_[i.results[0]], "adds to ", to_string(types_[v]));
+  }
   check(i.immediate >= 1, "has ", i.immediate, " blocks on their way");
   const DType factor = kernel_.buffers[static_cast<size_t>(i.regions[0].buffer)].dtype;
   const DType sum = types_[i.results[0]].dtype;
   check((sum == DType::f32 && size_of(factor) == 2 && is_float(factor)) || (sum == DType::i32 && factor == DType::i8),
         "multiplies ", factor, " into ", sum);
+  if (!left.empty()) {
+    fragments(left);
+    const Type& t = types_[left[0]];
+    check(t.dtype == factor, "a left factor of ", t.dtype, " with a right one of ", factor);
+    check(i.extent.is_const(), "a left factor of unknown depth");
+    const int64_t depth = i.extent.value() * kMatrixBytes / size_of(factor);
+    const int64_t given = kernel_.level == Level::Tile ? t.numel() : static_cast<int64_t>(left.size()) * 4;
+    const int64_t rows = kernel_.level == Level::Tile ? types_[i.results[0]].numel() : 1;
+    // Tile level: rows x depth elements beside rows x columns.
+    if (kernel_.level == Level::Thread)
+      check(given == depth, "a left factor ", given, " deep in ", depth);
+    else
+      check(given % depth == 0 && rows % (given / depth) == 0, "a left factor of type ", to_string(t), ", ", depth,
+            " deep");
+  }
   expression(i.extent, "steps");
   expression(i.address, "position in the ring");
   size_t outer = variables_.size();
