@@ -68,7 +68,7 @@ std::optional<MatrixView> factor_view(const Loops& loops, const Stage& stage, co
   const kernel::Inst* load = definition(stage, *narrow);
   if (!load || load->op != kernel::Op::load) return {};
   const auto own = static_cast<size_t>(operand == 0 ? c.a_axis : c.b_axis);
-  return matrix_view(loops, stage, *load, own, loops.outer.size());
+  return matrix_view(loops, stage, *load, own, loops.outer.size() + stage.kept);
 }
 
 bool packed_turned(const Loops& loops, const Stage& stage, const Contraction& c, int operand) {

@@ -29,9 +29,14 @@ bool packed_turned(const Loops& loops, const Stage& stage, const Contraction& c,
 // Empty if the schedule's stage s, which asks for a matrix unit, is legal, else why not.
 std::string check_matrix_simt(const Schedule& schedule, const Loops& loops, size_t s, const Contraction& c,
                               const Target& target);
+// The same for nested loops that it takes in blocks of their common axis: everything but memory for factors and results
+// is registers.
+std::string check_online_simt(const Schedule& schedule, const Loops& loops, const Target& target);
 // Fills in the schedule if the matrix unit should do this contraction; else leaves it alone and gives false.
 bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target);
-// The same for ordinary arithmetic: threads hold blocks of sums, factors wait in local memory.
+// The same for nested loops.
+bool schedule_online_simt(Schedule& schedule, const Loops& loops, const Target& target);
+// A contraction by ordinary arithmetic: threads hold blocks of sums, factors wait in local memory.
 void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target);
 
 }  // namespace heddle

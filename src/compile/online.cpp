@@ -128,6 +128,11 @@ class Finder {
         if (!scales(0)) return false;
         result = x[0];
         return true;
+      case Op::cast:
+        // Rounding leaves a multiple what it is, up to the precision that was asked for anyway.
+        if (!scales(0) || !is_float(loops_.values[static_cast<size_t>(inst.results[0])].dtype)) return false;
+        result = x[0];
+        return true;
       case Op::where: return choose(inst, x, result);
       default: return false;
     }

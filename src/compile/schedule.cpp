@@ -124,9 +124,10 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
     for (size_t i = outer + stage.kept; i < count; ++i) walked += size[i] > 1;
     if (walked > 1) return text("stage ", s, ": a dot runs along one reduced axis, the others need loops of step 1");
   }
+  if (plan.split > 1 && is_nested(loops)) return text("stage ", s, ": a split in nested loops");
+  if (target.machine == Machine::Simt && schedule.block > 0) return "";  // all of it by check_online_simt()
   if (plan.unit != StageSchedule::Unit::Numbers && is_nested(loops))
     return text("stage ", s, ": words in nested loops");
-  if (plan.split > 1 && is_nested(loops)) return text("stage ", s, ": a split in nested loops");
   if (plan.unit == StageSchedule::Unit::Warps) {
     if (!plan.dot) return text("stage ", s, ": a unit without a dot");
     return check_warp_simt(schedule, loops, s, *contraction, target);
@@ -202,9 +203,9 @@ std::string check_nested_simt(const Schedule& schedule, const Loops& loops, cons
 std::string check_blocks(const Schedule& schedule, const Loops& loops, const Target& target) {
   if (schedule.block < 0 || schedule.parts < 1) return text(schedule.parts, " parts of blocks of ", schedule.block);
   if (schedule.block == 0) return schedule.parts > 1 ? "parts without blocks" : "";
-  if (target.machine != Machine::Simd) return "blocks on a SIMT machine";
   if (schedule.block > 1 << 16) return text("blocks of ", schedule.block);
-  return is_nested(loops) && find_online(loops) ? "" : "blocks of an axis that cannot be rescaled";
+  if (!is_nested(loops) || !find_online(loops)) return "blocks of an axis that cannot be rescaled";
+  return target.machine == Machine::Simt ? check_online_simt(schedule, loops, target) : "";
 }
 
 std::string check_split_scan(const StageSchedule& plan, const Loops& loops, const Target& target) {
@@ -248,7 +249,8 @@ std::string check(const Schedule& schedule, const Loops& loops, const Target& ta
     }
     if (std::string problem = check_stage(plan, schedule, loops, s, target); !problem.empty()) return problem;
   }
-  if (target.machine == Machine::Simt && is_nested(loops)) return check_nested_simt(schedule, loops, target);
+  if (target.machine == Machine::Simt && is_nested(loops) && schedule.block == 0)
+    return check_nested_simt(schedule, loops, target);
   return "";
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "compile/contraction.h"
+#include "compile/matrix_simt.h"
 #include "compile/online.h"
 
 namespace heddle {
@@ -106,6 +107,7 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
   const int64_t lanes = simd ? target.vector_bytes / 4 : 4;
   const int64_t rows = outer > 0 ? extent_of(loops.outer[row]) : 1;
   if (!simd) {
+    if (schedule_online_simt(schedule, loops, target)) return schedule;
     // Small tiles: everything waits in local memory.
     constexpr int64_t kTile = 512;
     for (size_t s = 0; s < loops.stages.size(); ++s) {

@@ -30,7 +30,7 @@ kernel::Kernel Tiler::run() {
         write_packing_phase(s, staged);
   size_t first = 0;
   if (online_) {
-    write_blocks();
+    in_registers() ? write_blocks_in_registers() : write_blocks();
     kernel::renumber(kernel_);
     return std::move(kernel_);
   }
@@ -116,6 +116,8 @@ Tiler::Place Tiler::whole(size_t s) {
     const Axis& a = stage(s).inner[i];
     p.base.push_back(0);
     p.size.push_back(a.extent.is_const() ? a.extent.value() : a.extent.hi());
+    if (in_registers())
+      p.size.back() = (p.size.back() + kernel::kMatrixRows - 1) / kernel::kMatrixRows * kernel::kMatrixRows;
     p.end.push_back(a.extent);
     if (dims_.empty()) continue;
     Span span = span_of(a);

@@ -24,10 +24,14 @@ kernel::Region Tiler::region_at(size_t s, const MatrixView& view, const Place& p
 std::vector<Tiler::Value> Tiler::matrix_dot(size_t s, const Place& p, std::vector<Value> before) {
   const Contraction c = *find_contraction(loops_, stage(s));
   const Level& level = schedule_.stages[s].loops[0];
-  const Expr step = loop_variable(s, p, level);
+  // A left factor in registers has all blocks; what is outside is 0 there.
+  const bool held = in_registers() && reduces_common(s);
+  const Expr step =
+      held ? Expr::index(text("l", loop_count_++), schedule_.block / level.step) : loop_variable(s, p, level);
   const Place at = step_into(p, level, step);
   std::vector<kernel::Region> regions;
   for (int operand : {0, 1}) {
+    if (held && operand == 0) continue;
     auto packed = matrices_.find(operand);
     auto direct = [&] {
       return by_warps(s) ? *warp_view(loops_, stage(s), c, operand) : *factor_view(loops_, stage(s), c, operand);
@@ -38,20 +42,47 @@ std::vector<Tiler::Value> Tiler::matrix_dot(size_t s, const Place& p, std::vecto
   if (turn_.is_var()) taken = turn_ * (step.is_var() ? step.extent() : Expr(1));
   kernel::Type type{loops_.values[static_cast<size_t>(stage(s).results[0])].dtype, dims(at, result_axes(s))};
   const int ahead = schedule_.stages[s].ahead;
-  std::vector<Value> sums;
-  if (by_warps(s))
-    sums = {builder_->warp_dot(std::move(regions), step, ahead, type)};
-  else
-    sums = builder_->matrix_dot({}, std::move(regions), step, ahead, taken, type);
-  return before.empty() ? sums : builder_->apply(*stage(s).reducer, before, sums);
+  if (!in_registers()) {
+    std::vector<Value> sums;
+    if (by_warps(s))
+      sums = {builder_->warp_dot(std::move(regions), step, ahead, type)};
+    else
+      sums = builder_->matrix_dot({}, std::move(regions), step, ahead, taken, type);
+    return before.empty() ? sums : builder_->apply(*stage(s).reducer, before, sums);
+  }
+  for (Value& v : before) v = spread(v, type.shape);
+  if (held) before.push_back(matrix_left(s, p, c.a, loops_.buffers[static_cast<size_t>(regions[0].buffer)].dtype));
+  return builder_->matrix_dot(before, std::move(regions), step, ahead, taken, type);
+}
+
+// The factor at the whole place, as narrow numbers that it is made of.
+Tiler::Value Tiler::matrix_left(size_t s, const Place& p, Value factor, DType narrow) {
+  Instance instance{s, p, substitution(s, p), {}, {}, {}};
+  Value v = builder_->cast(value(factor, instance), narrow);
+  std::vector<bool> used = outer_only(axis_count(s));
+  for (size_t i = outer_ + stage(s).kept; i < used.size(); ++i) used[i] = true;
+  std::vector<bool> reduced = used;
+  std::fill(reduced.begin(), reduced.begin() + static_cast<long>(outer_), false);
+  v = spread(v, dims(p, used));
+  const Expr inside = bounds(p, reduced);
+  if (inside.is_const(1)) return v;
+  Value counts = builder_->index(DType::boolean, inside, coords(p, reduced));
+  return builder_->op(ScalarOp::where, {counts, v, builder_->constant(Scalar::of(narrow, 0))});
 }
 
 bool Tiler::write_matrix_store(const Inst& inst, Instance& in) {
-  const StageSchedule& first = schedule_.stages[0];
-  if (first.ahead == 0 || by_warps(0) || first.split > 1 || inst.op != Op::store || in.stage == 0) return false;
-  const Contraction c = *find_contraction(loops_, stage(0));
+  size_t from = 0;  // the last product
+  for (size_t s = 0; s < in.stage; ++s)
+    if (schedule_.stages[s].ahead > 0) from = s;
+  const StageSchedule& product = schedule_.stages[from];
+  if (product.ahead == 0 || by_warps(from) || product.split > 1 || inst.op != Op::store || in.stage == 0) return false;
+  const Contraction c = *find_contraction(loops_, stage(from));
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
-  std::optional<MatrixView> view = matrix_view(loops_, stage(in.stage), inst, a, b);
+  // The axis of its columns may have another number here.
+  size_t columns = 0;
+  while (columns < axis_count(in.stage) && !(axis(in.stage, columns).var == axis(from, b).var)) ++columns;
+  if (columns == axis_count(in.stage)) return false;
+  std::optional<MatrixView> view = matrix_view(loops_, stage(in.stage), inst, a, columns);
   const DType dtype = loops_.values[static_cast<size_t>(inst.args[0])].dtype;
   if (!view || view->turned || (size_of(dtype) != 2 && size_of(dtype) != 4)) return false;
   std::vector<bool> all(axis_count(in.stage), true);

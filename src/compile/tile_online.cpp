@@ -20,11 +20,16 @@ void Tiler::write_stages(Online::Role role) {
   in_block_ = false;
 }
 
+bool Tiler::reduces_common(size_t s) const {
+  for (size_t i = stage(s).kept; stage(s).reducer && i < stage(s).inner.size(); ++i)
+    if (is_common(stage(s).inner[i].var)) return true;
+  return false;
+}
+
 std::vector<size_t> Tiler::states() const {
   std::vector<size_t> list;
   for (size_t s = 0; s < loops_.stages.size(); ++s)
-    for (size_t i = stage(s).kept; stage(s).reducer && i < stage(s).inner.size(); ++i)
-      if (is_common(stage(s).inner[i].var)) list.push_back(s);
+    if (reduces_common(s)) list.push_back(s);
   return list;
 }
 
@@ -97,9 +102,7 @@ void Tiler::write_block_stage(size_t s, const Place& p, size_t level) {
     return;
   }
   const size_t last_outer = after_outer_loops(s, level);
-  const bool reduces_common = std::any_of(stage(s).inner.begin() + static_cast<long>(stage(s).kept),
-                                          stage(s).inner.end(), [&](const Axis& a) { return is_common(a.var); });
-  if (!reduces_common) {
+  if (!reduces_common(s)) {
     accumulate_in_memory(s, p, level, last_outer, false);
     return;
   }

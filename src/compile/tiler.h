@@ -191,6 +191,12 @@ class Tiler {
   // ---- the common axis block by block ----
 
   void write_blocks();
+  // The same on a matrix unit (tile_online_matrix.cpp).
+  bool in_registers() const { return online_ && schedule_.threads > 1; }
+  void write_blocks_in_registers();
+  // `changes`: by pivot, what sums are multiplied with.
+  void compute_block(size_t s, std::map<size_t, Value>& changes);
+  bool reduces_common(size_t s) const;
   void write_stages(Online::Role role);
   void write_block_stage(size_t s, const Place& p, size_t level);
   // What a stage reduces along the common axis, for the whole cell.
@@ -251,6 +257,7 @@ class Tiler {
 
   kernel::Region region_at(size_t s, const MatrixView& view, const Place& p);
   std::vector<Value> matrix_dot(size_t s, const Place& p, std::vector<Value> before);
+  Value matrix_left(size_t s, const Place& p, Value factor, DType narrow);
   bool write_matrix_store(const Inst& inst, Instance& in);  // false: not one that a matrix unit can do
   void write_matrix_packing(size_t s, const Staged& staged);
   void take_turns(const std::function<void()>& body);

@@ -90,6 +90,23 @@ Tensor for_all_heads(const Tensor& mask, const Shape& scores) {
   return Tensor(make_expand(make_reshape(mask.node(), with_rank(mask.node()->shape, scores.rank())), scores));
 }
 
+// x with the precision of a narrower dtype; gradients pass as they are.
+Tensor rounded(const Tensor& x, DType to) {
+  static const auto rule = std::make_shared<const GradientRule>(
+      GradientRule{"rounded", [](const Node&, const NodeRef& g) { return std::vector<NodeRef>{g}; }});
+  NodeRef value = make_cast(make_cast(x.node(), to), x.dtype());
+  const NodeRef from[] = {x.node()};
+  return Tensor(make_pullback(value, from, rule));
+}
+
+// Softmax of the scores, times the values. Weights for narrow values are as narrow, so that matrix units multiply them.
+Tensor weighted(const Tensor& scores, const Tensor& wide_v, DType values) {
+  const bool narrow = values == DType::bf16 || values == DType::f16;
+  if (!narrow || scores.numel() == 0) return matmul(softmax(scores, -1), wide_v);
+  Tensor weights = rounded(exp(scores - max(scores, -1, true).detach()), values);
+  return matmul(weights, wide_v) * reciprocal(sum(weights, -1, true));
+}
+
 }  // namespace
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -125,7 +142,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     Tensor key = Tensor(make_iota(DType::i64, shape, shape.rank() - 1));
     scores = where(key <= query, scores, -INFINITY);
   }
-  Tensor result = matmul(softmax(scores, -1), wide_v);
+  Tensor result = weighted(scores, wide_v, v.dtype());
   if (each > 1) result = regrouped(result, heads);
   return from_wide_float(result, q);
 }

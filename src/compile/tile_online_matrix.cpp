@@ -1,0 +1,72 @@
+// Nested loops whose common axis is walked in blocks, on a SIMT machine's matrix unit: as in tile_online.cpp, but all
+// that a cell keeps stays in registers. The state is carried by the loop over blocks; what a block computes is the left
+// factor of the next product where it stands.
+#include "base/error.h"
+#include "compile/tiler.h"
+
+namespace heddle {
+
+void Tiler::write_blocks_in_registers() {
+  open_phase();
+  const Span span = span_of(*common_axis(loops_));
+  const Expr blocks = ceildiv(max(span.end - span.begin, 0), schedule_.block);
+  const Expr var = Expr::index(text("l", loop_count_++), blocks);
+  block_base_ = span.begin + var * schedule_.block;
+  const std::vector<size_t> carried = states();
+  std::vector<Value> start;
+  for (size_t s : carried)
+    start.push_back(builder_->constant(stage(s).reducer->identity[0], dims(whole(s), result_axes(s))));
+  turn_ = var;
+  in_block_ = true;
+  std::vector<Value> last = builder_->loop(var, start, [&](std::span<const Value> now) {
+    for (size_t i = 0; i < carried.size(); ++i) registers_[stage(carried[i]).results[0]] = now[i];
+    std::map<size_t, Value> changes;  // by pivot
+    for (size_t s = 0; s < loops_.stages.size(); ++s)
+      if (online_->roles[s] == Online::Role::Block) compute_block(s, changes);
+    std::vector<Value> next;
+    for (size_t s : carried) next.push_back(registers_.at(stage(s).results[0]));
+    return next;
+  });
+  in_block_ = false;
+  turn_ = Expr(0);
+  for (size_t i = 0; i < carried.size(); ++i) registers_[stage(carried[i]).results[0]] = last[i];
+  // Rows of nothing but -inf are what they are without blocks: not a number.
+  for (size_t s : carried) {
+    if (online_->pivots[s] == SIZE_MAX) continue;
+    Value maximum = registers_.at(stage(online_->pivots[s]).results[0]);
+    Value factor = builder_->op(ScalarOp::exp, {builder_->op(ScalarOp::sub, {finite(maximum), maximum})});
+    Value& sum = registers_.at(stage(s).results[0]);
+    sum = builder_->op(ScalarOp::mul, {sum, factor});
+  }
+  write_stages(Online::Role::After);
+}
+
+// One stage at one block, from and to registers.
+void Tiler::compute_block(size_t s, std::map<size_t, Value>& changes) {
+  const Place p = whole(s);
+  if (!stage(s).reducer) {
+    Instance instance{s, p, substitution(s, p), {}, {}, {}};
+    for (size_t r = 0; r < stage(s).results.size(); ++r)
+      registers_[stage(s).results[r]] = spread(value(stage(s).body.results[r], instance), dims(p, result_axes(s)));
+    return;
+  }
+  const Value result = stage(s).results[0];
+  auto state = registers_.find(result);
+  const bool carries = reduces_common(s);
+  Value before = carries ? state->second : kernel::kNoValue;
+  if (online_->is_pivot(s)) {
+    Value found = builder_->apply(*stage(s).reducer, std::span(&before, 1), reduce(s, p, 0, {}))[0];
+    changes[s] = rescaling(builder_->op(ScalarOp::sub, {finite(before), finite(found)}));
+    registers_[result] = found;
+    return;
+  }
+  std::vector<Value> so_far;
+  if (carries) {
+    if (const size_t pivot = online_->pivots[s]; pivot != SIZE_MAX)
+      before = builder_->op(ScalarOp::mul, {before, changes.at(pivot)});
+    so_far.push_back(before);
+  }
+  registers_[result] = reduce(s, p, 0, so_far)[0];
+}
+
+}  // namespace heddle

@@ -1,0 +1,136 @@
+// Attention on a SIMT machine's matrix unit: tiles and threads against the evaluator.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "compile/matrix_simt.h"
+#include "compile/online.h"
+#include "nest_graphs.h"
+#include "run_program.h"
+
+namespace heddle {
+namespace {
+
+using namespace heddle::testing;
+
+Target machine() {
+  Target target = test_target(How::Simt);
+  target.matrix_unit = true;
+  target.local_bytes = 232448;
+  target.multiprocessors = 132;
+  return target;
+}
+
+struct Sizes {
+  int64_t queries, keys, width, values;
+  std::vector<int64_t> heads = {};
+};
+
+using Mask = std::function<NodeRef(const NodeRef& scores)>;
+
+// Weights are as narrow as the values, and divided by their sum afterwards.
+NodeRef attention(const Sizes& n, DType dtype, const Mask& mask = {}, double scale = 0.125) {
+  auto input = [&](int64_t rows, int64_t columns, uint64_t seed) {
+    Shape shape;
+    for (int64_t heads : n.heads) shape.push_back(heads);
+    shape.push_back(rows);
+    shape.push_back(columns);
+    return make_cast(leaf(shape, seed, dtype), kF32);
+  };
+  NodeRef q = input(n.queries, n.width, 1), k = input(n.keys, n.width, 2), v = input(n.keys, n.values, 3);
+  NodeRef s = matmul(q, transposed(k));
+  s = op(ScalarOp::mul, {s, number(scale, s)});
+  if (mask) s = mask(s);
+  NodeRef e = op(ScalarOp::exp, {op(ScalarOp::sub, {s, rows(ReduceOp::Max, s)})});
+  e = make_cast(make_cast(e, dtype), kF32);
+  NodeRef o = matmul(e, v);
+  Shape kept = o->shape;
+  kept[kept.rank() - 1] = 1;
+  NodeRef sum = make_expand(make_reshape(reduce(ReduceOp::Sum, e, e->shape.rank() - 1), kept), o->shape);
+  return make_cast(op(ScalarOp::div, {o, sum}), dtype);
+}
+
+PickSchedule blocks(int* found, const std::string& description = {}) {
+  return [found, description](const Loops& loops, const Target& target) {
+    Schedule schedule = description.empty() ? default_schedule(loops, target) : parse_schedule(description);
+    EXPECT_EQ(check(schedule, loops, target), "");
+    *found += schedule.block > 0;
+    return schedule;
+  };
+}
+
+// Rounding of weights depends on the maximum so far.
+void expect_close_to_evaluator(const NodeRef& root, DType dtype, const std::string& description = {}) {
+  HostArray want = evaluate(std::span(&root, 1))[0];
+  const Target target = machine();
+  for (How how : {How::Tile, How::Simt}) {
+    int found = 0, launches = 0;
+    HostArray got = run_program(std::span(&root, 1), how, blocks(&found, description), {}, &launches, &target)[0];
+    EXPECT_EQ(found, 1);
+    EXPECT_EQ(launches, 1);
+    expect_close(got, want, dtype == DType::f16 ? 2e-3 : 1.6e-2);
+  }
+}
+
+TEST(OnlineSimt, plain_and_causal) {
+  for (DType dtype : {DType::bf16, DType::f16}) {
+    expect_close_to_evaluator(attention({128, 256, 64, 64}, dtype), dtype);
+    expect_close_to_evaluator(attention({256, 256, 64, 64}, dtype, causal), dtype);
+  }
+}
+
+TEST(OnlineSimt, odd_sizes) {
+  expect_close_to_evaluator(attention({70, 200, 72, 64}, DType::f16), DType::f16);
+  expect_close_to_evaluator(attention({200, 77, 128, 136}, DType::f16, causal), DType::f16);
+  expect_close_to_evaluator(attention({9, 130, 64, 96}, DType::bf16), DType::bf16);
+}
+
+TEST(OnlineSimt, heads_and_windows) {
+  expect_close_to_evaluator(attention({130, 130, 64, 64, {2, 2}}, DType::f16, causal), DType::f16);
+  auto near = [](const NodeRef& scores) { return window(scores, 40); };
+  expect_close_to_evaluator(attention({260, 260, 64, 64}, DType::f16, near), DType::f16);
+}
+
+TEST(OnlineSimt, a_bias_is_read_where_scores_stand) {
+  NodeRef bias = leaf({100, 150}, 7);
+  auto add = [&](const NodeRef& scores) { return op(ScalarOp::add, {scores, bias}); };
+  expect_close_to_evaluator(attention({100, 150, 64, 64}, DType::f16, add), DType::f16);
+}
+
+// Beyond the last key the copies are zeros, which would be far above these scores.
+TEST(OnlineSimt, scores_far_below_zero) {
+  auto down = [](const NodeRef& scores) { return op(ScalarOp::sub, {scores, number(1000, scores)}); };
+  expect_close_to_evaluator(attention({64, 100, 64, 64}, DType::f16, down), DType::f16);
+}
+
+TEST(OnlineSimt, rows_without_keys_are_not_a_number) {
+  auto none = [](const NodeRef& scores) { return window(scores, 1); };
+  expect_close_to_evaluator(attention({200, 130, 64, 64}, DType::bf16, none), DType::bf16);
+}
+
+TEST(OnlineSimt, every_block_and_cell) {
+  NodeRef root = attention({130, 300, 128, 64}, DType::f16);
+  for (const char* cell : {"64 threads 256", "128 threads 384"})
+    for (const char* block : {"64", "128"}) {
+      SCOPED_TRACE(std::string(cell) + " " + block);
+      expect_close_to_evaluator(root, DType::f16,
+                                text("cell ", cell, " block ", block,
+                                     " parts 1; stage loop 2 64 dot matrix ahead 2; stage; stage; stage loop 2 64 dot "
+                                     "matrix ahead 3; stage; stage"));
+    }
+}
+
+TEST(OnlineSimt, what_it_does_not_take) {
+  int found = 0;
+  const Target target = machine();
+  // Weights that were never narrow would lose something.
+  NodeRef s = matmul(make_cast(leaf({128, 64}, 1, DType::bf16), kF32),
+                     transposed(make_cast(leaf({128, 64}, 2, DType::bf16), kF32)));
+  NodeRef wide = matmul(softmax(s), make_cast(leaf({128, 64}, 3, DType::bf16), kF32));
+  HostArray want = evaluate(std::span(&wide, 1))[0];
+  HostArray got = run_program(std::span(&wide, 1), How::Simt, blocks(&found), {}, nullptr, &target)[0];
+  EXPECT_EQ(found, 0);
+  expect_close(got, want, 1e-4);
+}
+
+}  // namespace
+}  // namespace heddle
