@@ -183,6 +183,22 @@ TEST(Attention, small_floats_are_computed_in_f32) {
   }
 }
 
+// Sizes that matrix units take, and such that end inside their tiles.
+TEST(Attention, small_floats_of_wide_heads) {
+  struct Row {
+    int64_t queries, keys, width;
+  };
+  for (Row r : {Row{256, 256, 64}, Row{130, 200, 128}, Row{70, 333, 64}, Row{33, 40, 96}, Row{300, 300, 256}})
+    for (DType dtype : {kF16, kBF16})
+      for (bool causal : {false, true}) {
+        SCOPED_TRACE(::testing::Message() << r.queries << " " << r.keys << " " << r.width << " " << causal);
+        Inputs in({2, 3, r.queries, r.width}, {2, 3, r.keys, r.width}, {2, 3, r.keys, r.width});
+        Tensor q = in.q.cast(dtype).realize(), k = in.k.cast(dtype).realize(), v = in.v.cast(dtype).realize();
+        Tensor want = scaled_dot_product_attention(q.cast(kF32), k.cast(kF32), v.cast(kF32), {.causal = causal});
+        expect_close(scaled_dot_product_attention(q, k, v, {.causal = causal}), doubles(want), 0.01);
+      }
+}
+
 TEST(Attention, positions_left_out_are_not_looked_at) {
   // A key that nobody sees may hold anything.
   Inputs in({60, 8}, {60, 8}, {60, 8});
