@@ -389,7 +389,7 @@ void Emitter::matrix_dot(const kernel::Inst& inst, Values& block_values) {
   std::string constraints = repeated(number->isFloatTy() ? "=&f" : "=&r", sums);
   for (size_t i = 0; i < sums && inst.sums_in_args() > 0; ++i) {
     const size_t vector = i / 4 + i % 4 / 2 * per_row;
-    args.push_back(b.CreateExtractElement(block_values[inst.args[vector]], uint64_t{i % 2}));
+    args.push_back(b.CreateExtractElement(splat(block_values[inst.args[vector]], 2), uint64_t{i % 2}));
     constraints += text(",", i);
   }
   for (llvm::Value* v : {left, right, at.barriers, at.steps, at.place, at.parity, tells}) args.push_back(v);
@@ -398,7 +398,7 @@ void Emitter::matrix_dot(const kernel::Inst& inst, Values& block_values) {
     // For 16 columns: both rows of the first eight, then those of the others.
     const size_t first = inst.sums_in_args(), row = (inst.args.size() - first) / 2;
     for (size_t i = 0; i < 2 * row; ++i) {
-      llvm::Value* v = block_values[inst.args[first + i / 4 * 2 + i % 4 / 2 + i % 2 * row]];
+      llvm::Value* v = splat(block_values[inst.args[first + i / 4 * 2 + i % 4 / 2 + i % 2 * row]], 2);
       args.push_back(b.CreateBitCast(v, b.getInt32Ty()));
       constraints += ",r";
     }
@@ -442,7 +442,7 @@ void Emitter::matrix_store(const kernel::Inst& inst, const Values& block_values)
     together();
     for (int64_t j = 0; j < per_box; ++j)
       for (int64_t half = 0; half < 2; ++half) {
-        llvm::Value* v = block_values[inst.args[static_cast<size_t>(half * per_row + box * per_box + j)]];
+        llvm::Value* v = splat(block_values[inst.args[static_cast<size_t>(half * per_row + box * per_box + j)]], 2);
         // Eight columns are `size` / 2 parts of 16 bytes.
         llvm::Value* byte = b.CreateAdd(b.CreateMul(quarter, b.getInt32(static_cast<uint32_t>(2 * size))),
                                         b.getInt32(static_cast<uint32_t>(8 * size * j)));
