@@ -19,13 +19,13 @@ llvm::Value* lane_by_lane(Emitter& emitter, llvm::Value* x, Function f) {
   return result;
 }
 
-// Whether 2^x is a normal number: x is a maximum with a constant that says so.
-bool gives_normal_numbers(llvm::Value* x) {
+// Whether 2^x is a normal number, or may be 0 instead: x is a maximum with a constant that says so.
+bool may_flush(llvm::Value* x) {
   auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(x);
   if (!call || call->getIntrinsicID() != llvm::Intrinsic::maximum) return false;
   for (llvm::Value* operand : {call->getArgOperand(0), call->getArgOperand(1)}) {
     llvm::ConstantFP* bound = constant_number(operand);
-    if (bound && bound->getValueAPF().convertToFloat() >= kernel::kLeastExponent) return true;
+    if (bound && bound->getValueAPF().convertToFloat() >= kernel::kExp2Flushes) return true;
   }
   return false;
 }
@@ -34,7 +34,7 @@ bool gives_normal_numbers(llvm::Value* x) {
 
 llvm::Value* exp2_by_instruction(Emitter& emitter, llvm::Value* x) {
   // The one that flushes subnormal results to zero is one machine instruction, the other is four.
-  auto id = gives_normal_numbers(x) ? llvm::Intrinsic::nvvm_ex2_approx_ftz_f : llvm::Intrinsic::nvvm_ex2_approx_f;
+  auto id = may_flush(x) ? llvm::Intrinsic::nvvm_ex2_approx_ftz_f : llvm::Intrinsic::nvvm_ex2_approx_f;
   return lane_by_lane(emitter, x, [&](llvm::Value* lane) { return emitter.b.CreateIntrinsic(id, {}, {lane}); });
 }
 

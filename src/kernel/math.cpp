@@ -89,7 +89,7 @@ bool is_bounded(Value v, const Block& block) {
   if (!maximum || maximum->op != Op::maximum) return false;
   return std::any_of(maximum->args.begin(), maximum->args.end(), [&](Value arg) {
     const Inst* constant = definition(arg);
-    return constant && constant->op == Op::constant && constant->literal.as_double() >= kLeastExponent;
+    return constant && constant->op == Op::constant && constant->literal.as_double() >= kExp2Flushes;
   });
 }
 
@@ -104,8 +104,9 @@ bool needs_expansion(const Inst& inst, const Block& before, const std::vector<Ty
 // Rewrites the blocks of one kernel or reducer, whose values are `values`.
 class Expander {
  public:
-  Expander(std::vector<Type>& values, Level level, Powers powers)
-      : values_(values), level_(level), powers_(powers), names_(values.size()) {}
+  // `rounded`: values that are only used as f16 or bf16.
+  Expander(std::vector<Type>& values, Level level, Powers powers, std::vector<bool> rounded = {})
+      : values_(values), level_(level), powers_(powers), rounded_(std::move(rounded)), names_(values.size()) {}
 
   void run(Block& block) {
     std::vector<Inst> insts = std::move(block.insts);
@@ -131,8 +132,13 @@ class Expander {
     ScalarOp op = scalar_op(inst.op);
     SmallVector<Value, 3> args;
     for (Value v : inst.args) args.push_back(builder.cast(v, compute_dtype(dtype)));
-    Value result = info(op).native ? builder.op(op, std::span<const Value>(args))
-                                   : expand(op, {&builder, args[0]}, {&builder, args.back()}, powers_).value;
+    Value result = kNoValue;
+    if (info(op).native)
+      result = builder.op(op, std::span<const Value>(args));
+    else if (op == ScalarOp::exp && is_rounded(inst.results[0]) && powers_ == Powers::Words)
+      result = expand_rounded_exp({&builder, args[0]}).value;
+    else
+      result = expand(op, {&builder, args[0]}, {&builder, args.back()}, powers_).value;
     names_.replace(inst.results[0], builder.cast(result, values_[static_cast<size_t>(inst.results[0])].dtype));
   }
 
@@ -146,17 +152,42 @@ class Expander {
     return copy;
   }
 
+  bool is_rounded(Value v) const {
+    return static_cast<size_t>(v) < rounded_.size() && rounded_[static_cast<size_t>(v)];
+  }
+
   std::vector<Type>& values_;
   Level level_;
   Powers powers_;
+  std::vector<bool> rounded_;
   Renaming names_;
 };
+
+// The values of f32 that are only used as f16 or bf16.
+std::vector<bool> rounded_values(const Kernel& kernel) {
+  std::vector<bool> rounded(kernel.values.size());
+  for (size_t v = 0; v < rounded.size(); ++v) rounded[v] = kernel.values[v].dtype == kF32;
+  auto used = [&](Value v) { rounded[static_cast<size_t>(v)] = false; };
+  for (const Phase& phase : kernel.phases) {
+    visit(phase.body, [&](const Inst& inst) {
+      const bool narrows = inst.op == Op::cast && (kernel.values[static_cast<size_t>(inst.results[0])].dtype == kBF16 ||
+                                                   kernel.values[static_cast<size_t>(inst.results[0])].dtype == kF16);
+      if (!narrows)
+        for (Value v : inst.args) used(v);
+      for (const Block& block : inst.blocks)
+        for (Value v : block.results) used(v);
+    });
+  }
+  return rounded;
+}
 
 }  // namespace
 
 void expand_math(Kernel& kernel) {
   // GPUs have an instruction for exp2 but none for `scale`, and few units that convert.
-  Expander expander(kernel.values, kernel.level, kernel.threads > 1 ? Powers::Words : Powers::Scale);
+  const Powers powers = kernel.threads > 1 ? Powers::Words : Powers::Scale;
+  Expander expander(kernel.values, kernel.level, powers,
+                    powers == Powers::Words ? rounded_values(kernel) : std::vector<bool>());
   for (Phase& phase : kernel.phases) expander.run(phase.body);
 }
 

@@ -88,11 +88,15 @@ Num with_sign(const Num& value, const Num& sign);
 // Machines of the second kind, GPUs, have an instruction for exp2 of f32, which is left to them where the operand is
 // the maximum of something and a constant that is not below kLeastExponent.
 inline constexpr double kLeastExponent = -126;  // of a normal f32
+// With this bound subnormal results may be 0.
+inline constexpr double kExp2Flushes = kLeastExponent - 1;
 enum class Powers { Scale, Words };
 
 // Operands are of dtype f32 or f64.
 Num expand_exp(const Num& x, Powers powers = Powers::Scale);
 Num expand_exp2(const Num& x, Powers powers = Powers::Scale);
+// e^x for a result that is rounded to f16 or bf16 at once, by the machine's exp2.
+Num expand_rounded_exp(const Num& x);
 Num expand_expm1(const Num& x);
 Num expand_tanh(const Num& x);
 Num expand_log(const Num& x);
