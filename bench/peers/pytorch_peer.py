@@ -129,7 +129,17 @@ def load(arguments):
     def attention(row):
         shape = (row.get("batch", 1), row["heads"], row["time"], row["width"])
         q, k, v, g = (torch.randn(shape).to(dtype_of(row)) for _ in range(4))
-        forward = made(lambda q, k, v: Ops.attention(q, k, v, row["causal"]))
+        backend = row.get("backend")  # "flash": only that; else what PyTorch prefers
+
+        def attend(q, k, v):
+            if backend != "flash":
+                return Ops.attention(q, k, v, row["causal"])
+            from torch.nn.attention import SDPBackend, sdpa_kernel
+
+            with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+                return Ops.attention(q, k, v, row["causal"])
+
+        forward = made(attend)
         if not row.get("backward"):
             return inference(lambda: forward(q, k, v))
         for x in (q, k, v):

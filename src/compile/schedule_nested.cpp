@@ -88,6 +88,19 @@ void schedule_few_rows(Schedule& schedule, const Loops& loops, const Target& tar
 
 }  // namespace
 
+bool nest_pays(const Schedule& schedule, const Loops& loops, const Target& target) {
+  if (target.machine != Machine::Simt || schedule.block > 0) return true;
+  constexpr double kMost = 1 << 26;  // products
+  double most = 0;
+  for (const Stage& stage : loops.stages) {
+    double points = 1;
+    for (const Axis& axis : loops.outer) points *= static_cast<double>(extent_of(axis));
+    for (const Axis& axis : stage.inner) points *= static_cast<double>(extent_of(axis));
+    most = std::max(most, points);
+  }
+  return most <= kMost;
+}
+
 Schedule nested_schedule(const Loops& loops, const Target& target) {
   const size_t outer = loops.outer.size();
   const bool simd = target.machine == Machine::Simd;

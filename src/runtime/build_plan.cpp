@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "compile/schedule_nested.h"
 #include "graph/graph.h"
 #include "runtime/alias.h"
 #include "runtime/kernel_cache.h"
@@ -55,12 +56,13 @@ class PlanBuilder {
   }
 
  private:
-  // Whether the machine has room for what kernels of nested sums keep.
+  // Whether the machine has room for what kernels of nested sums keep, and is the faster for them.
   bool nests_fit() const {
     const Target& target = device_.target();
     return std::all_of(program_.steps.begin(), program_.steps.end(), [&](const Program::Step& step) {
-      return step.direct || !is_nested(step.loops) ||
-             check(default_schedule(step.loops, target), step.loops, target).empty();
+      if (step.direct || !is_nested(step.loops)) return true;
+      const Schedule schedule = default_schedule(step.loops, target);
+      return check(schedule, step.loops, target).empty() && nest_pays(schedule, step.loops, target);
     });
   }
 
