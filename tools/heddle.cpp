@@ -82,6 +82,11 @@ int main_or_throw(int argc, char** argv) {
     to->add_option("--only", tuning.only, "Only kernels of figures whose name contains this")->type_name("TEXT");
     to->add_flag("--report", tuning.report, "Search nothing: measure what was found against the default schedules");
     to->add_flag("--again", tuning.again, "Search on for kernels that are tuned already");
+    to->add_option("--try", tuning.tries,
+                   "Search nothing: measure the schedules of this file, one to a line after a part of a kernel's name "
+                   "and a colon, as they follow each other in a captured program")
+        ->type_name("FILE")
+        ->check(CLI::ExistingFile);
   };
   CLI::App* tune = app.add_subcommand("tune", "Search faster schedules for the kernels of a suite, and keep them");
   tune->footer(

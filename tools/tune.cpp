@@ -3,15 +3,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <memory>
 #include <mutex>
 #include <unordered_set>
 
 #include "backend/cpu/thread_pool.h"
 #include "base/config.h"
 #include "base/error.h"
+#include "compile/lower.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/kernel_store.h"
 #include "runtime/plan.h"
@@ -83,10 +87,90 @@ void show_progress(const Loops& loops, int tried, double default_seconds, double
                time_text(default_seconds).c_str(), time_text(best_seconds).c_str());
 }
 
+// A kernel on several sets of memory in turn, together more than any cache holds.
+class Rotation {
+ public:
+  Rotation(const Workload& workload, Device& device) : device_(device) {
+    constexpr double kBytes = 256 << 20;
+    double bytes = 0;
+    for (const kernel::Buffer& buffer : workload.loops.buffers)
+      bytes += static_cast<double>(std::max<int64_t>(buffer.size.hi(), 1)) * size_of(buffer.dtype);
+    const auto sets = static_cast<int>(std::clamp(kBytes / bytes, 1.0, 16.0));
+    for (int k = 0; k < sets; ++k) benches_.push_back(std::make_unique<Bench>(workload, device, 0));
+  }
+
+  // Seconds of one launch. Compares what it writes with what the first schedule wrote.
+  double seconds(const kernel::Kernel& kernel, std::string& problem) {
+    std::shared_ptr<Executable> executable = device_.compile(kernel);
+    std::vector<Candidate> candidates;
+    std::vector<std::vector<LaunchSegment>> segments;
+    std::vector<Submission> launches;
+    for (auto& bench : benches_) candidates.push_back(bench->prepare(executable));
+    for (size_t k = 0; k < benches_.size(); ++k) {
+      Bench::Outputs found = benches_[k]->outputs(candidates[k]);
+      if (k == 0 && expected_.empty()) expected_ = found;
+      if (k == 0 && !benches_[0]->agree(expected_, found, problem)) break;
+    }
+    for (size_t k = 0; k < benches_.size(); ++k) segments.push_back(benches_[k]->segments(candidates[k]));
+    for (size_t k = 0; k < 32; ++k) launches.push_back({executable.get(), segments[k % segments.size()]});
+    std::shared_ptr<void> recording;
+    double best = INFINITY;
+    for (int round = 0; round < 12; ++round) {
+      auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < 4; ++i) device_.launch_all(launches, recording);
+      device_.synchronize();
+      const double taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      best = std::min(best, taken / static_cast<double>(4 * launches.size()));
+    }
+    return best;
+  }
+
+ private:
+  Device& device_;
+  std::vector<std::unique_ptr<Bench>> benches_;
+  Bench::Outputs expected_;
+};
+
+void try_schedules(const Workload& workload, Device& device, const std::string& path) {
+  std::vector<std::string> schedules;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos || workload.loops.name.find(line.substr(0, colon)) == std::string::npos) continue;
+    schedules.push_back(line.substr(std::min(line.find_first_not_of(' ', colon + 1), line.size())));
+  }
+  if (schedules.empty()) return;
+  schedules.insert(schedules.begin(), print(default_schedule(workload.loops, device.target())));
+  std::printf("  %s, %s\n", workload.loops.name.c_str(), sizes_of(workload.loops).c_str());
+  Rotation rotation(workload, device);
+  for (const std::string& described : schedules) {
+    std::string problem;
+    try {
+      const Schedule schedule = parse_schedule(described);
+      problem = check(schedule, workload.loops, device.target());
+      if (problem.empty()) {
+        const kernel::Kernel kernel = lower(tile(workload.loops, schedule, device.target()), device.target());
+        std::printf("  %11s  ", time_text(rotation.seconds(kernel, problem)).c_str());
+      }
+    } catch (const Error& error) {
+      problem = error.what();
+    }
+    std::printf("%s%s\n", described.c_str(), problem.empty() ? "" : ("  WRONG: " + problem).c_str());
+    std::fflush(stdout);
+  }
+}
+
 }  // namespace
 
 void tune_suite(const TuneOptions& options) {
   Device& machine = device();
+  if (!options.tries.empty()) {
+    for (const Workload& kernel : collect(options, machine)) {
+      try_schedules(kernel, machine, options.tries);
+      machine.free_cached();
+    }
+    return;
+  }
   DiskCache* cache = disk_cache();
   if (!cache) throw Error("tune: HEDDLE_CACHE is off: there is no place to keep what is found");
   std::vector<Workload> kernels = collect(options, machine);
@@ -153,6 +237,7 @@ void tune_suites(const TuneOptions& options) {
                                           "--only",     options.only};
     if (options.report) arguments.push_back("--report");
     if (options.again) arguments.push_back("--again");
+    if (!options.tries.empty()) arguments.insert(arguments.end(), {"--try", options.tries});
     int code = run_self(arguments, [](const std::string& line) {
       std::printf("%s\n", line.c_str());
       std::fflush(stdout);

@@ -14,6 +14,7 @@ struct TuneOptions {
   std::string only;     // figures of the suite whose name contains this
   bool report = false;  // search nothing, measure what the cache holds against the default schedules
   bool again = false;   // also kernels that are tuned already
+  std::string tries;    // a file of schedules to measure instead of searching, lines of the form `kernel: schedule`
 };
 // Each suite and number of threads in a process of its own. Throws Error.
 void tune_suites(const TuneOptions& options);

@@ -177,10 +177,14 @@ Candidate Bench::prepare(std::shared_ptr<Executable> executable) {
   return candidate;
 }
 
-void Bench::launch(const Candidate& candidate) {
+std::vector<LaunchSegment> Bench::segments(const Candidate& candidate) const {
   std::vector<LaunchSegment> segments;
   for (size_t g = 0; g < buffers_.size(); ++g) segments.push_back({candidate.pointers[g], workload_.segments[g]});
-  device_.launch(*candidate.executable, segments);
+  return segments;
+}
+
+void Bench::launch(const Candidate& candidate) {
+  device_.launch(*candidate.executable, segments(candidate));
   device_.synchronize();
 }
 
@@ -265,10 +269,9 @@ bool Bench::agree(const Outputs& expected, const Outputs& found, std::string& pr
 }
 
 double Bench::seconds(const Candidate& candidate, int times) {
-  std::vector<LaunchSegment> segments;
-  for (size_t g = 0; g < buffers_.size(); ++g) segments.push_back({candidate.pointers[g], workload_.segments[g]});
+  const std::vector<LaunchSegment> launched = segments(candidate);
   auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < times; ++i) device_.launch(*candidate.executable, segments);
+  for (int i = 0; i < times; ++i) device_.launch(*candidate.executable, launched);
   device_.synchronize();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / times;
 }

@@ -32,6 +32,7 @@ class Bench {
   Bench(const Workload& workload, Device& device, uint64_t seed);
 
   Candidate prepare(std::shared_ptr<Executable> executable);
+  std::vector<LaunchSegment> segments(const Candidate& candidate) const;
   void launch(const Candidate& candidate);
   // Fills outputs and temporaries with rubbish, runs the candidate, and gives what it wrote.
   using Outputs = std::vector<std::vector<std::byte>>;
