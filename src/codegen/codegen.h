@@ -45,6 +45,9 @@ std::string host_assembly(const kernel::Kernel& kernel, const Target& target);
 // kMostSegments): parameters are a table and its number of rows. A row holds, for each phase, the number of cells in
 // the rows before; then what the plain entry takes.
 std::string ptx(const kernel::Kernel& kernel, const Target& target, bool many = false);
+// Whether entries made for the target wait themselves for the kernels before them, so that a launch may be started
+// before these have ended.
+bool starts_early(const Target& target);
 std::string entry_name(const kernel::Kernel& kernel, int phase);
 int64_t local_bytes(const kernel::Kernel& kernel);  // shared memory of a block
 inline constexpr size_t kMostSegments = 256;

@@ -32,6 +32,7 @@ struct Traits {
   bool stream = false;        // has stores that bypass the caches, and fetches lines into them on request
   bool shuffle = false;       // rearranges the lanes of vectors in registers
   bool narrow = false;        // computes indices in 32 bits where that is enough
+  bool early = false;         // kernels start before those before them have ended, and wait: no load may come earlier
   bool shared_local = false;  // several threads of a cell work on Local memory at once
   bool fragments = false;     // copies, fragments and their products as NVIDIA's warps have them
   bool atomic_half = false, atomic_bfloat = false;  // adds f16, bf16 to memory in one instruction

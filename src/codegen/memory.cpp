@@ -152,7 +152,7 @@ Place Emitter::place(const kernel::Inst& inst, int64_t lanes, const Values& bloc
 llvm::Value* Emitter::guarded_load(const kernel::Inst& inst, llvm::Type* type, const Place& at, llvm::Value* flag) {
   auto load_from = [&](llvm::Value* pointer) {
     llvm::LoadInst* v = annotate(b.CreateAlignedLoad(type, pointer, llvm::Align(at.align)), inst);
-    if (never_written_[inst.buffer])
+    if (never_written_[inst.buffer] && !traits.early)
       v->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(context, {}));
     return v;
   };

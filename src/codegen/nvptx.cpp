@@ -1,5 +1,6 @@
 // Kernels for NVIDIA GPUs, as PTX.
 #include <llvm/ADT/SmallVector.h>
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/MC/TargetRegistry.h>
@@ -37,6 +38,8 @@ void barrier(Emitter& emitter) {
   if (emitter.working > 0) return barrier_of_workers(emitter);
   emitter.b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
 }
+
+int capability(const Target& target) { return std::atoi(target.llvm_cpu.c_str() + 3); }  // 90 of "sm_90a"
 
 // Products of f8 need a newer language, and with it a newer driver, than everything else.
 bool multiplies_f8(const kernel::Kernel& kernel) {
@@ -90,8 +93,8 @@ std::vector<int64_t> local_offsets(const kernel::Kernel& kernel, int64_t& bytes)
 // Entries of a module. Parameters are pointers, symbols and what the entry itself needs.
 class Entries {
  public:
-  Entries(const kernel::Kernel& kernel, llvm::Module& module, Emitter& emitter)
-      : kernel_(kernel), module_(module), emitter_(emitter), b_(emitter.b), context_(emitter.context) {
+  Entries(const kernel::Kernel& kernel, llvm::Module& module, Emitter& emitter, bool early)
+      : kernel_(kernel), module_(module), emitter_(emitter), b_(emitter.b), context_(emitter.context), early_(early) {
     for (const kernel::Buffer& buffer : kernel.buffers) pointers_ += buffer.space != kernel::Space::Local;
     maps_ = kernel::tensor_maps(kernel).size();
     int64_t bytes = 0;
@@ -137,11 +140,19 @@ class Entries {
           emitter_.buffers[k] = b_.CreateGEP(b_.getInt8Ty(), shared_, b_.getInt64(static_cast<uint64_t>(offsets_[k])));
     }
     emitter_.bind_cells(kernel_.phases[phase], cell);
+    if (early_) wait_for_others();
     emit_phase(emitter_, kernel_.phases[phase]);
     emitter_.end_function();
   }
 
  private:
+  // Until here nothing of what other kernels write was read. The next kernel may now start: it waits here as well.
+  void wait_for_others() {
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(), false);
+    for (const char* text : {"griddepcontrol.wait;", "griddepcontrol.launch_dependents;"})
+      b_.CreateCall(type, llvm::InlineAsm::get(type, text, "~{memory}", true));
+  }
+
   void annotate(llvm::Function* function, const char* key, int value) {
     module_.getOrInsertNamedMetadata("nvvm.annotations")
         ->addOperand(
@@ -214,6 +225,7 @@ class Entries {
   Emitter& emitter_;
   llvm::IRBuilder<>& b_;
   llvm::LLVMContext& context_;
+  bool early_;
   size_t pointers_ = 0, maps_ = 0;
   std::vector<int64_t> offsets_;  // of Local buffers; -1 for others
   llvm::GlobalVariable* shared_ = nullptr;
@@ -231,10 +243,11 @@ void emit_nvptx(const kernel::Kernel& kernel, const Target& target, llvm::Module
   traits.exp2 = exp2_by_instruction;
   traits.reciprocal = reciprocal_by_instruction;
   constexpr int kRoundsPairs = 80;  // the first with the instruction
-  if (std::atoi(target.llvm_cpu.c_str() + 3) >= kRoundsPairs) traits.round_pair = round_pair;
+  if (capability(target) >= kRoundsPairs) traits.round_pair = round_pair;
+  traits.early = starts_early(target);
   traits.fragments = target.warp_products;
   Emitter emitter(kernel, module, traits);
-  Entries entries(kernel, module, emitter);
+  Entries entries(kernel, module, emitter, traits.early);
   for (size_t phase = 0; phase < kernel.phases.size(); ++phase) entries.emit(phase, many);
 }
 
@@ -266,6 +279,11 @@ Target nvidia_target(const std::string& arch) {
   for (auto [prefix, bytes] : kShared)
     if (arch.starts_with(prefix)) target.local_bytes = bytes;
   return target;
+}
+
+bool starts_early(const Target& target) {
+  constexpr int kControlsGrids = 90;  // the first with the instructions
+  return codegen::capability(target) >= kControlsGrids;
 }
 
 std::string entry_name(const kernel::Kernel& kernel, int phase) {

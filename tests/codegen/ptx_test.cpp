@@ -88,7 +88,6 @@ kernel.thread @scale(in %x: f32[4096], out %y: f32[5000]) symbols (n in [1, 4096
   EXPECT_HAS(source, "%tid.x");
   EXPECT_HAS(source, "%ctaid.x");
   EXPECT_HAS(source, ".v4.f32");
-  EXPECT_HAS(source, "ld.global.nc");
   EXPECT_HAS(source, "add.rn.f32");  // .rn: the assembler may not fuse it with the multiplication
   EXPECT_EQ(source.find("fma"), std::string::npos) << source;
 }
@@ -225,6 +224,29 @@ kernel.thread @special(in %x: f32[512], out %y: f32[512], out %z: f32[512]) thre
   EXPECT_EQ(count("rcp.approx.ftz.f32"), 4);
   EXPECT_EQ(count("rcp.rn.f32"), 4);
   EXPECT_EQ(count("bra"), 1) << source;
+}
+
+// A kernel of sm_90 and later waits for those before it itself, before it reads anything, and lets the next one start.
+TEST(Ptx, kernels_wait_for_those_before_them) {
+  const std::string source = R"(
+kernel.thread @copy(in %x: f32[100], in %i: i32[100], out %y: f32[128]) threads 128 thread t {
+  phase grid() {
+    %i0 = load %i[t] if t < 100 : i32
+    %a = load %x[v0] with v0 in [0, 99] = %i0 if t < 100 : f32
+    store %y[t], %a
+  }
+}
+)";
+  kernel::Kernel kernel = kernel::parse(source);
+  std::string early = ptx(kernel, nvidia_target("sm_90")), late = ptx(kernel, nvidia_target("sm_80"));
+  expect_assembles(early);
+  const size_t wait = early.find("griddepcontrol.wait"), load = early.find("ld.global");
+  EXPECT_LT(wait, load) << early;
+  EXPECT_NE(load, std::string::npos);
+  EXPECT_NE(early.find("griddepcontrol.launch_dependents"), std::string::npos);
+  EXPECT_EQ(early.find("ld.global.nc"), std::string::npos) << "such a load might be moved before the wait\n" << early;
+  EXPECT_EQ(late.find("griddepcontrol"), std::string::npos);
+  EXPECT_HAS(late, "ld.global.nc");
 }
 
 TEST(Ptx, too_much_local_memory_is_refused) {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "cuda/fake_driver.h"
+#include "kernel/ir.h"
 #include "runtime/device.h"
 
 namespace heddle {
@@ -147,6 +148,52 @@ TEST(Cuda, code_can_be_assembled_without_a_gpu) {
   EXPECT_EQ(code.substr(0, 4),
             "\x7f"
             "ELF");
+}
+
+// Launches of a recorded program wait for those whose memory they need and for no others.
+TEST(Cuda, recorded_launches_wait_for_what_they_need) {
+  Device& gpu = device("cuda");
+  std::shared_ptr<Executable> copy = gpu.compile(kernel::parse(R"(
+kernel.thread @copy(in %x: f32[32], out %y: f32[32]) threads 32 thread t {
+  phase grid() {
+    %a = load %x[t] : f32
+    store %y[t], %a
+  }
+}
+)"));
+  std::vector<std::shared_ptr<DeviceBuffer>> memory;
+  for (int i = 0; i < 6; ++i) memory.push_back(gpu.allocate(128));
+  using Pairs = std::vector<std::pair<int, int>>;
+  std::shared_ptr<void> recording;
+  auto run = [&](const Pairs& pairs) {
+    std::vector<std::vector<void*>> buffers;
+    for (auto [from, to] : pairs)
+      buffers.push_back({memory[static_cast<size_t>(from)]->address(), memory[static_cast<size_t>(to)]->address()});
+    std::vector<LaunchSegment> segments;
+    for (const auto& of_one : buffers) segments.push_back({of_one, {}});
+    std::vector<Submission> launches;
+    for (const LaunchSegment& segment : segments) launches.push_back({copy.get(), {&segment, 1}});
+    const int edges = fake().edges, early = fake().early_edges;
+    gpu.launch_all(launches, recording);
+    return std::pair(fake().edges - edges, fake().early_edges - early);
+  };
+  auto anew = [&](const Pairs& pairs) {
+    recording.reset();
+    return run(pairs);
+  };
+  EXPECT_EQ(anew({{0, 1}, {2, 3}, {0, 4}}), std::pair(0, 0)) << "nothing in common but what is read";
+  EXPECT_EQ(anew({{0, 1}, {1, 2}, {2, 3}}), std::pair(0, 2)) << "a chain: each starts early and waits itself";
+  EXPECT_EQ(anew({{0, 1}, {1, 2}, {1, 3}}), std::pair(0, 2));
+  EXPECT_EQ(anew({{0, 1}, {2, 3}, {1, 3}}), std::pair(2, 0)) << "reads one result, overwrites another";
+  EXPECT_EQ(anew({{0, 1}, {2, 0}}), std::pair(0, 1)) << "overwrites what was read";
+  EXPECT_EQ(anew({{0, 1}, {1, 2}, {0, 1}}), std::pair(0, 2)) << "what a launch waits for waits for the rest";
+  // Other memory, in the same order: parameters are replaced. In another order: a new graph.
+  anew({{0, 1}, {2, 3}});
+  const int graphs = fake().graphs_made;
+  EXPECT_EQ(run({{0, 1}, {4, 5}}), std::pair(0, 0));
+  EXPECT_EQ(fake().graphs_made, graphs);
+  EXPECT_EQ(run({{0, 1}, {1, 5}}), std::pair(0, 1));
+  EXPECT_EQ(fake().graphs_made, graphs + 1);
 }
 
 TEST(Cuda, a_product_does_not_overwrite_its_factors) {

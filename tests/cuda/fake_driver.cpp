@@ -254,7 +254,13 @@ int cuGraphCreate(void** graph, unsigned) {
   ++state.graphs_made;
   return 0;
 }
-int cuGraphAddKernelNode_v2(void** node, void* graph, const void*, size_t, const void*) {
+int cuGraphAddDependencies_v2(void*, const void*, const void*, const void*, size_t count) {
+  ANSWER;
+  state.early_edges += static_cast<int>(count);
+  return 0;
+}
+int cuGraphAddKernelNode_v2(void** node, void* graph, const void*, size_t before, const void*) {
+  state.edges += static_cast<int>(before);
   auto& nodes = static_cast<Graph*>(graph)->nodes;
   nodes.push_back({});
   *node = reinterpret_cast<void*>(nodes.size());

@@ -16,6 +16,7 @@ struct FakeDriver {
   int fails_with = 0;
   int broken = 0;  // what every function answers
   int launches = 0, graph_launches = 0, graphs_made = 0, nodes_changed = 0, nodes = 0, allocations = 0, modules = 0;
-  int maps = 0;  // descriptors of matrices
+  int edges = 0, early_edges = 0;  // between nodes of graphs, the latter of kernels that wait themselves
+  int maps = 0;                    // descriptors of matrices
   FakeLaunch last;
 };

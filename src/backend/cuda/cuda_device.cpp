@@ -133,7 +133,7 @@ class CudaDevice final : public Device {
     }
     if (calls.calls.empty()) return;
     Range range("captured function");
-    if (!recording) recording = std::make_shared<Recording>(driver_, context_);
+    if (!recording) recording = std::make_shared<Recording>(driver_, context_, starts_early(target()));
     check(static_cast<Recording*>(recording.get())->run(calls, stream_), "launching a recorded program");
   }
 

@@ -36,6 +36,12 @@ struct KernelNode {
   Context context;
 };
 
+// Between kernels of a graph: the second may start when all blocks of the first run or are done, and waits itself for
+// what the first writes.
+struct GraphEdge {
+  uint8_t from_port = 1, to_port = 0, type = 1, reserved[5] = {};
+};
+
 // name, parameters
 #define HD_CUDA_FUNCTIONS(X)                                                                                   \
   X(cuInit, (unsigned flags))                                                                                  \
@@ -77,6 +83,8 @@ struct KernelNode {
   X(cuGraphCreate, (Graph * graph, unsigned flags))                                                            \
   X(cuGraphAddKernelNode_v2,                                                                                   \
     (GraphNode * node, Graph graph, const GraphNode* before, size_t count, const KernelNode* parameters))      \
+  X(cuGraphAddDependencies_v2,                                                                                 \
+    (Graph graph, const GraphNode* from, const GraphNode* to, const GraphEdge* edges, size_t count))           \
   X(cuGraphInstantiateWithFlags, (GraphExec * exec, Graph graph, unsigned long long flags))                    \
   X(cuGraphExecKernelNodeSetParams_v2, (GraphExec exec, GraphNode node, const KernelNode* parameters))         \
   X(cuGraphLaunch, (GraphExec exec, Stream stream))                                                            \

@@ -99,12 +99,18 @@ int64_t CudaExecutable::rounds(std::span<const int64_t> symbols) const {
 void Calls::clear() {
   calls.clear();
   words.clear();
+  touched.clear();
   keep.clear();
 }
 
 void Calls::add(Function function, int64_t blocks, int threads, unsigned shared_bytes) {
   calls.push_back({function, static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared_bytes,
-                   static_cast<uint32_t>(words.size()), 0, 0});
+                   static_cast<uint32_t>(words.size()), 0, 0, static_cast<uint32_t>(touched.size()), 0});
+}
+
+void Calls::touch(const Touch& touch) {
+  touched.push_back(touch);
+  ++calls.back().touches;
 }
 
 void Calls::word(uint64_t value) {
@@ -125,12 +131,23 @@ void Calls::addresses(const Call& call, std::vector<void*>& out) {
   for (uint32_t i = 0; i < call.maps; ++i) out.push_back(&words[call.first + plain + i * 16]);
 }
 
-void CudaExecutable::append_phase(Function function, int64_t count, Calls& out) const {
+void CudaExecutable::append_phase(Function function, int64_t count, std::span<const LaunchSegment> segments,
+                                  Calls& out) const {
   constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
   if (count > kMostBlocks)
     throw DeviceError(
         text("cuda: kernel ", kernel_.name, " needs ", count, " blocks; a launch has at most ", kMostBlocks));
   out.add(function, count, kernel_.threads, shared_bytes_);
+  for (const LaunchSegment& segment : segments)
+    for (size_t b = 0; b < kernel_.buffers.size(); ++b) {
+      const kernel::Buffer& buffer = kernel_.buffers[b];
+      const auto begin = reinterpret_cast<uint64_t>(segment.buffers[b]);
+      if (buffer.space == kernel::Space::Local || begin == 0) continue;
+      const int64_t count_now =
+          buffer.size.is_const() ? buffer.size.value() : evaluate(buffer.size, symbol_values(kernel_, segment.symbols));
+      out.touch({begin, begin + static_cast<uint64_t>(count_now) * static_cast<uint64_t>(size_of(buffer.dtype)),
+                 buffer.space != kernel::Space::In});
+    }
 }
 
 void CudaExecutable::append(Device& device, std::span<const LaunchSegment> segments, Calls& out) const {
@@ -154,7 +171,7 @@ void CudaExecutable::append(Device& device, std::span<const LaunchSegment> segme
     for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
       int64_t count = cells(phase, segment.symbols) / turns;
       if (count <= 0 || is_done(segment, phase)) continue;
-      append_phase(single_.functions[phase], count, out);
+      append_phase(single_.functions[phase], count, {&segment, 1}, out);
       for (size_t b = 0; b < kernel_.buffers.size(); ++b)
         if (kernel_.buffers[b].space != kernel::Space::Local) out.word(reinterpret_cast<uint64_t>(segment.buffers[b]));
       for (int64_t symbol : segment.symbols) out.word(static_cast<uint64_t>(symbol));
@@ -184,7 +201,7 @@ void CudaExecutable::append_many(Device& device, std::span<const LaunchSegment> 
   out.keep.push_back(table(device, words));
   for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
     if (total[phase] <= 0) continue;
-    append_phase(many_.functions[phase], total[phase], out);
+    append_phase(many_.functions[phase], total[phase], segments, out);
     out.word(reinterpret_cast<uint64_t>(out.keep.back()->address()));
     out.word(segments.size());
   }

@@ -9,18 +9,26 @@
 
 namespace heddle::cuda {
 
+// Memory that a launch reads, or reads and writes.
+struct Touch {
+  uint64_t begin, end;
+  bool writes;
+};
+
 // One launch of the driver. Its parameters are words [first, first + count) of the list it is in; the last ones are
-// descriptors of matrices, 16 words each.
+// descriptors of matrices, 16 words each. The memory it touches is in the same list.
 struct Call {
   Function function = nullptr;
   unsigned blocks = 0, threads = 1, shared_bytes = 0;
   uint32_t first = 0, count = 0, maps = 0;
+  uint32_t first_touch = 0, touches = 0;
 };
 
 // Launches in order. Kept from run to run, a list needs no new memory.
 struct Calls {
   std::vector<Call> calls;
   std::vector<uint64_t> words;
+  std::vector<Touch> touched;
   std::vector<std::shared_ptr<DeviceBuffer>> keep;  // what words refer to besides the launches' own buffers
 
   void clear();
@@ -29,6 +37,10 @@ struct Calls {
   void map(std::span<const uint64_t, 16> words);  // the same; after all words
   std::span<const uint64_t> words_of(const Call& call) const {
     return std::span(words).subspan(call.first, call.count);
+  }
+  void touch(const Touch& touch);  // by the last call
+  std::span<const Touch> touched_by(const Call& call) const {
+    return std::span(touched).subspan(call.first_touch, call.touches);
   }
   // What the driver wants for a call: the addresses of its parameters.
   void addresses(const Call& call, std::vector<void*>& out);
@@ -64,7 +76,7 @@ class CudaExecutable final : public Executable {
   int64_t cells(size_t phase, std::span<const int64_t> symbols) const;
   int64_t rounds(std::span<const int64_t> symbols) const;
   std::shared_ptr<DeviceBuffer> table(Device& device, const std::vector<uint64_t>& words) const;
-  void append_phase(Function function, int64_t cells, Calls& out) const;
+  void append_phase(Function function, int64_t cells, std::span<const LaunchSegment> segments, Calls& out) const;
   void append_many(Device& device, std::span<const LaunchSegment> segments, Calls& out) const;
 
   const Driver& driver_;

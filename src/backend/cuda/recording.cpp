@@ -11,6 +11,18 @@ KernelNode describe(const Call& call, std::vector<void*>& parameters) {
       nullptr};
 }
 
+constexpr Result kOtherOrder = -1;  // no answer of the driver's
+
+// In longer rows every launch waits for the one before: finding out more would take too long.
+constexpr size_t kMostCalls = 256;
+
+bool collide(std::span<const Touch> a, std::span<const Touch> b) {
+  for (const Touch& x : a)
+    for (const Touch& y : b)
+      if ((x.writes || y.writes) && x.begin < y.end && y.begin < x.end) return true;
+  return false;
+}
+
 }  // namespace
 
 Recording::~Recording() {
@@ -23,19 +35,52 @@ void Recording::clear() {
   exec_ = nullptr;
   graph_ = nullptr;
   nodes_.clear();
+  before_.clear();
+}
+
+std::vector<size_t> Recording::wait_for(const Calls& calls, size_t number) {
+  if (calls.calls.size() > kMostCalls) return number > 0 ? std::vector{number - 1} : std::vector<size_t>();
+  std::vector<size_t> found;
+  std::vector<bool>& done = before_.emplace_back(number, false);
+  const std::span<const Touch> mine = calls.touched_by(calls.calls[number]);
+  for (size_t i = number; i-- > 0;) {
+    if (done[i] || !collide(mine, calls.touched_by(calls.calls[i]))) continue;
+    found.push_back(i);
+    done[i] = true;
+    for (size_t k = 0; k < i; ++k) done[k] = done[k] || before_[i][k];
+  }
+  return found;
+}
+
+bool Recording::in_order(const Calls& calls, size_t number) const {
+  if (before_.empty()) return true;
+  const std::span<const Touch> mine = calls.touched_by(calls.calls[number]);
+  for (size_t i = 0; i < calls.calls.size(); ++i) {
+    const bool ordered = i == number || (i < number ? before_[number][i] : before_[i][number]);
+    if (!ordered && collide(mine, calls.touched_by(calls.calls[i]))) return false;
+  }
+  return true;
+}
+
+Result Recording::add(const Call& call, size_t number, Calls& calls) {
+  std::vector<void*> parameters;
+  calls.addresses(call, parameters);
+  KernelNode node = describe(call, parameters);
+  std::vector<GraphNode> before;
+  for (size_t i : wait_for(calls, number)) before.push_back(nodes_[i]);
+  const bool early = early_ && before.size() == 1;
+  GraphNode made = nullptr;
+  Result result = driver_.cuGraphAddKernelNode_v2(&made, graph_, before.data(), early ? 0 : before.size(), &node);
+  nodes_.push_back(made);
+  const GraphEdge edge;
+  if (result == kSuccess && early) result = driver_.cuGraphAddDependencies_v2(graph_, before.data(), &made, &edge, 1);
+  return result;
 }
 
 Result Recording::make(Calls& calls) {
   clear();
   Result result = driver_.cuGraphCreate(&graph_, 0);
-  std::vector<void*> parameters;
-  for (size_t i = 0; i < calls.calls.size() && result == kSuccess; ++i) {
-    calls.addresses(calls.calls[i], parameters);
-    KernelNode node = describe(calls.calls[i], parameters);
-    GraphNode made = nullptr;
-    result = driver_.cuGraphAddKernelNode_v2(&made, graph_, i > 0 ? &nodes_.back() : nullptr, i > 0 ? 1 : 0, &node);
-    nodes_.push_back(made);
-  }
+  for (size_t i = 0; i < calls.calls.size() && result == kSuccess; ++i) result = add(calls.calls[i], i, calls);
   if (result == kSuccess) result = driver_.cuGraphInstantiateWithFlags(&exec_, graph_, 0);
   if (result != kSuccess) clear();
   return result;
@@ -43,11 +88,16 @@ Result Recording::make(Calls& calls) {
 
 Result Recording::update(Calls& calls) {
   thread_local std::vector<void*> parameters;
-  for (size_t i = 0; i < calls.calls.size(); ++i) {
+  auto changed = [&](size_t i) {
     const Call &now = calls.calls[i], &before = calls_.calls[i];
-    if (now.function == before.function && now.blocks == before.blocks &&
-        std::ranges::equal(calls.words_of(now), calls_.words_of(before)))
-      continue;
+    return now.function != before.function || now.blocks != before.blocks ||
+           !std::ranges::equal(calls.words_of(now), calls_.words_of(before));
+  };
+  for (size_t i = 0; i < calls.calls.size(); ++i)
+    if (changed(i) && !in_order(calls, i)) return kOtherOrder;
+  for (size_t i = 0; i < calls.calls.size(); ++i) {
+    const Call& now = calls.calls[i];
+    if (!changed(i)) continue;
     calls.addresses(now, parameters);
     KernelNode node = describe(now, parameters);
     if (Result result = driver_.cuGraphExecKernelNodeSetParams_v2(exec_, nodes_[i], &node); result != kSuccess)

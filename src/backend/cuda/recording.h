@@ -1,4 +1,5 @@
-// A row of launches as one graph of the driver, which starts them all at once.
+// A row of launches as one graph of the driver, which starts them all at once. A launch waits for those before it that
+// write what it touches or touch what it writes; others run beside it.
 #pragma once
 
 #include "backend/cuda/executable.h"
@@ -7,7 +8,8 @@ namespace heddle::cuda {
 
 class Recording {
  public:
-  Recording(const Driver& driver, Context context) : driver_(driver), context_(context) {}
+  // `early`: kernels wait themselves for those before them, and so may be started early (sm_90).
+  Recording(const Driver& driver, Context context, bool early) : driver_(driver), context_(context), early_(early) {}
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
@@ -18,14 +20,21 @@ class Recording {
 
  private:
   Result make(Calls& calls);
+  Result add(const Call& call, size_t number, Calls& calls);
   Result update(Calls& calls);
+  // The calls that call `number` waits for directly; fills in before_.
+  std::vector<size_t> wait_for(const Calls& calls, size_t number);
+  // Whether calls that were in order before are so still, with the memory they touch now.
+  bool in_order(const Calls& calls, size_t number) const;
   void clear();
 
   const Driver& driver_;
   Context context_;
+  bool early_;
   Graph graph_ = nullptr;
   GraphExec exec_ = nullptr;
   std::vector<GraphNode> nodes_;
+  std::vector<std::vector<bool>> before_;  // for each call, which earlier ones are done when it runs
   Calls calls_;
 };
 
