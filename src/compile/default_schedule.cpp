@@ -1,5 +1,6 @@
 // The schedule a kernel gets without search: must already be good.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 
@@ -246,6 +247,10 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Shape2& shape, 
     if (cells < least && shape.points > 1 << 15)
       schedule.cell[rank - 1] =
           std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(schedule.cell[rank - 1]) * cells / least));
+    // Of little work a block of threads takes one element a thread: blocks wait beside each other.
+    while (!simd && shape.rows < least * static_cast<double>(schedule.cell[rank - 1]) &&
+           schedule.cell[rank - 1] * widest > schedule.threads && schedule.cell[rank - 1] > 1)
+      schedule.cell[rank - 1] = (schedule.cell[rank - 1] + 1) / 2;
   }
   for (size_t s = 0; s < loops.stages.size(); ++s) loop_inner(schedule.stages[s], shape.inner[s], rank, limit, piece);
   split_reduction(schedule, loops, shape, target);
@@ -406,6 +411,28 @@ bool worth_blocking(const Loops& loops, const Shape2& shape, const std::optional
   return shape.outer[static_cast<size_t>(c->a_axis)] > 1 && shape.outer[static_cast<size_t>(c->b_axis)] > 1;
 }
 
+// A product with few rows or columns on a SIMT machine: no tile of it is worth staging. Threads run along the summed
+// axis where memory does, and share the results at the end; else along the long axis of the result.
+bool schedule_thin(Schedule& schedule, const Loops& loops, const Shape2& shape, const Contraction& c,
+                   const Target& target) {
+  constexpr int64_t kThin = 16, kWhole = 16384, kLongSum = 1024;
+  const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis), rank = shape.outer.size();
+  if (std::min(shape.outer[a], shape.outer[b]) > kThin) return false;
+  const size_t thin = shape.outer[a] <= shape.outer[b] ? a : b, wide = thin == a ? b : a;
+  const std::vector<double> score = unit_strides(loops, loops.stages[0]);
+  if (score[rank] >= score[wide]) {
+    schedule.cell[thin] = shape.outer[thin];
+    schedule.cell[wide] = std::clamp<int64_t>(shape.outer[wide] / 64, 1, 2);
+  } else {
+    schedule.cell[wide] = std::min<int64_t>(shape.outer[wide], 64);
+  }
+  const auto held = static_cast<int64_t>(std::bit_floor(
+      static_cast<uint64_t>(std::max<int64_t>(kWhole / (schedule.cell[thin] * schedule.cell[wide]), 1))));
+  loop_inner(schedule.stages[0], shape.inner[0], rank, held, held);
+  if (shape.inner[0][0] > kLongSum) split_reduction(schedule, loops, shape, target);
+  return true;
+}
+
 }  // namespace
 
 Schedule default_schedule(const Loops& loops, const Target& target) {
@@ -430,7 +457,8 @@ Schedule default_schedule(const Loops& loops, const Target& target) {
     if (target.machine == Machine::Simd)
       schedule_contraction(schedule, loops, *contraction, target);
     else if (!schedule_matrix_simt(schedule, loops, *contraction, target) &&
-             !schedule_warp_simt(schedule, loops, *contraction, target))
+             !schedule_warp_simt(schedule, loops, *contraction, target) &&
+             !schedule_thin(schedule, loops, shape, *contraction, target))
       schedule_product_simt(schedule, loops, *contraction, target);
   } else if (!contraction || !schedule_warp_simt(schedule, loops, *contraction, target)) {
     schedule_rows(schedule, loops, shape, target);
