@@ -95,7 +95,6 @@ struct Emitter {
   std::vector<Scope> scopes;
   bool streamed = false;  // some store bypasses the caches
   int working = 0;        // threads that meet at barriers; 0: all
-  bool turns = false;     // groups of threads take turns at the matrix unit
 
   // One function's body: begin_function opens scope 0 at its entry; the caller binds variables; end_function closes.
   void begin_function(llvm::Function* function);

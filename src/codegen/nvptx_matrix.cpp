@@ -319,40 +319,6 @@ void make_barriers(Emitter& emitter, const kernel::Phase& phase, int working) {
   emitter.traits.barrier(emitter);
 }
 
-// Two groups of threads whose loop has one product of factors in memory, and then one of what they made of it, take
-// turns at the matrix unit: while one multiplies, the other computes. A turn is the second product and the first one of
-// the next iteration. Before it a group waits at its own barrier, after it arrives at the other's.
-bool takes_turns(const kernel::Phase& phase, int working) {
-  int products = 0, made = 0;
-  bool nested = false;
-  auto count = [&](const kernel::Block& block) {
-    for (const kernel::Inst& inst : block.insts) {
-      if (inst.op != kernel::Op::matrix_dot) continue;
-      nested |= inst.left_in_args() && products == 0;
-      ++products;
-      made += inst.left_in_args();
-    }
-  };
-  int loops = 0;
-  for (const kernel::Inst& inst : phase.body.insts) {
-    nested |= inst.op == kernel::Op::matrix_dot;
-    if (!has_product(inst) || inst.op != kernel::Op::loop) continue;
-    ++loops;
-    count(inst.blocks[0]);
-    for (const kernel::Inst& inner : inst.blocks[0].insts) nested |= !inner.blocks.empty() && has_product(inner);
-  }
-  return working == 2 * kMatrixThreads && !nested && loops == 1 && products == 2 && made == 1;
-}
-
-enum class Turn { Await, Pass };
-void turn(Emitter& emitter, Turn what, llvm::Value* group) {
-  auto& b = emitter.b;
-  constexpr uint32_t kFirst = 8;  // of the barriers' numbers
-  llvm::Value* whose = what == Turn::Await ? group : b.CreateXor(group, b.getInt32(1));
-  assemble(emitter, text(what == Turn::Await ? "bar.sync" : "bar.arrive", " $0, ", 2 * kMatrixThreads, ";"), "r",
-           {b.CreateAdd(whose, b.getInt32(kFirst))});
-}
-
 // Registers for threads that copy, and for those that work beside them, of 65536 in all.
 constexpr int kCopyingRegisters = 40;
 int working_registers(int working) {
@@ -384,16 +350,8 @@ void emit_phase(Emitter& emitter, const kernel::Phase& phase) {
   b.SetInsertPoint(works);
   if (trade) assemble(emitter, text("setmaxnreg.inc.sync.aligned.u32 ", working_registers(working), ";"));
   emitter.working = working;
-  emitter.turns = takes_turns(phase, working);
-  llvm::Value* group = b.CreateUDiv(thread, b.getInt32(kMatrixThreads));
-  auto of_group = [&](uint32_t number, Turn what) {
-    if (emitter.turns) emitter.when(b.CreateICmpEQ(group, b.getInt32(number)), [&] { turn(emitter, what, group); });
-  };
-  of_group(1, Turn::Await);
   emitter.block(phase.body, emitter.values);
-  of_group(0, Turn::Pass);  // the last one: as many pass as await
   emitter.working = 0;
-  emitter.turns = false;
   bool stores = false;
   kernel::visit(phase.body, [&](const kernel::Inst& inst) { stores |= inst.op == kernel::Op::matrix_store; });
   if (stores) assemble(emitter, "cp.async.bulk.wait_group 0;");
@@ -446,9 +404,7 @@ void Emitter::matrix_dot(const kernel::Inst& inst, Values& block_values) {
     }
   }
   llvm::Type* all = llvm::StructType::get(context, std::vector<llvm::Type*>(sums, number));
-  if (turns && inst.left_in_args()) turn(*this, Turn::Await, group);
   llvm::Value* made = assemble(*this, all, Multiplying(inst, ring, factor).write(), constraints, args);
-  if (turns && !inst.left_in_args()) turn(*this, Turn::Pass, group);
   for (size_t i = 0; i < inst.results.size(); ++i) {
     const auto from = static_cast<unsigned>(i % per_row * 4 + i / per_row * 2);
     llvm::Value* v = llvm::PoisonValue::get(llvm::FixedVectorType::get(number, 2));

@@ -46,7 +46,10 @@ ProductSizes sizes_of(const Loops& loops, const Contraction& c) {
 bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
   if (!target.matrix_unit || loops.stages[0].inner.size() != 1) return false;
   const auto [a, b, m, n, k, others] = sizes_of(loops, c);
-  if (std::min(m, n) < kLeastRows || k < kLeastDepth) return false;
+  // Of so few rows single warps read the other factor faster.
+  constexpr int64_t kWarpRows = 16;
+  const int64_t least_rows = target.warp_products ? kWarpRows + 1 : kLeastRows;
+  if (std::min(m, n) < least_rows || k < kLeastDepth) return false;
   if (others * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) < kLeastProducts) return false;
 
   Schedule best;

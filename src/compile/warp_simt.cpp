@@ -150,7 +150,7 @@ struct Choice {
   int threads;
   double rate;
 };
-constexpr Choice kChoices[] = {{128, 256, 256, 1.0}, {128, 128, 128, 0.95}, {64, 128, 128, 0.7},
+constexpr Choice kChoices[] = {{128, 128, 128, 1.0}, {128, 256, 256, 0.92}, {64, 128, 128, 0.7},
                                {64, 64, 128, 0.5},   {32, 128, 128, 0.45},  {16, 128, 128, 0.3}};
 constexpr int kMostAhead = 4;
 // Smaller products are not worth it.

@@ -133,6 +133,10 @@ TEST(Scatter, reports_an_index_out_of_range) {
 }
 
 TEST(Scatter, large_ones_match_a_plain_loop) {
+  struct InOrder {
+    InOrder() { set_deterministic(true); }
+    ~InOrder() { set_deterministic(false); }
+  } in_order;
   struct Case {
     int64_t n, updates, width;
   };
