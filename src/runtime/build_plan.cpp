@@ -272,8 +272,13 @@ class PlanBuilder {
           Substitution sizes;
           for (size_t i = 0; i < kernel.symbols.size(); ++i)
             sizes.emplace_back(kernel.symbols[i], segment.symbols[i].value);
-          const auto bytes = static_cast<uint64_t>(substitute(to.size, sizes).value() * size_of(to.dtype));
-          if (bytes < kLeastPacking) continue;
+          auto bytes_of = [&](const kernel::Buffer& buffer) {
+            return static_cast<uint64_t>(substitute(buffer.size, sizes).value() * size_of(buffer.dtype));
+          };
+          const uint64_t bytes = bytes_of(to);
+          // Parts of a sum are no copy: whoever calls wants them computed.
+          const bool copies = 2 * bytes >= bytes_of(kernel.buffers[static_cast<size_t>(packing.input)]);
+          if (bytes < kLeastPacking || !copies) continue;
           plan_.packings.push_back({static_cast<int>(s), static_cast<int>(g), packing.phase, packing.temp,
                                     static_cast<int>(from.index), bytes});
         }

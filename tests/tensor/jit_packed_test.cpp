@@ -68,6 +68,15 @@ TEST(JitPacked, so_are_arguments_that_stay) {
   EXPECT_EQ(expect_right(f, image(), w), 0u);
 }
 
+TEST(JitPacked, parts_of_sums_are_not_kept) {
+  Tensor x = ones({4096, 512}).realize();
+  auto f = jit([](Tensor y) { return std::pair(sum(y, 0), sum(y)); });
+  const uint64_t before = run_stats().kept_packings;
+  for (int i = 0; i < 4; ++i) expect_close(f(x).second, {4096.0 * 512});
+  EXPECT_EQ(run_stats().kept_packings, before);
+  EXPECT_EQ(f.plans()[0].kept_bytes, 0u);
+}
+
 TEST(JitPacked, assignment) {
   Tensor w = weights();
   auto f = jit([&](const Tensor& x) { return convolve(x, w); });
