@@ -319,11 +319,12 @@ void make_barriers(Emitter& emitter, const kernel::Phase& phase, int working) {
   emitter.traits.barrier(emitter);
 }
 
-// Registers for threads that copy, and for those that work beside them, of 65536 in all.
+// Registers for threads that copy, and for those that work beside them, out of what the block was launched with.
 constexpr int kCopyingRegisters = 40;
 int working_registers(int working) {
-  const int rest = 65536 - kCopyingRegisters * static_cast<int>(kMatrixThreads);
-  return std::min(rest / working / 8 * 8, 232);
+  constexpr int kCopying = static_cast<int>(kMatrixThreads);
+  const int threads = working + kCopying, each = 65536 / threads / 8 * 8;
+  return std::min((each * threads - kCopyingRegisters * kCopying) / working / 8 * 8, 232);
 }
 
 }  // namespace

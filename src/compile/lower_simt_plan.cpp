@@ -79,7 +79,8 @@ class Planner {
   void find_turned() {
     constexpr int64_t kFewest = 256;  // elements
     // Beside a matrix unit's ring there is no room for whole tiles.
-    if (std::any_of(places_.begin(), places_.end(), [](const Place& p) { return p.inst->op == Op::warp_dot; })) return;
+    auto has_ring = [](const Place& p) { return p.inst->op == Op::warp_dot || p.inst->op == Op::matrix_dot; };
+    if (std::any_of(places_.begin(), places_.end(), has_ring)) return;
     for (const Place& place : places_) {
       const Inst& store = *place.inst;
       if (store.op != Op::store || kernel_.buffers[store.buffer].space == kernel::Space::Local) continue;

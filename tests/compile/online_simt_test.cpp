@@ -119,6 +119,21 @@ TEST(OnlineSimt, every_block_and_cell) {
     }
 }
 
+// Results of one byte leave by ordinary stores, while what is added is read along the other axis.
+TEST(OnlineSimt, there_is_room_for_what_finishes_results) {
+  NodeRef o = make_cast(attention({256, 256, 128, 128}, DType::f16), kF32);
+  NodeRef sum = op(ScalarOp::add, {o, transposed(leaf({128, 256}, 9))});
+  NodeRef root = op(ScalarOp::lt, {number(3, sum), sum});
+  const Target target = machine();
+  int found = 0;
+  HostArray want = evaluate(std::span(&root, 1))[0];
+  HostArray got = run_program(std::span(&root, 1), How::Simt, blocks(&found), {}, nullptr, &target)[0];
+  EXPECT_EQ(found, 1);
+  int64_t others = 0;  // sums that rounding takes across the bound
+  for (size_t i = 0; i < want.integers.size(); ++i) others += want.integers[i] != got.integers[i];
+  EXPECT_LT(others, 10);
+}
+
 TEST(OnlineSimt, what_it_does_not_take) {
   int found = 0;
   const Target target = machine();
