@@ -355,21 +355,10 @@ void Machine::matrix_dot(const Step& s, const Mask& mask) {
       held[row * wide + column] = cell(cast(scalar(dtype, value), acc));
     });
   });
-  auto block_of = [&](size_t n, int64_t count) {
-    std::vector<Cell> block(static_cast<size_t>(count * depth));
-    const bool turned = s.inst->regions[n].turned;
-    for (int64_t i = 0; i < count; ++i)
-      for (int64_t q = 0; q < depth; ++q) {
-        Cell& value = block[i * depth + q];
-        region_element(s, n, turned ? i : q, turned ? q : i, value, false);
-        value = cell(cast(scalar(dtype, value), acc));
-      }
-    return block;
-  };
   for (int64_t k = 0; k < steps; ++k) {
     slots_[s.var_slot] = k;
-    const std::vector<Cell> a = left.empty() ? block_of(0, rows) : std::vector<Cell>();
-    const std::vector<Cell> b = block_of(s.inst->regions.size() - 1, columns);
+    const std::vector<Cell> a = left.empty() ? factor_block(s, 0, rows, depth) : std::vector<Cell>();
+    const std::vector<Cell> b = factor_block(s, s.inst->regions.size() - 1, columns, depth);
     for (int64_t i = 0; i < rows; ++i) {
       const Cell* row = left.empty() ? &a[i * depth] : &held[i * wide + k * depth];
       for (int64_t j = 0; j < columns; ++j)

@@ -68,6 +68,8 @@ class Machine {
   Fragment matrix_shape(const Step& s, std::span<const Place> places) const;
   // The element of a region at offset x along its dimension 0 and y along dimension 1; none outside the matrix.
   void region_element(const Step& s, size_t n, int64_t x, int64_t y, Cell& value, bool write);
+  // Rows of a factor, `depth` numbers each, as numbers that sums are made of.
+  std::vector<Cell> factor_block(const Step& s, size_t n, int64_t rows, int64_t depth);
   void matrix_dot(const Step& s, const Mask& mask);
   void loop(const Step& s, const Mask& mask);
   void branch(const Step& s, const Mask& mask);

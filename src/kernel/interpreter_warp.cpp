@@ -28,26 +28,28 @@ Spot spot(int64_t lane, int64_t e, int64_t size, bool right) {
 
 }  // namespace
 
+std::vector<Cell> Machine::factor_block(const Step& s, size_t n, int64_t rows, int64_t depth) {
+  const Region& region = s.inst->regions[n];
+  const DType dtype = kernel_.buffers[region.buffer].dtype, acc = s.results[0].dtype;
+  std::vector<Cell> block(static_cast<size_t>(rows * depth));
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t q = 0; q < depth; ++q) {
+      Cell& value = block[i * depth + q];
+      region_element(s, n, region.turned ? i : q, region.turned ? q : i, value, false);
+      value = dtype == DType::f32 ? rounded_to_tf32(value) : cell(cast(scalar(dtype, value), acc));
+    }
+  return block;
+}
+
 void Machine::warp_dot(const Step& s) {
   const auto [rows, columns] = matrix_shape(s, s.results);
   const DType dtype = kernel_.buffers[s.inst->regions[0].buffer].dtype, acc = s.results[0].dtype;
   const int64_t depth = kWarpBytes / size_of(dtype), steps = s.extent.run(slots_.data());
-  auto block_of = [&](size_t n, int64_t count) {
-    std::vector<Cell> block(static_cast<size_t>(count * depth));
-    const bool turned = s.inst->regions[n].turned;
-    for (int64_t i = 0; i < count; ++i)
-      for (int64_t q = 0; q < depth; ++q) {
-        Cell& value = block[i * depth + q];
-        region_element(s, n, turned ? i : q, turned ? q : i, value, false);
-        value = dtype == DType::f32 ? rounded_to_tf32(value) : cell(cast(scalar(dtype, value), acc));
-      }
-    return block;
-  };
   Cell* sums = data(s.results[0], 0);
   std::fill_n(sums, rows * columns, cell(Scalar::of(acc, 0)));
   for (int64_t k = 0; k < steps; ++k) {
     slots_[s.var_slot] = k;
-    const std::vector<Cell> a = block_of(0, rows), b = block_of(1, columns);
+    const std::vector<Cell> a = factor_block(s, 0, rows, depth), b = factor_block(s, 1, columns, depth);
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < columns; ++j)
         for (int64_t q = 0; q < depth; ++q)

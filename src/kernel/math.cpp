@@ -89,7 +89,7 @@ bool is_bounded(Value v, const Block& block) {
   if (!maximum || maximum->op != Op::maximum) return false;
   return std::any_of(maximum->args.begin(), maximum->args.end(), [&](Value arg) {
     const Inst* constant = definition(arg);
-    return constant && constant->op == Op::constant && constant->literal.as_double() >= kExp2Flushes;
+    return constant && constant->op == Op::constant && constant->literal.as_double() >= kLeastExponent;
   });
 }
 

@@ -123,18 +123,13 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     inst.op = Op::block_dot;
     for (int i = 0; i < 3; ++i) {
       if (i > 0) expect(',');
-      Panel panel;
-      panel.buffer = buffer();
-      expect('[');
-      panel.address = expression(span());
-      expect(']');
+      Panel& panel = inst.panels.emplace_back(place());
       expect_word("stride");
       panel.stride = integer<int64_t>(0, INT64_MAX);
       if (i > 0) {
         expect_word("step");
         panel.step = integer<int64_t>(0, INT64_MAX);
       }
-      inst.panels.push_back(panel);
     }
     expect_word("steps");
     inst.extent = expression(span());
@@ -150,40 +145,20 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     expect(')');
     if (accept_word("through")) inst.buffer = buffer();
     if (accept_word("adds")) uses(inst.args);
-    expect_word("steps");
-    expect('(');
-    size_t variables = variables_.mark();
-    inst.var = index_variable();
-    inst.extent = extent_;
-    expect(')');
-    const size_t factors = inst.args.size() > inst.results.size() ? 1 : 2;
-    while (inst.regions.size() < factors) inst.regions.push_back(region());
-    variables_.restore(variables);
+    factors(inst, inst.args.size() > inst.results.size() ? 1 : 2);
     Type t = colon_type();
     for (Value v : inst.results) values[v] = t;
   } else if (op == "warp_dot") {
     inst.op = Op::warp_dot;
     expect_word("ahead");
     inst.immediate = integer<int>(1, 1 << 10);
-    expect_word("steps");
-    expect('(');
-    size_t variables = variables_.mark();
-    inst.var = index_variable();
-    inst.extent = extent_;
-    expect(')');
-    for (int i = 0; i < 2; ++i) inst.regions.push_back(region());
-    variables_.restore(variables);
+    factors(inst, 2);
     set_types(inst, values, {colon_type()});
   } else if (op == "copy") {
     inst.op = Op::copy;
     for (int i = 0; i < 2; ++i) {
       if (i > 0) expect(',');
-      Panel panel;
-      panel.buffer = buffer();
-      expect('[');
-      panel.address = expression(span());
-      expect(']');
-      inst.panels.push_back(panel);
+      inst.panels.push_back(place());
     }
     expect_word("first");
     inst.extent = expression(span());
@@ -229,6 +204,26 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
 }
 
 // %b[offset] of (extents) by (strides) at (corner)
+Panel Parser::place() {
+  Panel panel;
+  panel.buffer = buffer();
+  expect('[');
+  panel.address = expression(span());
+  expect(']');
+  return panel;
+}
+
+void Parser::factors(Inst& inst, size_t count) {
+  expect_word("steps");
+  expect('(');
+  const size_t variables = variables_.mark();
+  inst.var = index_variable();
+  inst.extent = extent_;
+  expect(')');
+  while (inst.regions.size() < count) inst.regions.push_back(region());
+  variables_.restore(variables);
+}
+
 Region Parser::region() {
   Region r;
   r.buffer = buffer();

@@ -82,6 +82,8 @@ class Parser : TextCursor {
   // Expressions.
   Span span();
   Region region();
+  Panel place();                           // %buffer[address]
+  void factors(Inst& inst, size_t count);  // steps (k < n), then regions that may speak of k
   Expr expression(const Span& s);
   std::string new_variable_name() {
     size_t at = (skip_space(), pos_);

@@ -71,6 +71,7 @@ class Verifier {
   void reducer(const Inst& i, size_t width);
   void block_dot(const Inst& i);
   void region(const Region& r, DType dtype);
+  void factors(const Inst& i, DType dtype);
   void matrix_dot(const Inst& i);
   void matrix_store(const Inst& i);
   void fragments(std::span<const Value> values);
@@ -261,6 +262,18 @@ void Verifier::fragments(std::span<const Value> values) {
     check(types_[v] == Type{types_[values[0]].dtype, {2}}, "a fragment of type ", to_string(types_[v]));
 }
 
+// The steps of a sum of blocks, and its factors in memory.
+void Verifier::factors(const Inst& i, DType dtype) {
+  expression(i.extent, "steps");
+  const size_t outer = variables_.size();
+  enter(i.var, i.extent, "step");
+  for (const Region& r : i.regions) {
+    region(r, dtype);
+    check(!r.turned || size_of(dtype) == 2, "turned blocks of ", dtype);
+  }
+  variables_.resize(outer);
+}
+
 void Verifier::matrix_dot(const Inst& i) {
   fragments(i.results);
   const std::span<const Value> args(i.args.begin(), i.args.size());
@@ -292,15 +305,8 @@ void Verifier::matrix_dot(const Inst& i) {
       check(given % depth == 0 && rows % (given / depth) == 0, "a left factor of type ", to_string(t), ", ", depth,
             " deep");
   }
-  expression(i.extent, "steps");
   expression(i.address, "position in the ring");
-  size_t outer = variables_.size();
-  enter(i.var, i.extent, "step");
-  for (const Region& r : i.regions) {
-    region(r, factor);
-    check(!r.turned || size_of(factor) == 2, "turned blocks of ", factor);
-  }
-  variables_.resize(outer);
+  factors(i, factor);
 }
 
 void Verifier::matrix_store(const Inst& i) {
@@ -322,14 +328,7 @@ void Verifier::warp_dot(const Inst& i) {
   const DType factor = kernel_.buffers[static_cast<size_t>(i.regions[0].buffer)].dtype;
   const DType sum = types_[i.results[0]].dtype;
   check(multiplies_fragments(factor, sum), "multiplies ", factor, " into ", sum);
-  expression(i.extent, "steps");
-  size_t outer = variables_.size();
-  enter(i.var, i.extent, "step");
-  for (const Region& r : i.regions) {
-    region(r, factor);
-    check(!r.turned || size_of(factor) == 2, "turned blocks of ", factor);
-  }
-  variables_.resize(outer);
+  factors(i, factor);
 }
 
 void Verifier::copy(const Inst& i) {
