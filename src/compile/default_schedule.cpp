@@ -27,8 +27,6 @@ constexpr int64_t kWholeRow = 16384, kRowPiece = 8192;
 constexpr int64_t kScanColumns = 16384, kScanNarrow = 512, kScanRows = 8;
 constexpr int64_t kScanParts = 8, kScanRound = 1 << 18;
 
-int64_t extent_of(const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); }
-
 struct Shape2 {
   std::vector<int64_t> outer;
   std::vector<std::vector<int64_t>> inner;  // per stage

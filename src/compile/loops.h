@@ -19,6 +19,7 @@
 //                       stage 4: inner (e, k) keeps e, reduce add   stage 5: inner (e) store
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct Axis {
   Expr var;  // Expr::index
   Expr extent;
 };
+
+// What an axis is taken for where schedules are chosen: the most that it may have, and at least 1.
+inline int64_t extent_of(const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); }
 
 struct Stage {
   std::vector<Axis> inner;

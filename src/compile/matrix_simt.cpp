@@ -1,5 +1,7 @@
 #include "compile/matrix_simt.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "kernel/tensor_maps.h"
 
@@ -86,6 +88,38 @@ bool packed_turned(const Loops& loops, const Stage& stage, const Contraction& c,
   return turned;
 }
 
+bool is_packed(const StageSchedule& plan, int operand) {
+  return std::any_of(plan.staged.begin(), plan.staged.end(),
+                     [&](const Staged& staged) { return staged.operand == operand; });
+}
+
+std::string check_unit_simt(const Schedule& schedule, const Loops& loops, size_t s, const Contraction& c) {
+  const StageSchedule& plan = schedule.stages[s];
+  const Stage& stage = loops.stages[s];
+  if (s != 0 || is_nested(loops)) return text("stage ", s, ": a matrix unit in nested loops");
+  if (!c.is_matmul() || stage.inner.size() != 1 || stage.kept != 0)
+    return text("stage ", s, ": not a product of two matrices");
+  for (const kernel::Inst& inst : stage.body.insts)
+    if (inst.op == kernel::Op::check) return text("stage ", s, ": a matrix unit does not look at indices");
+  const size_t k = loops.outer.size();
+  if (!c.a_axes[k] || !c.b_axes[k]) return text("stage ", s, ": a factor does not follow the summed axis");
+  for (int i = 0; i < static_cast<int>(k); ++i)
+    if (i != c.a_axis && i != c.b_axis && schedule.cell[static_cast<size_t>(i)] != 1)
+      return text("stage ", s, ": cells of several matrices");
+  for (size_t later = 1; later < loops.stages.size(); ++later)
+    if (loops.stages[later].reducer || !loops.stages[later].inner.empty() || !schedule.stages[later].loops.empty() ||
+        !schedule.stages[later].joined)
+      return text("stage ", later, " cannot finish what a matrix unit computes");
+  for (const Staged& staged : plan.staged) {
+    if (staged.operand != 0 && staged.operand != 1) return text("stage ", s, " has no operand ", staged.operand);
+    if (staged.scope != Staged::Scope::Phase || staged.panel != 0)
+      return text("stage ", s, ": a matrix unit copies by itself");
+  }
+  if (plan.staged.size() > 2 || (plan.staged.size() == 2 && plan.staged[0].operand == plan.staged[1].operand))
+    return text("stage ", s, ": an operand is packed twice");
+  return "";
+}
+
 std::string check_matrix_simt(const Schedule& schedule, const Loops& loops, size_t s, const Contraction& c,
                               const Target& target) {
   const StageSchedule& plan = schedule.stages[s];
@@ -93,19 +127,12 @@ std::string check_matrix_simt(const Schedule& schedule, const Loops& loops, size
   if (target.machine != Machine::Simt || !target.matrix_unit) return "the machine has no matrix unit that copies";
   if (plan.unit != StageSchedule::Unit::Matrix || plan.ahead < 1)
     return text("stage ", s, ": copies without a matrix unit");
-  if (s != 0 || is_nested(loops)) return text("stage ", s, ": a matrix unit in nested loops");
-  if (!c.is_matmul() || stage.inner.size() != 1 || stage.kept != 0)
-    return text("stage ", s, ": not a product of two matrices");
-  for (const kernel::Inst& inst : stage.body.insts)
-    if (inst.op == kernel::Op::check) return text("stage ", s, ": a matrix unit does not look at indices");
+  if (std::string problem = check_unit_simt(schedule, loops, s, c); !problem.empty()) return problem;
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis), k = loops.outer.size();
-  if (!c.a_axes[k] || !c.b_axes[k]) return text("stage ", s, ": a factor does not follow the summed axis");
   auto left = matrix_factor(loops, stage, c.a), right = matrix_factor(loops, stage, c.b);
   if (!left || !right || dtype_of(loops, *left) != dtype_of(loops, *right))
     return text("stage ", s, ": its factors are not ones of a matrix unit");
   const int64_t rows = schedule.cell[a], columns = schedule.cell[b];
-  for (size_t i = 0; i < loops.outer.size(); ++i)
-    if (i != a && i != b && schedule.cell[i] != 1) return text("stage ", s, ": cells of several matrices");
   if (rows % kernel::kMatrixRows != 0 || rows > 4 * kernel::kMatrixRows || columns % 64 != 0 || columns > 256)
     return text("stage ", s, ": cells of ", rows, " x ", columns, " for a matrix unit");
   if (schedule.threads != (rows / kernel::kMatrixRows + 1) * kernel::kMatrixThreads)
@@ -116,19 +143,8 @@ std::string check_matrix_simt(const Schedule& schedule, const Loops& loops, size
   if (kernel::matrix_ring_bytes(rows, columns, plan.ahead) + 1024 + kernel::matrix_store_bytes(rows) >
       target.local_bytes)
     return text("stage ", s, ": ", plan.ahead, " blocks do not fit");
-  for (size_t later = 1; later < loops.stages.size(); ++later)
-    if (loops.stages[later].reducer || !loops.stages[later].inner.empty() || !schedule.stages[later].loops.empty() ||
-        !schedule.stages[later].joined)
-      return text("stage ", later, " cannot finish what a matrix unit computes");
-  bool packed[2] = {false, false};
-  for (const Staged& staged : plan.staged) {
-    if (staged.operand != 0 && staged.operand != 1) return text("stage ", s, " has no operand ", staged.operand);
-    if (staged.scope != Staged::Scope::Phase || staged.panel != 0 || packed[staged.operand])
-      return text("stage ", s, ": a matrix unit copies by itself");
-    packed[staged.operand] = true;
-  }
   for (int operand : {0, 1})
-    if (!packed[operand] && !factor_view(loops, stage, c, operand))
+    if (!is_packed(plan, operand) && !factor_view(loops, stage, c, operand))
       return text("stage ", s, ": operand ", operand, " cannot be copied as it is");
   return "";
 }

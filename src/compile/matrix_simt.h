@@ -26,6 +26,25 @@ std::optional<MatrixView> factor_view(const Loops& loops, const Stage& stage, co
 // Of a factor that is packed first: whether its own axis is the fast one, as most of what it is made of has it.
 bool packed_turned(const Loops& loops, const Stage& stage, const Contraction& c, int operand);
 
+// A product of m x k and k x n, `others` times; a and b: the axes of rows and columns.
+struct ProductSizes {
+  size_t a, b;
+  int64_t m, n, k;
+  double others;
+  double cells(int64_t rows, int64_t columns) const;
+};
+ProductSizes product_sizes(const Loops& loops, const Contraction& c);
+// Whether a matrix unit is worth it. Of few rows most of a tile is empty; but what counts then is how fast the other
+// factor is read.
+bool worth_a_unit(const ProductSizes& sizes, int64_t least_rows);
+// Few cells with long sums: the sums are divided, if that is legal. `depth`: of a step.
+void divide_sums(Schedule& schedule, const ProductSizes& sizes, int64_t depth, const Loops& loops,
+                 const Target& target);
+
+// What all matrix units of SIMT machines ask of a schedule's stage s: one product of two matrices a cell, later stages
+// that finish it element by element, and factors that are packed whole, if at all. Empty, or why not.
+std::string check_unit_simt(const Schedule& schedule, const Loops& loops, size_t s, const Contraction& c);
+bool is_packed(const StageSchedule& plan, int operand);
 // Empty if the schedule's stage s, which asks for a matrix unit, is legal, else why not.
 std::string check_matrix_simt(const Schedule& schedule, const Loops& loops, size_t s, const Contraction& c,
                               const Target& target);

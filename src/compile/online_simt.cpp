@@ -15,7 +15,6 @@ namespace {
 using kernel::kMatrixRows;
 using kernel::kMatrixThreads;
 
-int64_t extent_of(const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); }
 int64_t whole_columns(int64_t size) { return (size + kMatrixRows - 1) / kMatrixRows * kMatrixRows; }
 
 // A sum of products with one kept axis and one reduced one.

@@ -12,17 +12,26 @@
 namespace heddle {
 namespace {
 
-int64_t extent_of(const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); }
-
 std::vector<int64_t> extents_of(const std::vector<Axis>& axes) {
   std::vector<int64_t> list;
   for (const Axis& axis : axes) list.push_back(extent_of(axis));
   return list;
 }
 
+}  // namespace
+
+void draw_division(Schedule& schedule, const Target& target, const Draw& draw) {
+  StageSchedule& plan = schedule.stages[0];
+  if (draw(3) == 0) plan.split = 1 + draw(4);
+  if (plan.split > 1 || draw(2) != 0) return;
+  schedule.blocks = 1 + draw(target.multiprocessors);
+  schedule.group = 1 + draw(8);
+}
+
+namespace {
+
 // Any tile that a matrix unit takes, with factors packed or not, for a contraction that may be one for it.
-Schedule random_matrix_schedule(const Loops& loops, const Contraction& c, const Target& target,
-                                const std::function<int64_t(int64_t)>& draw) {
+Schedule random_matrix_schedule(const Loops& loops, const Contraction& c, const Target& target, const Draw& draw) {
   Schedule schedule;
   schedule.cell.assign(loops.outer.size(), 1);
   schedule.stages.resize(loops.stages.size());
@@ -38,11 +47,7 @@ Schedule random_matrix_schedule(const Loops& loops, const Contraction& c, const 
   for (int operand : {0, 1})
     if (draw(2) == 0 || !factor_view(loops, loops.stages[0], c, operand))
       plan.staged.push_back({operand, Staged::Scope::Phase, 0, 0});
-  if (draw(3) == 0) plan.split = 1 + draw(4);
-  if (plan.split == 1 && draw(2) == 0) {
-    schedule.blocks = 1 + draw(target.multiprocessors);
-    schedule.group = 1 + draw(8);
-  }
+  draw_division(schedule, target, draw);
   return schedule;
 }
 

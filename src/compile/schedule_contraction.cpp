@@ -144,16 +144,15 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   const Stage& stage = loops.stages[0];
   const size_t outer = loops.outer.size();
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
-  auto extent = [](const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); };
   // The longest reduced axis belongs to the tile, the others are loops around it.
   size_t depth = 0;
   for (size_t i = 1; i < stage.inner.size(); ++i)
-    if (extent(stage.inner[i]) >= extent(stage.inner[depth])) depth = i;
-  const int64_t m = extent(loops.outer[a]), n = extent(loops.outer[b]), k = extent(stage.inner[depth]);
+    if (extent_of(stage.inner[i]) >= extent_of(stage.inner[depth])) depth = i;
+  const int64_t m = extent_of(loops.outer[a]), n = extent_of(loops.outer[b]), k = extent_of(stage.inner[depth]);
   const int axis_k = static_cast<int>(outer + depth);
   const bool one_axis = stage.inner.size() == 1;
   int64_t terms = 1;  // of a sum
-  for (const Axis& axis : stage.inner) terms *= extent(axis);
+  for (const Axis& axis : stage.inner) terms *= extent_of(axis);
   const int lanes = target.vector_bytes / std::max(4, size_of(loops.values[static_cast<size_t>(c.a)].dtype));
   const Factor fa = look_at(loops, stage, c.a, loops.outer[a].var, stage.inner[depth].var);
   const Factor fb = look_at(loops, stage, c.b, loops.outer[b].var, stage.inner[depth].var);
@@ -208,7 +207,7 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   // Something for everybody, in equal shares.
   double others = 1;
   for (size_t i = 0; i < outer; ++i)
-    if (i != a && i != b) others *= static_cast<double>(extent(loops.outer[i]));
+    if (i != a && i != b) others *= static_cast<double>(extent_of(loops.outer[i]));
   auto cells = [&] { return others * static_cast<double>(pieces(m, mc) * pieces(n, nc)); };
   const double wanted = target.cores == 1 ? 1 : 4.0 * target.cores;
   if (one_axis && !words && cells() < target.cores && k >= kLongSum * std::max(m, n) &&
@@ -232,7 +231,7 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   const std::vector<Level> tiles = {{c.b_axis, micro.columns}, {c.a_axis, micro.rows}};
   std::vector<Level> around;
   for (size_t i = 0; i < stage.inner.size(); ++i)
-    if (i != depth && extent(stage.inner[i]) > 1) around.push_back({static_cast<int>(outer + i), 1});
+    if (i != depth && extent_of(stage.inner[i]) > 1) around.push_back({static_cast<int>(outer + i), 1});
   const bool in_memory = kc < k || matrix || row_wise;
   if (matrix) plan.loops = std::move(around);
   if (kc < k) plan.loops.push_back({axis_k, kc});

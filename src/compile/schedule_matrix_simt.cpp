@@ -16,53 +16,65 @@ struct Choice {
 };
 constexpr Choice kChoices[] = {
     {128, 256, 4, 1.0}, {128, 128, 6, 0.95}, {64, 256, 4, 0.7}, {64, 128, 6, 0.66}, {64, 64, 8, 0.4}};
-// Smaller products are not worth it.
-// Of few rows most of a tile is empty; but what counts then is how fast the other factor is read.
-constexpr int64_t kLeastRows = 4, kLeastDepth = 32;
-constexpr double kLeastProducts = 1 << 18;
+constexpr int64_t kLeastRows = 4;
 constexpr int64_t kGroup = 8;
-// Steps that a part of a divided sum has at least.
-constexpr int64_t kLeastSteps = 8;
 
 int64_t pieces(int64_t size, int64_t step) { return (size + step - 1) / step; }
 
-// A product of m x k and k x n, `others` times; a and b: the axes of rows and columns.
-struct ProductSizes {
-  size_t a, b;
-  int64_t m, n, k;
-  double others;
-};
-ProductSizes sizes_of(const Loops& loops, const Contraction& c) {
-  auto extent = [](const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); };
+}  // namespace
+
+double ProductSizes::cells(int64_t rows, int64_t columns) const {
+  return others * static_cast<double>(pieces(m, rows) * pieces(n, columns));
+}
+
+ProductSizes product_sizes(const Loops& loops, const Contraction& c) {
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
   double others = 1;
   for (size_t i = 0; i < loops.outer.size(); ++i)
-    if (i != a && i != b) others *= static_cast<double>(extent(loops.outer[i]));
-  return {a, b, extent(loops.outer[a]), extent(loops.outer[b]), extent(loops.stages[0].inner[0]), others};
+    if (i != a && i != b) others *= static_cast<double>(extent_of(loops.outer[i]));
+  return {a, b, extent_of(loops.outer[a]), extent_of(loops.outer[b]), extent_of(loops.stages[0].inner[0]), others};
 }
 
-}  // namespace
+bool worth_a_unit(const ProductSizes& sizes, int64_t least_rows) {
+  constexpr int64_t kLeastDepth = 32;
+  constexpr double kLeastProducts = 1 << 18;
+  const double products =
+      sizes.others * static_cast<double>(sizes.m) * static_cast<double>(sizes.n) * static_cast<double>(sizes.k);
+  return std::min(sizes.m, sizes.n) >= least_rows && sizes.k >= kLeastDepth && products >= kLeastProducts;
+}
+
+void divide_sums(Schedule& schedule, const ProductSizes& sizes, int64_t depth, const Loops& loops,
+                 const Target& target) {
+  constexpr int64_t kLeastSteps = 8;  // of a part
+  const double cells = sizes.cells(schedule.cell[sizes.a], schedule.cell[sizes.b]);
+  const auto split =
+      std::min(static_cast<int64_t>(target.multiprocessors / cells), pieces(sizes.k, depth) / kLeastSteps);
+  if (split <= 1) return;
+  Schedule divided = schedule;
+  divided.stages[0].split = split;
+  divided.blocks = 0;
+  divided.group = 1;
+  if (check(divided, loops, target).empty()) schedule = std::move(divided);
+}
 
 bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
   if (!target.matrix_unit || loops.stages[0].inner.size() != 1) return false;
-  const auto [a, b, m, n, k, others] = sizes_of(loops, c);
+  const ProductSizes sizes = product_sizes(loops, c);
   // Of so few rows single warps read the other factor faster.
   constexpr int64_t kWarpRows = 16;
   const int64_t least_rows = target.warp_products ? kWarpRows + 1 : kLeastRows;
-  if (std::min(m, n) < least_rows || k < kLeastDepth) return false;
-  if (others * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) < kLeastProducts) return false;
+  if (!worth_a_unit(sizes, least_rows)) return false;
 
   Schedule best;
   double least = INFINITY;
   for (const Choice& choice : kChoices) {
-    const double cells = others * static_cast<double>(pieces(m, choice.rows) * pieces(n, choice.columns));
-    const double waves = std::ceil(cells / target.multiprocessors);
+    const double waves = std::ceil(sizes.cells(choice.rows, choice.columns) / target.multiprocessors);
     const double time = waves * static_cast<double>(choice.rows * choice.columns) / choice.rate;
     if (time >= least) continue;
     Schedule candidate = schedule;
     candidate.cell.assign(loops.outer.size(), 1);
-    candidate.cell[a] = choice.rows;
-    candidate.cell[b] = choice.columns;
+    candidate.cell[sizes.a] = choice.rows;
+    candidate.cell[sizes.b] = choice.columns;
     candidate.threads = static_cast<int>((choice.rows / kernel::kMatrixRows + 1) * kernel::kMatrixThreads);
     candidate.blocks = target.multiprocessors;
     candidate.group = kGroup;
@@ -79,17 +91,7 @@ bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contract
     best = std::move(candidate);
   }
   if (!std::isfinite(least)) return false;
-  // Few cells with long sums: the sums are divided.
-  const double cells = others * static_cast<double>(pieces(m, best.cell[a]) * pieces(n, best.cell[b]));
-  const int64_t steps = pieces(k, kernel::kMatrixBytes / 2);
-  const auto split = std::min(static_cast<int64_t>(target.multiprocessors / cells), steps / kLeastSteps);
-  if (split > 1) {
-    Schedule divided = best;
-    divided.stages[0].split = split;
-    divided.blocks = 0;
-    divided.group = 1;
-    if (check(divided, loops, target).empty()) best = std::move(divided);
-  }
+  divide_sums(best, sizes, kernel::kMatrixBytes / 2, loops, target);
   schedule = std::move(best);
   return true;
 }
@@ -106,7 +108,8 @@ void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contrac
   constexpr double kLeastWaves = 1.5;         // cells for each multiprocessor, or the next smaller tile is taken
   constexpr int kWarpLanes = 32, kWarps = 8;  // warps that keep a multiprocessor going
   constexpr int64_t kLeastPart = 192;         // of a divided sum
-  const auto [a, b, m, n, k, others] = sizes_of(loops, c);
+  const ProductSizes sizes = product_sizes(loops, c);
+  const auto [a, b, m, n, k, others] = sizes;
   StageSchedule& plan = schedule.stages[0];
   plan.dot = true;
   // Few cells with long sums: the sums are divided.
@@ -117,9 +120,6 @@ void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contrac
     plan.split = split;
     if (!check(schedule, loops, target).empty()) plan.split = 1;
   };
-  auto cells = [&, rows = m, columns = n, rest = others](int64_t height, int64_t width) {
-    return rest * static_cast<double>(pieces(rows, height) * pieces(columns, width));
-  };
   auto loop_by = [&, depth_of_sum = k](int64_t step) {
     if (step < depth_of_sum) plan.loops = {{static_cast<int>(loops.outer.size()), step}};
     return static_cast<int>(plan.loops.size());
@@ -129,11 +129,11 @@ void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contrac
     schedule.cell[b] = std::min<int64_t>(64, n);
     const int depth = loop_by(8);
     plan.staged = {{0, Staged::Scope::Cell, depth, 0}, {1, Staged::Scope::Cell, depth, 0}};
-    divide(cells(schedule.cell[a], schedule.cell[b]) * schedule.threads / kWarpLanes);
+    divide(sizes.cells(schedule.cell[a], schedule.cell[b]) * schedule.threads / kWarpLanes);
     return;
   }
   const Tile* tile = kTiles;
-  while (tile != std::end(kTiles) - 1 && cells(tile->rows, tile->columns) < kLeastWaves * target.multiprocessors)
+  while (tile != std::end(kTiles) - 1 && sizes.cells(tile->rows, tile->columns) < kLeastWaves * target.multiprocessors)
     ++tile;
   schedule.cell[a] = tile->rows;
   schedule.cell[b] = tile->columns;
@@ -143,7 +143,7 @@ void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contrac
   while (step > tile->depth * 3 / 4 && k % step != 0) --step;
   const int depth = loop_by(k % step == 0 ? step : tile->depth);
   plan.staged = {{0, Staged::Scope::Cell, depth, tile->rows}, {1, Staged::Scope::Cell, depth, tile->columns}};
-  divide(cells(tile->rows, tile->columns) * tile->threads / kWarpLanes);
+  divide(sizes.cells(tile->rows, tile->columns) * tile->threads / kWarpLanes);
 }
 
 }  // namespace heddle

@@ -24,7 +24,6 @@ constexpr int64_t kRowsBlock = 1024, kFewRowsBlock = 1024;
 constexpr int64_t kFewRowsStep = 32;
 constexpr int64_t kWantedCells = 16;
 
-int64_t extent_of(const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); }
 int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // Whether a later stage reduces over the axis: such results lie row by row of it.

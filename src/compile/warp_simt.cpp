@@ -94,20 +94,13 @@ std::string check_warp_simt(const Schedule& schedule, const Loops& loops, size_t
   const StageSchedule& plan = schedule.stages[s];
   const Stage& stage = loops.stages[s];
   if (target.machine != Machine::Simt || !target.warp_products) return "the machine has no matrix unit for warps";
-  if (s != 0 || is_nested(loops)) return text("stage ", s, ": a matrix unit in nested loops");
   if (plan.ahead < 2) return text("stage ", s, ": room for ", plan.ahead, " blocks");
-  if (!c.is_matmul() || stage.inner.size() != 1 || stage.kept != 0)
-    return text("stage ", s, ": not a product of two matrices");
-  for (const kernel::Inst& inst : stage.body.insts)
-    if (inst.op == kernel::Op::check) return text("stage ", s, ": a matrix unit does not look at indices");
+  if (std::string problem = check_unit_simt(schedule, loops, s, c); !problem.empty()) return problem;
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis), k = loops.outer.size();
-  if (!c.a_axes[k] || !c.b_axes[k]) return text("stage ", s, ": a factor does not follow the summed axis");
   const std::optional<DType> dtype = warp_dtype(loops, stage, c);
   if (!dtype) return text("stage ", s, ": its factors are not ones of a matrix unit");
   if (is_f8(*dtype) && !target.f8_products) return text("stage ", s, ": the machine does not multiply ", *dtype);
   if (*dtype == DType::f32 && !target.tf32) return text("stage ", s, ": nobody asked for products of tf32");
-  for (size_t i = 0; i < loops.outer.size(); ++i)
-    if (i != a && i != b && schedule.cell[i] != 1) return text("stage ", s, ": cells of several matrices");
   const int64_t rows = schedule.cell[a], columns = schedule.cell[b];
   const auto grid = schedule.threads % kWarp == 0 ? warp_grid(rows, columns, schedule.threads / kWarp) : std::nullopt;
   if (!grid) return text("stage ", s, ": cells of ", rows, " x ", columns, " for ", schedule.threads, " threads");
@@ -117,13 +110,7 @@ std::string check_warp_simt(const Schedule& schedule, const Loops& loops, size_t
   const int64_t depth = kWarpBytes / size_of(*dtype);
   if (plan.loops.size() != 1 || plan.loops[0].axis != static_cast<int>(k) || plan.loops[0].step != depth)
     return text("stage ", s, ": a matrix unit of warps takes steps of ", depth, " ", *dtype);
-  bool packed[2] = {false, false};
-  for (const Staged& staged : plan.staged) {
-    if (staged.operand != 0 && staged.operand != 1) return text("stage ", s, " has no operand ", staged.operand);
-    if (staged.scope != Staged::Scope::Phase || staged.panel != 0 || packed[staged.operand])
-      return text("stage ", s, ": a matrix unit copies by itself");
-    packed[staged.operand] = true;
-  }
+  const bool packed[2] = {is_packed(plan, 0), is_packed(plan, 1)};
   for (int operand : {0, 1})
     if (!packed[operand] && !warp_view(loops, stage, c, operand))
       return text("stage ", s, ": operand ", operand, " cannot be copied as it is");
@@ -135,10 +122,6 @@ std::string check_warp_simt(const Schedule& schedule, const Loops& loops, size_t
   if (packed[0] || packed[1]) bytes += kPacking;
   if (plan.split > 1) bytes += rows * columns * 4;
   if (bytes > target.local_bytes) return text("stage ", s, ": ", plan.ahead, " blocks of ", block, " bytes do not fit");
-  for (size_t later = 1; later < loops.stages.size(); ++later)
-    if (loops.stages[later].reducer || !loops.stages[later].inner.empty() || !schedule.stages[later].loops.empty() ||
-        !schedule.stages[later].joined)
-      return text("stage ", later, " cannot finish what a matrix unit computes");
   return "";
 }
 
@@ -153,15 +136,9 @@ struct Choice {
 constexpr Choice kChoices[] = {{128, 128, 128, 1.0}, {128, 256, 256, 0.92}, {64, 128, 128, 0.7},
                                {64, 64, 128, 0.5},   {32, 128, 128, 0.45},  {16, 128, 128, 0.3}};
 constexpr int kMostAhead = 4;
-// Smaller products are not worth it.
-constexpr int64_t kLeastRows = 4, kLeastDepth = 32;
-constexpr double kLeastProducts = 1 << 18;
+constexpr int64_t kLeastRows = 4;
 constexpr int64_t kGroup = 8;
 constexpr int64_t kEachItsOwn = 1 << 20;  // blocks of threads: as many as cells, as a rule
-// Steps that a part of a divided sum has at least.
-constexpr int64_t kLeastSteps = 8;
-
-int64_t pieces(int64_t size, int64_t step) { return (size + step - 1) / step; }
 
 }  // namespace
 
@@ -171,32 +148,22 @@ bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contractio
     return false;
   const std::optional<DType> dtype = warp_dtype(loops, loops.stages[0], c);
   if (!dtype || (*dtype == DType::f32 && !target.tf32)) return false;
-  auto extent = [](const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); };
-  const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
-  const int64_t m = extent(loops.outer[a]), n = extent(loops.outer[b]), k = extent(loops.stages[0].inner[0]);
-  double others = 1;
-  for (size_t i = 0; i < loops.outer.size(); ++i)
-    if (i != a && i != b) others *= static_cast<double>(extent(loops.outer[i]));
-  if (std::min(m, n) < kLeastRows || k < kLeastDepth) return false;
-  if (others * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) < kLeastProducts) return false;
-
+  const ProductSizes sizes = product_sizes(loops, c);
+  if (!worth_a_unit(sizes, kLeastRows)) return false;
   const int64_t depth = kWarpBytes / size_of(*dtype);
-  auto cells_of = [&](int64_t rows, int64_t columns) {
-    return others * static_cast<double>(pieces(m, rows) * pieces(n, columns));
-  };
   Schedule best;
   double least = INFINITY;
   for (const Choice& choice : kChoices)
     for (bool high : {false, true}) {
       const int64_t rows = high ? choice.columns : choice.rows, columns = high ? choice.rows : choice.columns;
       if (high && rows == columns) continue;
-      const double waves = std::ceil(cells_of(rows, columns) / target.multiprocessors);
+      const double waves = std::ceil(sizes.cells(rows, columns) / target.multiprocessors);
       const double time = waves * static_cast<double>(rows * columns) / choice.rate;
       if (time >= least) continue;
       Schedule candidate = schedule;
       candidate.cell.assign(loops.outer.size(), 1);
-      candidate.cell[a] = rows;
-      candidate.cell[b] = columns;
+      candidate.cell[sizes.a] = rows;
+      candidate.cell[sizes.b] = columns;
       candidate.threads = choice.threads;
       candidate.blocks = kEachItsOwn;
       candidate.group = kGroup;
@@ -213,22 +180,12 @@ bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contractio
       best = std::move(candidate);
     }
   if (!std::isfinite(least)) return false;
-  // Few cells with long sums: the sums are divided.
-  const double cells = cells_of(best.cell[a], best.cell[b]);
-  const auto split = std::min(static_cast<int64_t>(target.multiprocessors / cells), pieces(k, depth) / kLeastSteps);
-  if (split > 1) {
-    Schedule divided = best;
-    divided.stages[0].split = split;
-    divided.blocks = 0;
-    divided.group = 1;
-    if (check(divided, loops, target).empty()) best = std::move(divided);
-  }
+  divide_sums(best, sizes, depth, loops, target);
   schedule = std::move(best);
   return true;
 }
 
-Schedule random_warp_schedule(const Loops& loops, const Contraction& c, const Target& target,
-                              const std::function<int64_t(int64_t)>& draw) {
+Schedule random_warp_schedule(const Loops& loops, const Contraction& c, const Target& target, const Draw& draw) {
   Schedule schedule;
   const std::optional<DType> dtype = warp_dtype(loops, loops.stages[0], c);
   if (!dtype) return schedule;
@@ -245,11 +202,7 @@ Schedule random_warp_schedule(const Loops& loops, const Contraction& c, const Ta
   for (int operand : {0, 1})
     if (draw(3) == 0 || !warp_view(loops, loops.stages[0], c, operand))
       plan.staged.push_back({operand, Staged::Scope::Phase, 0, 0});
-  if (draw(3) == 0) plan.split = 1 + draw(4);
-  if (plan.split == 1 && draw(2) == 0) {
-    schedule.blocks = 1 + draw(target.multiprocessors);
-    schedule.group = 1 + draw(8);
-  }
+  draw_division(schedule, target, draw);
   return schedule;
 }
 

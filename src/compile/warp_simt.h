@@ -31,8 +31,11 @@ std::string check_warp_simt(const Schedule& schedule, const Loops& loops, size_t
                             const Target& target);
 // Fills in the schedule if warps should do this contraction; else leaves it alone and gives false.
 bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target);
-// Any tile, with factors packed or not; it may not be legal. `draw` gives a number below its argument.
-Schedule random_warp_schedule(const Loops& loops, const Contraction& c, const Target& target,
-                              const std::function<int64_t(int64_t)>& draw);
+// A number below the argument.
+using Draw = std::function<int64_t(int64_t)>;
+// Parts of the sums, or turns of blocks of threads, of a random schedule for a matrix unit (random_schedule.cpp).
+void draw_division(Schedule& schedule, const Target& target, const Draw& draw);
+// Any tile, with factors packed or not; it may not be legal.
+Schedule random_warp_schedule(const Loops& loops, const Contraction& c, const Target& target, const Draw& draw);
 
 }  // namespace heddle

@@ -442,27 +442,6 @@ const Setting kSettings[] = {{"tile", {Level::Tile, 1, false}, 250},
                              {"threads", {Level::Thread, 4, false}, 100},
                              {"warp", {Level::Thread, 32, false}, 20}};
 
-// A kernel of 32 threads for 8 elements around `body`; loads are of all threads.
-std::string of_threads(const std::string& body) {
-  return "kernel.thread @k(in %x: f32[64], out %y: f32[64]) threads 32 thread t {\n  phase grid(i < 8) {\n" + body +
-         "  }\n}\n";
-}
-
-TEST(Narrow, what_only_feeds_a_store_is_loaded_where_that_runs) {
-  const std::string rest = "    %1 = mul %0, %0\n    store %y[i * 8 + t], %1 if t < 8\n";
-  EXPECT_EQ(after(narrow, of_threads("    %0 = load %x[i * 8 + t % 8] : f32\n" + rest)),
-            of_threads("    %0 = load %x[i * 8 + t % 8] if t < 8 : f32\n" + rest));
-}
-
-TEST(Narrow, other_uses_and_other_places_keep_a_load_whole) {
-  const std::string load = "    %0 = load %x[i * 8 + t % 8] : f32\n";
-  for (const std::string& rest :
-       {std::string("    %1 = shuffle_xor %0, 1\n    store %y[i * 8 + t], %1 if t < 8\n"),
-        std::string("    store %y[i * 8 + t], %0 if t < 4\n    store %y[i * 8 + t], %0 if 3 < t && t < 8\n"),
-        std::string("    branch t < 8 {\n      store %y[i * 8 + t], %0 if t < 4\n    }\n")})
-    EXPECT_NE(after(narrow, of_threads(load + rest)).find(load), std::string::npos) << rest;
-}
-
 TEST(Passes, any_order_on_random_kernels_gives_the_same_bits) {
   std::vector<Pass> exact;
   for (const Pass& pass : all_passes())
