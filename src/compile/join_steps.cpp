@@ -308,6 +308,7 @@ class Joiner {
     step.loops = Rewriter(explanations, symbols).run(std::move(step.loops));
     step.loops.symbols = find_symbols(step.loops);
     step.loops.name = text(step.loops.name.substr(0, 48), "_and_", members.size() - 1, "_more");
+    if (is_matmul(step.loops)) step.loops.together = static_cast<int64_t>(members.size());
     for (size_t m : members) {
       Program::Step& member = program_.steps[m];
       Program::Segment segment = std::move(member.segments[0]);

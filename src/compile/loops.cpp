@@ -170,6 +170,7 @@ std::string print(const Loops& loops) {
   std::ostringstream out;
   Substitution names = symbol_names(loops);
   out << "loops @" << loops.name << " outer(" << axis_list(loops.outer, names) << ")";
+  if (loops.together > 1) out << " together " << loops.together;
   for (size_t i = 0; i < names.size(); ++i) {
     const Expr& s = names[i].second;
     out << (i ? ", " : " symbols(") << s << " in [" << s.lo() << ", " << s.hi() << "] multiple " << s.multiple();

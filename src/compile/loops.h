@@ -61,6 +61,7 @@ struct Loops {
   std::vector<kernel::Type> values;     // all rank 0
   std::vector<Axis> outer;              // contiguous axes are merged
   std::vector<Stage> stages;
+  int64_t together = 1;  // of a product: so many uses of it are launched at once
 };
 
 inline bool stores(const Stage& stage) { return !stage.reducer && stage.results.empty(); }

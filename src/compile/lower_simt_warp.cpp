@@ -1,5 +1,7 @@
 // Products by a matrix unit that warps use. All threads copy blocks of both factors into a ring in local memory, a few
 // blocks ahead; each warp loads fragments of them and keeps its rectangle of the sums in registers.
+#include <algorithm>
+
 #include "base/error.h"
 #include "compile/lower_simt.h"
 #include "compile/warp_simt.h"
@@ -125,39 +127,57 @@ void Lowering::emit_warp_dot(const Inst& inst) {
     return builder_->load_matrix(ring.buffer, dtype, slot * ring.size() + y * ring.pitch() + x, ring.region->turned);
   };
 
+  const int64_t fragments_down = rings[0].part / kWarpRows, fragments_across = rings[1].part / kWarpRows;
+  const auto fragments = static_cast<size_t>(fragments_down + fragments_across);
+  auto load_fragments = [&](const Expr& slot, int64_t at) {
+    std::vector<Value> loaded;
+    for (int64_t i = 0; i < fragments_down; ++i) loaded.push_back(fragment(0, slot, i, at));
+    for (int64_t j = 0; j < fragments_across; ++j) loaded.push_back(fragment(1, slot, j, at));
+    return loaded;
+  };
+  auto multiply = [&](std::span<const Value> factors, std::span<Value> sums) {
+    for (int64_t i = 0; i < fragments_down; ++i)
+      for (int64_t j = 0; j < fragments_across; ++j) {
+        size_t mine[4];
+        for (int64_t v = 0; v < 4; ++v)
+          mine[v] = static_cast<size_t>((2 * i + v % 2) * (2 * fragments_across) + 2 * j + v / 2);
+        const Value before[] = {sums[mine[0]], sums[mine[1]], sums[mine[2]], sums[mine[3]]};
+        std::vector<Value> after =
+            builder_->mma(factors[static_cast<size_t>(i)], factors[static_cast<size_t>(fragments_down + j)], before);
+        for (size_t v = 0; v < 4; ++v) sums[mine[v]] = after[v];
+      }
+  };
+
   // What an earlier tile of the same threads left in the ring is no longer wanted.
   builder_->copy_fence(0);
   builder_->barrier();
   for (int step = 0; step + 1 < stages; ++step) {
     copy_block(step);
-    if (step + 2 < stages) builder_->copy_fence(stages);
+    builder_->copy_fence(step + 2 < stages ? stages : stages - 2);
   }
+  builder_->barrier();
   const std::vector<Point> where = registers_of(result);
   const kernel::Type two{tile_.values[result].dtype, {2}};
-  std::vector<Value> init(where.size(), builder_->constant(Scalar::of(two.dtype, 0), two.shape));
-  const int64_t fragments_down = rings[0].part / kWarpRows, fragments_across = rings[1].part / kWarpRows;
+  // Carried: the fragments to multiply next, then the sums.
+  std::vector<Value> init = load_fragments(0, 0);
+  init.resize(fragments + where.size(), builder_->constant(Scalar::of(two.dtype, 0), two.shape));
   auto body = [&](const Expr& step, std::span<const Value> carried) {
-    // The oldest block has arrived for all; nobody reads any longer the one before, whose place is filled next.
-    builder_->copy_fence(stages - 2);
-    builder_->barrier();
-    copy_block(step + (stages - 1));
-    std::vector<Value> sums(carried.begin(), carried.end());
-    const Expr slot = mod(step, stages);
-    for (int64_t at = 0; at < kWarpBytes / 32; ++at) {
-      std::vector<Value> left, right;
-      for (int64_t i = 0; i < fragments_down; ++i) left.push_back(fragment(0, slot, i, at));
-      for (int64_t j = 0; j < fragments_across; ++j) right.push_back(fragment(1, slot, j, at));
-      for (int64_t i = 0; i < fragments_down; ++i)
-        for (int64_t j = 0; j < fragments_across; ++j) {
-          size_t mine[4];
-          for (int64_t v = 0; v < 4; ++v)
-            mine[v] = static_cast<size_t>((2 * i + v % 2) * (2 * fragments_across) + 2 * j + v / 2);
-          const Value before[] = {sums[mine[0]], sums[mine[1]], sums[mine[2]], sums[mine[3]]};
-          std::vector<Value> after = builder_->mma(left[static_cast<size_t>(i)], right[static_cast<size_t>(j)], before);
-          for (size_t v = 0; v < 4; ++v) sums[mine[v]] = after[v];
-        }
+    std::vector<Value> values(carried.begin(), carried.end());
+    constexpr int64_t kParts = kWarpBytes / 32;
+    for (int64_t at = 0; at < kParts; ++at) {
+      const bool last = at + 1 == kParts;
+      if (last) {
+        // The next block has arrived for all, and all have loaded what they need of this one: the next step fills its
+        // place.
+        builder_->copy_fence(stages - 2);
+        builder_->barrier();
+      }
+      const std::vector<Value> next = load_fragments(mod(last ? step + 1 : step, stages), last ? 0 : at + 1);
+      if (at == 0) copy_block(step + (stages - 1));
+      multiply(std::span(values).first(fragments), std::span(values).subspan(fragments));
+      std::copy(next.begin(), next.end(), values.begin());
     }
-    return sums;
+    return values;
   };
   std::vector<Value> sums;
   if (inst.var.is_var()) {
@@ -166,6 +186,7 @@ void Lowering::emit_warp_dot(const Inst& inst) {
   } else {
     sums = body(0, init);
   }
+  sums.erase(sums.begin(), sums.begin() + static_cast<long>(fragments));
   deliver(result, where, sums, next_tag());
 }
 

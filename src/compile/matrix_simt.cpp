@@ -19,7 +19,7 @@ DType dtype_of(const Loops& loops, kernel::Value v) { return loops.values[static
 }  // namespace
 
 std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, const kernel::Inst& access, size_t own,
-                                      size_t along) {
+                                      size_t along, bool copied) {
   if (!access.guard.is_const(1) || !access.binds.empty()) return {};
   const kernel::Buffer& buffer = loops.buffers[static_cast<size_t>(access.buffer)];
   const int64_t size = size_of(buffer.dtype);
@@ -42,7 +42,8 @@ std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, co
   }
   for (const Expr& v : variables(view.offset))
     if (!v.is_symbol()) return {};
-  if (view.offset.multiple() * size % 16 != 0) return {};
+  const int64_t whole = copied ? 16 / size : 1;
+  if (view.offset.multiple() % whole != 0) return {};
   view.turned = strides[own] == 1;
   const size_t fast = view.turned ? own : along, slow = view.turned ? along : own;
   if (strides[fast] != 1) return {};
@@ -52,7 +53,7 @@ std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, co
     if (i != own && i != along && strides[i] != 0) add(i, strides[i]);
   if (view.axes.size() > 5) return {};
   for (size_t d = 1; d < view.axes.size(); ++d)
-    if (view.strides[d] <= 0 || view.strides[d] * size % 16 != 0) return {};
+    if (view.strides[d] <= 0 || view.strides[d] % whole != 0) return {};
   return view;
 }
 

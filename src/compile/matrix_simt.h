@@ -14,10 +14,10 @@ struct MatrixView {
   SmallVector<int64_t, 4> strides;
   bool turned = false;  // `own` runs along dimension 0
 };
-// A load or store as a matrix over axes `own` and `along` (and others around it), if copies of whole blocks can do it:
-// strides are multiples of 16 bytes, nothing is guarded.
+// A load or store as a matrix over axes `own` and `along` (and others around it), if nothing is guarded; `copied`: if
+// copies of whole blocks can do it, for which strides are multiples of 16 bytes.
 std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, const kernel::Inst& access, size_t own,
-                                      size_t along);
+                                      size_t along, bool copied = true);
 
 // The narrow numbers that a factor is cast from, where a matrix unit multiplies such: f16 or bf16 for sums of f32.
 std::optional<kernel::Value> matrix_factor(const Loops& loops, const Stage& stage, kernel::Value factor);
@@ -26,11 +26,12 @@ std::optional<MatrixView> factor_view(const Loops& loops, const Stage& stage, co
 // Of a factor that is packed first: whether its own axis is the fast one, as most of what it is made of has it.
 bool packed_turned(const Loops& loops, const Stage& stage, const Contraction& c, int operand);
 
-// A product of m x k and k x n, `others` times; a and b: the axes of rows and columns.
+// A product of m x k and k x n, `others` times, and so many of these together in a launch; a and b: the axes of rows
+// and columns.
 struct ProductSizes {
   size_t a, b;
   int64_t m, n, k;
-  double others;
+  double others, together;
   double cells(int64_t rows, int64_t columns) const;
 };
 ProductSizes product_sizes(const Loops& loops, const Contraction& c);

@@ -24,7 +24,7 @@ int64_t pieces(int64_t size, int64_t step) { return (size + step - 1) / step; }
 }  // namespace
 
 double ProductSizes::cells(int64_t rows, int64_t columns) const {
-  return others * static_cast<double>(pieces(m, rows) * pieces(n, columns));
+  return others * together * static_cast<double>(pieces(m, rows) * pieces(n, columns));
 }
 
 ProductSizes product_sizes(const Loops& loops, const Contraction& c) {
@@ -32,7 +32,13 @@ ProductSizes product_sizes(const Loops& loops, const Contraction& c) {
   double others = 1;
   for (size_t i = 0; i < loops.outer.size(); ++i)
     if (i != a && i != b) others *= static_cast<double>(extent_of(loops.outer[i]));
-  return {a, b, extent_of(loops.outer[a]), extent_of(loops.outer[b]), extent_of(loops.stages[0].inner[0]), others};
+  return {a,
+          b,
+          extent_of(loops.outer[a]),
+          extent_of(loops.outer[b]),
+          extent_of(loops.stages[0].inner[0]),
+          others,
+          static_cast<double>(loops.together)};
 }
 
 bool worth_a_unit(const ProductSizes& sizes, int64_t least_rows) {
@@ -109,7 +115,7 @@ void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contrac
   constexpr int kWarpLanes = 32, kWarps = 8;  // warps that keep a multiprocessor going
   constexpr int64_t kLeastPart = 192;         // of a divided sum
   const ProductSizes sizes = product_sizes(loops, c);
-  const auto [a, b, m, n, k, others] = sizes;
+  const auto [a, b, m, n, k, others, together] = sizes;
   StageSchedule& plan = schedule.stages[0];
   plan.dot = true;
   // Few cells with long sums: the sums are divided.

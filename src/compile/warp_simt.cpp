@@ -127,15 +127,15 @@ std::string check_warp_simt(const Schedule& schedule, const Loops& loops, size_t
 
 namespace {
 
-// Tiles, threads, and what part of the fastest rate they reach.
+// Tiles, threads, what part of the fastest rate they reach, and blocks on their way: of few rows all waits for memory.
 struct Choice {
   int64_t rows, columns;
   int threads;
   double rate;
+  int ahead;
 };
-constexpr Choice kChoices[] = {{128, 128, 128, 1.0}, {128, 256, 256, 0.92}, {64, 128, 128, 0.7},
-                               {64, 64, 128, 0.5},   {32, 128, 128, 0.45},  {16, 128, 128, 0.3}};
-constexpr int kMostAhead = 4;
+constexpr Choice kChoices[] = {{128, 256, 256, 1.0, 4}, {128, 128, 128, 0.86, 4}, {64, 128, 128, 0.6, 4},
+                               {64, 64, 128, 0.43, 4},  {32, 128, 128, 0.39, 6},  {16, 128, 128, 0.26, 8}};
 constexpr int64_t kLeastRows = 4;
 constexpr int64_t kGroup = 8;
 constexpr int64_t kEachItsOwn = 1 << 20;  // blocks of threads: as many as cells, as a rule
@@ -174,7 +174,7 @@ bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contractio
       for (int operand : {0, 1})
         if (!warp_view(loops, loops.stages[0], c, operand))
           plan.staged.push_back({operand, Staged::Scope::Phase, 0, 0});
-      for (plan.ahead = kMostAhead; plan.ahead > 2 && !check(candidate, loops, target).empty();) --plan.ahead;
+      for (plan.ahead = choice.ahead; plan.ahead > 2 && !check(candidate, loops, target).empty();) --plan.ahead;
       if (!check(candidate, loops, target).empty()) continue;
       least = time;
       best = std::move(candidate);

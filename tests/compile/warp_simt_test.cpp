@@ -123,6 +123,21 @@ TEST(WarpSimt, every_tile) {
       }
 }
 
+// Sums of few cells are divided, but not where several products fill the machine together.
+TEST(WarpSimt, products_that_are_launched_together) {
+  auto chosen = [](int count) {
+    std::vector<NodeRef> roots;
+    for (int i = 0; i < count; ++i) roots.push_back(product({1, 16, 256, 2048}, DType::bf16));
+    Program program = fuse(roots);
+    EXPECT_EQ(program.steps.size(), 1u);
+    EXPECT_EQ(program.steps[0].loops.together, count);
+    return default_schedule(program.steps[0].loops, machine(8)).stages[0].split;
+  };
+  EXPECT_EQ(chosen(1), 4);
+  EXPECT_EQ(chosen(2), 2);
+  EXPECT_EQ(chosen(4), 1);
+}
+
 TEST(WarpSimt, batches_and_few_rows) {
   for (DType dtype : {DType::f16, DType::i8}) {
     Count count;
