@@ -15,7 +15,23 @@ namespace {
 
 llvm::Constant* integer_like(llvm::Value* like, uint64_t v) { return llvm::ConstantInt::get(like->getType(), v); }
 
+// Machines that round two numbers into one word keep them there: both halves are made of the word.
+llvm::Value* widen_pairs(Emitter& emitter, llvm::Value* v) {
+  auto& b = emitter.b;
+  const auto pairs = static_cast<unsigned>(lanes_of(v) / 2);
+  llvm::Value* words = b.CreateBitCast(v, llvm::FixedVectorType::get(b.getInt32Ty(), pairs));
+  llvm::Value* result = llvm::PoisonValue::get(shaped(b.getFloatTy(), v));
+  for (uint64_t k = 0; k < pairs; ++k) {
+    llvm::Value* word = b.CreateExtractElement(words, k);
+    llvm::Value *low = b.CreateShl(word, b.getInt32(16)), *high = b.CreateAnd(word, b.getInt32(0xffff0000));
+    result = b.CreateInsertElement(result, b.CreateBitCast(low, b.getFloatTy()), 2 * k);
+    result = b.CreateInsertElement(result, b.CreateBitCast(high, b.getFloatTy()), 2 * k + 1);
+  }
+  return result;
+}
+
 llvm::Value* widen_bfloat(Emitter& emitter, llvm::Value* v) {
+  if (emitter.traits.round_pair && lanes_of(v) % 2 == 0) return widen_pairs(emitter, v);
   auto& b = emitter.b;
   llvm::Value* bits = b.CreateZExt(v, shaped(b.getInt32Ty(), v));
   return b.CreateBitCast(b.CreateShl(bits, integer_like(bits, 16)), shaped(b.getFloatTy(), v));
@@ -42,15 +58,18 @@ llvm::Value* narrow_to_bfloat(Emitter& emitter, llvm::Value* v) {
     const auto count = static_cast<uint64_t>(lanes_of(v));
     llvm::Value* zero = llvm::Constant::getNullValue(b.getFloatTy());
     if (count == 1) return b.CreateTrunc(emitter.traits.round_pair(emitter, v, zero), b.getInt16Ty());
-    llvm::Value* result = llvm::PoisonValue::get(shaped(b.getInt16Ty(), v));
-    for (uint64_t lane = 0; lane < count; lane += 2) {
-      llvm::Value* other = lane + 1 < count ? b.CreateExtractElement(v, lane + 1) : zero;
-      llvm::Value* pair = emitter.traits.round_pair(emitter, b.CreateExtractElement(v, lane), other);
-      pair = b.CreateBitCast(pair, llvm::FixedVectorType::get(b.getInt16Ty(), 2));
-      for (uint64_t k = 0; k < 2 && lane + k < count; ++k)
-        result = b.CreateInsertElement(result, b.CreateExtractElement(pair, k), lane + k);
+    const auto pairs = static_cast<unsigned>((count + 1) / 2);
+    llvm::Value* words = llvm::PoisonValue::get(llvm::FixedVectorType::get(b.getInt32Ty(), pairs));
+    for (uint64_t k = 0; k < pairs; ++k) {
+      llvm::Value* other = 2 * k + 1 < count ? b.CreateExtractElement(v, 2 * k + 1) : zero;
+      words =
+          b.CreateInsertElement(words, emitter.traits.round_pair(emitter, b.CreateExtractElement(v, 2 * k), other), k);
     }
-    return result;
+    llvm::Value* result = b.CreateBitCast(words, llvm::FixedVectorType::get(b.getInt16Ty(), 2 * pairs));
+    if (count % 2 == 0) return result;
+    std::vector<int> all(count);
+    std::iota(all.begin(), all.end(), 0);
+    return b.CreateShuffleVector(result, all);
   }
   auto& b = emitter.b;
   const int64_t lanes = lanes_of(v);

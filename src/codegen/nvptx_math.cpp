@@ -2,6 +2,8 @@
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
+#include <optional>
+
 #include "codegen/emit.h"
 #include "kernel/math.h"
 
@@ -19,22 +21,29 @@ llvm::Value* lane_by_lane(Emitter& emitter, llvm::Value* x, Function f) {
   return result;
 }
 
-// Whether 2^x is a normal number, or may be 0 instead: x is a maximum with a constant that says so.
-bool may_flush(llvm::Value* x) {
+// Where x is the maximum of something and a constant: both.
+struct Bounded {
+  llvm::Value* inner;
+  float bound;
+};
+std::optional<Bounded> bounded(llvm::Value* x) {
   auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(x);
-  if (!call || call->getIntrinsicID() != llvm::Intrinsic::maximum) return false;
-  for (llvm::Value* operand : {call->getArgOperand(0), call->getArgOperand(1)}) {
-    llvm::ConstantFP* bound = constant_number(operand);
-    if (bound && bound->getValueAPF().convertToFloat() >= kernel::kExp2Flushes) return true;
-  }
-  return false;
+  if (!call || call->getIntrinsicID() != llvm::Intrinsic::maximum) return {};
+  for (unsigned n : {0u, 1u})
+    if (llvm::ConstantFP* bound = constant_number(call->getArgOperand(n)))
+      return Bounded{call->getArgOperand(1 - n), bound->getValueAPF().convertToFloat()};
+  return {};
 }
 
 }  // namespace
 
+// The instruction that flushes subnormal results to zero is one for the machine, the other is four. It does if 2^x is a
+// normal number, or may be 0 instead: with a bound that says so. A bound whose own power is flushed changes nothing.
 llvm::Value* exp2_by_instruction(Emitter& emitter, llvm::Value* x) {
-  // The one that flushes subnormal results to zero is one machine instruction, the other is four.
-  auto id = may_flush(x) ? llvm::Intrinsic::nvvm_ex2_approx_ftz_f : llvm::Intrinsic::nvvm_ex2_approx_f;
+  const std::optional<Bounded> known = bounded(x);
+  const bool flushes = known && known->bound >= kernel::kExp2Flushes;
+  if (flushes && known->bound < kernel::kLeastExponent) x = known->inner;
+  auto id = flushes ? llvm::Intrinsic::nvvm_ex2_approx_ftz_f : llvm::Intrinsic::nvvm_ex2_approx_f;
   return lane_by_lane(emitter, x, [&](llvm::Value* lane) { return emitter.b.CreateIntrinsic(id, {}, {lane}); });
 }
 
