@@ -4,13 +4,11 @@
 // a ring in shared memory, by descriptors of the matrices. Two barrier objects belong to each place of the ring:
 // `full`, on which the bytes of a copy arrive, and `empty`, on which the warps arrive that have read it. Both count
 // phases: a wait names the parity of the one it waits for.
-#include <llvm/IR/InlineAsm.h>
-
 #include <algorithm>
 #include <sstream>
 
 #include "base/error.h"
-#include "codegen/emit.h"
+#include "codegen/nvptx_asm.h"
 #include "kernel/tensor_maps.h"
 
 namespace heddle::codegen {
@@ -19,9 +17,6 @@ namespace {
 using kernel::kMatrixBytes;
 using kernel::kMatrixRows;
 using kernel::kMatrixThreads;
-
-constexpr unsigned kSharedSpace = 3;
-constexpr int64_t kBox = kMatrixRows * kMatrixBytes;  // of 64 rows
 
 // What a block of the ring holds: the left factor, unless it is in registers, then the right one.
 struct Ring {
@@ -33,33 +28,6 @@ struct Ring {
 Ring ring_of(const kernel::Kernel& kernel, const kernel::Inst& inst) {
   const int64_t rows = (kernel.threads / kMatrixThreads - 1) * kMatrixRows;
   return {inst.left_in_args() ? 0 : rows, static_cast<int64_t>(inst.results.size()) / 2 * 8, inst.immediate};
-}
-
-// Calls assembly text with operands $0, $1, ...: results first.
-llvm::Value* assemble(Emitter& emitter, llvm::Type* result, const std::string& code, const std::string& constraints,
-                      std::vector<llvm::Value*> args) {
-  std::vector<llvm::Type*> types;
-  for (llvm::Value* arg : args) types.push_back(arg->getType());
-  auto* type = llvm::FunctionType::get(result, types, false);
-  auto* assembly = llvm::InlineAsm::get(type, code, constraints + (constraints.empty() ? "" : ",") + "~{memory}", true);
-  llvm::CallInst* call = emitter.b.CreateCall(type, assembly, args);
-  call->addFnAttr(llvm::Attribute::Convergent);
-  return call;
-}
-void assemble(Emitter& emitter, const std::string& code, const std::string& constraints = "",
-              std::vector<llvm::Value*> args = {}) {
-  assemble(emitter, emitter.b.getVoidTy(), code, constraints, std::move(args));
-}
-
-llvm::Value* word(Emitter& emitter, const Expr& e) {
-  llvm::Value* v = emitter.integer(e);
-  return emitter.b.CreateTrunc(v, emitter.b.getInt32Ty());
-}
-
-// Swizzled blocks begin at multiples of 1024; so do large buffers.
-llvm::Value* local_address(Emitter& emitter, int buffer) {
-  llvm::Value* pointer = emitter.buffers[static_cast<size_t>(buffer)];
-  return emitter.b.CreatePtrToInt(pointer, emitter.b.getInt32Ty());
 }
 
 // The barrier objects of a matrix_dot, behind the ring: all `full` ones, then all `empty` ones.
@@ -411,65 +379,6 @@ void Emitter::matrix_dot(const kernel::Inst& inst, Values& block_values) {
     llvm::Value* v = llvm::PoisonValue::get(llvm::FixedVectorType::get(number, 2));
     v = b.CreateInsertElement(v, b.CreateExtractValue(made, from), uint64_t{0});
     block_values[inst.results[i]] = b.CreateInsertElement(v, b.CreateExtractValue(made, from + 1), uint64_t{1});
-  }
-}
-
-// Through two boxes of shared memory for each warp group, so that one is written while the other leaves.
-void Emitter::matrix_store(const kernel::Inst& inst, const Values& block_values) {
-  const kernel::Region& region = inst.regions[0];
-  const DType dtype = kernel.buffers[static_cast<size_t>(region.buffer)].dtype;
-  const int64_t size = size_of(dtype), per_row = static_cast<int64_t>(inst.args.size()) / 2;
-  const int64_t per_box = kMatrixBytes / (8 * size), boxes = per_row / per_box;
-  llvm::Value* base = local_address(*this, inst.buffer);
-  llvm::Value* map = tensor_map(inst, 0);
-  std::vector<llvm::Value*> corner;
-  for (const Expr& at : region.at) corner.push_back(word(*this, at));
-  llvm::Value* thread = word(*this, kernel.thread);
-  llvm::Value* group = b.CreateUDiv(thread, b.getInt32(kMatrixThreads));
-  llvm::Value* own = b.CreateURem(thread, b.getInt32(kMatrixThreads));
-  llvm::Value* lane = b.CreateAnd(thread, b.getInt32(31));
-  llvm::Value *row = b.CreateLShr(lane, b.getInt32(2)), *quarter = b.CreateAnd(lane, b.getInt32(3));
-  llvm::Value* first = b.CreateICmpEQ(own, b.getInt32(0));
-  llvm::Value* staging = b.CreateAdd(base, b.CreateMul(group, b.getInt32(2 * kBox)));
-  llvm::Value* row_at = b.CreateMul(b.CreateAdd(b.CreateMul(b.CreateLShr(own, b.getInt32(5)), b.getInt32(16)), row),
-                                    b.getInt32(kMatrixBytes));
-  llvm::Value* barrier = b.CreateAdd(group, b.getInt32(1));
-  llvm::Value* top = b.CreateAdd(corner[1], b.CreateMul(group, b.getInt32(kMatrixRows)));
-  auto together = [&] { assemble(*this, "bar.sync $0, 128;", "r", {barrier}); };
-  for (int64_t box = 0; box < boxes; ++box) {
-    const uint32_t into = static_cast<uint32_t>(box % 2 * kBox);
-    when(first,
-         [&] { assemble(*this, box == 0 ? "cp.async.bulk.wait_group.read 0;" : "cp.async.bulk.wait_group.read 1;"); });
-    together();
-    for (int64_t j = 0; j < per_box; ++j)
-      for (int64_t half = 0; half < 2; ++half) {
-        llvm::Value* v = splat(block_values[inst.args[static_cast<size_t>(half * per_row + box * per_box + j)]], 2);
-        // Eight columns are `size` / 2 parts of 16 bytes.
-        llvm::Value* byte = b.CreateAdd(b.CreateMul(quarter, b.getInt32(static_cast<uint32_t>(2 * size))),
-                                        b.getInt32(static_cast<uint32_t>(8 * size * j)));
-        llvm::Value* part = b.CreateXor(b.CreateLShr(byte, b.getInt32(4)), row);
-        llvm::Value* at = b.CreateAdd(row_at, b.CreateShl(part, b.getInt32(4)));
-        at = b.CreateAdd(at, b.CreateAnd(byte, b.getInt32(15)));
-        at = b.CreateAdd(b.CreateAdd(staging, at), b.getInt32(into + static_cast<uint32_t>(half * 8 * kMatrixBytes)));
-        llvm::Value* pointer = b.CreateIntToPtr(at, llvm::PointerType::get(context, kSharedSpace));
-        b.CreateAlignedStore(v, pointer, llvm::Align(static_cast<uint64_t>(2 * size)));
-      }
-    assemble(*this, "fence.proxy.async.shared::cta;");
-    together();
-    when(first, [&] {
-      std::vector<llvm::Value*> args = {map, b.CreateAdd(staging, b.getInt32(into))};
-      std::string list, constraints = "l,r";
-      for (size_t d = 0; d < corner.size(); ++d) {
-        list += text(d ? ", " : "", "$", 2 + d);
-        constraints += ",r";
-        args.push_back(d == 1 ? top : corner[d]);
-      }
-      args[2] = b.CreateAdd(corner[0], b.getInt32(static_cast<uint32_t>(box * 8 * per_box)));
-      assemble(*this,
-               text("cp.async.bulk.tensor.", corner.size(), "d.global.shared::cta.tile.bulk_group [$0, {", list,
-                    "}], [$1];\n cp.async.bulk.commit_group;"),
-               constraints, args);
-    });
   }
 }
 

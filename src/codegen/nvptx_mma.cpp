@@ -1,25 +1,12 @@
 // NVIDIA's matrix unit as single warps use it: copies into shared memory that arrive later, fragments, products. From
 // sm_80 on.
-#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include "base/error.h"
-#include "codegen/emit.h"
+#include "codegen/nvptx_asm.h"
 
 namespace heddle::codegen {
 namespace {
-
-// `constraints` of results, then of arguments. `effects`: it is not moved, and neither is what touches memory.
-llvm::Value* assemble(Emitter& emitter, llvm::Type* result, const std::string& code, std::string constraints,
-                      llvm::ArrayRef<llvm::Value*> args, bool effects) {
-  std::vector<llvm::Type*> types;
-  for (llvm::Value* arg : args) types.push_back(arg->getType());
-  auto* type = llvm::FunctionType::get(result, types, false);
-  if (effects) constraints += ",~{memory}";
-  llvm::CallInst* call = emitter.b.CreateCall(type, llvm::InlineAsm::get(type, code, constraints, effects), args);
-  call->addFnAttr(llvm::Attribute::Convergent);
-  return call;
-}
 
 llvm::Value* pointer(Emitter& emitter, int buffer, const Expr& element) {
   kernel::Inst inst;

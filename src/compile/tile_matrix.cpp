@@ -82,7 +82,7 @@ bool Tiler::write_matrix_store(const Inst& inst, Instance& in) {
   size_t columns = 0;
   while (columns < axis_count(in.stage) && !(axis(in.stage, columns).var == axis(from, b).var)) ++columns;
   if (columns == axis_count(in.stage)) return false;
-  std::optional<MatrixView> view = matrix_view(loops_, stage(in.stage), inst, a, columns);
+  std::optional<MatrixView> view = matrix_view(loops_, stage(in.stage), inst, a, columns, false);
   const DType dtype = loops_.values[static_cast<size_t>(inst.args[0])].dtype;
   if (!view || view->turned || (size_of(dtype) != 2 && size_of(dtype) != 4)) return false;
   std::vector<bool> all(axis_count(in.stage), true);

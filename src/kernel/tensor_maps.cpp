@@ -2,6 +2,13 @@
 
 namespace heddle::kernel {
 
+bool is_copied(const Kernel& kernel, const Region& region) {
+  const int64_t size = size_of(kernel.buffers[static_cast<size_t>(region.buffer)].dtype);
+  for (size_t d = 1; d < region.strides.size(); ++d)
+    if (region.strides[d] * size % 16 != 0) return false;
+  return region.offset.multiple() * size % 16 == 0;
+}
+
 std::vector<TensorMap> tensor_maps(const Kernel& kernel) {
   std::vector<TensorMap> maps;
   const int64_t rows = (kernel.threads / kMatrixThreads - 1) * kMatrixRows;
@@ -9,6 +16,7 @@ std::vector<TensorMap> tensor_maps(const Kernel& kernel) {
     visit(phase.body, [&](const Inst& inst) {
       for (size_t n = 0; n < inst.regions.size(); ++n) {
         const Region& region = inst.regions[n];
+        if (!is_copied(kernel, region)) continue;
         const int64_t wide = kMatrixBytes / size_of(kernel.buffers[static_cast<size_t>(region.buffer)].dtype);
         int64_t high = kMatrixRows;
         if (inst.op == Op::matrix_dot) {

@@ -14,6 +14,9 @@ struct TensorMap {
   const Region& region() const { return inst->regions[number]; }
 };
 
+// Whether copies can move blocks of the matrix: its rows begin at multiples of 16 bytes. Results need not.
+bool is_copied(const Kernel& kernel, const Region& region);
+
 // Those of a thread-level kernel, in order of appearance. They point into it. Boxes are rows of 128 bytes, which lie in
 // local memory swizzled: the 16-byte parts of row r stand at their place exclusive-or r mod 8.
 std::vector<TensorMap> tensor_maps(const Kernel& kernel);

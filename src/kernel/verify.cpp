@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernel/tensor_maps.h"
 #include "kernel/text.h"
 #include "kernel/types.h"
 
@@ -234,10 +235,7 @@ void Verifier::region(const Region& r, DType dtype) {
   check(rank >= 2 && rank <= 5 && r.strides.size() == rank && r.at.size() == rank, "a matrix of ", rank, " extents, ",
         r.strides.size(), " strides, ", r.at.size(), " positions");
   check(r.strides[0] == 1, "neighbours ", r.strides[0], " elements apart");
-  // Copies move 16 bytes at a time.
-  for (size_t k = 1; k < rank; ++k)
-    check(r.strides[k] > 0 && r.strides[k] * size_of(dtype) % 16 == 0, "a stride of ", r.strides[k], " elements");
-  check(r.offset.multiple() * size_of(dtype) % 16 == 0, "a matrix that begins at element ", r.offset);
+  for (size_t k = 1; k < rank; ++k) check(r.strides[k] > 0, "a stride of ", r.strides[k], " elements");
   auto of_symbols = [&](const Expr& e) {
     for (const Expr& v : variables(e)) check(v.is_symbol(), "a matrix that depends on ", v);
   };
@@ -269,6 +267,8 @@ void Verifier::factors(const Inst& i, DType dtype) {
   enter(i.var, i.extent, "step");
   for (const Region& r : i.regions) {
     region(r, dtype);
+    check(is_copied(kernel_, r), "copies 16 bytes at a time from %",
+          kernel_.buffers[static_cast<size_t>(r.buffer)].name, ", whose rows begin between them");
     check(!r.turned || size_of(dtype) == 2, "turned blocks of ", dtype);
   }
   variables_.resize(outer);

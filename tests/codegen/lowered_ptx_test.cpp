@@ -79,17 +79,15 @@ kernel @product(in %a: bf16[5040], in %b: bf16[4608], out %c: bf16[4480]) thread
 }
 )";
 
-TEST(LoweredPtx, products_on_the_matrix_unit) {
-  Target target = nvidia_target();
-  kernel::Kernel lowered = lower_simt(kernel::parse(kProduct), target);
+std::string product_ptx(const std::string& tiles) {
+  const Target target = nvidia_target();
+  kernel::Kernel lowered = lower_simt(kernel::parse(tiles), target);
   kernel::run(lowered, kernel::thread_pipeline());
-  std::string text = ptx(lowered, target);
-  for (const char* part : {"wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", "cp.async.bulk.tensor.2d.shared",
-                           "cp.async.bulk.tensor.2d.global", "mbarrier.try_wait.parity", "cvt.rn.bf16x2.f32"})
-    EXPECT_NE(text.find(part), std::string::npos) << part;
-  // Three buffers, then a descriptor for each use of one.
-  EXPECT_NE(text.find(".param .align 64 .b8 product_0_param_5[128]"), std::string::npos);
-  EXPECT_EQ(text.find("product_0_param_6"), std::string::npos);
+  return ptx(lowered, target);
+}
+
+// Where there is an assembler: that it takes the text, and finds registers for everything.
+void expect_no_spills(const std::string& text) {
   std::string ptxas = find_ptxas();
   if (ptxas.empty()) GTEST_SKIP() << "no ptxas found";
   auto folder = std::filesystem::temp_directory_path() / ("heddle_matrix_ptx_" + std::to_string(getpid()));
@@ -101,6 +99,30 @@ TEST(LoweredPtx, products_on_the_matrix_unit) {
   EXPECT_EQ(std::system(command.c_str()), 0) << read_file(log);
   EXPECT_NE(read_file(log).find(" 0 bytes spill stores"), std::string::npos) << read_file(log);
   std::filesystem::remove_all(folder);
+}
+
+TEST(LoweredPtx, products_on_the_matrix_unit) {
+  std::string text = product_ptx(kProduct);
+  for (const char* part : {"wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", "cp.async.bulk.tensor.2d.shared",
+                           "cp.async.bulk.tensor.2d.global", "mbarrier.try_wait.parity", "cvt.rn.bf16x2.f32"})
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  // Three buffers, then a descriptor for each use of one.
+  EXPECT_NE(text.find(".param .align 64 .b8 product_0_param_5[128]"), std::string::npos);
+  EXPECT_EQ(text.find("product_0_param_6"), std::string::npos);
+  expect_no_spills(text);
+}
+
+// No copy takes them: words do, and where a row begins between two, halves of both.
+TEST(LoweredPtx, results_whose_rows_begin_anywhere) {
+  std::string tiles = kProduct;
+  for (auto [from, to] : {std::pair("of (64, 70) by (1, 64)", "of (61, 70) by (1, 61)"), {"bf16[4480]", "bf16[4270]"}})
+    tiles.replace(tiles.find(from), std::string(from).size(), to);
+  std::string text = product_ptx(tiles);
+  for (const char* part : {"bar.warp.sync", "prmt.b32", "st.global.u32", "st.global.u16"})
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  EXPECT_EQ(text.find("cp.async.bulk.tensor.2d.global"), std::string::npos);
+  EXPECT_EQ(text.find("product_0_param_5"), std::string::npos) << "a descriptor for the result";
+  expect_no_spills(text);
 }
 
 // Products by warps: every dtype, both factors along the sum and, where the machine can turn them, across it.

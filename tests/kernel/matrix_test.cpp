@@ -177,6 +177,18 @@ TEST(Matrix, descriptors) {
   EXPECT_EQ(maps[2].region().buffer, 2);
 }
 
+TEST(Matrix, results_whose_rows_begin_between_16_bytes_have_no_descriptor) {
+  std::string source = threads_text();
+  for (auto [from, to] :
+       {std::pair("%c: f32[4480]", "%c: f32[4550]"), {"of (64, 70) by (1, 64)", "of (64, 70) by (1, 65)"}})
+    source.replace(source.find(from), std::string(from).size(), to);
+  Kernel kernel = parse(source);
+  verify(kernel);
+  std::vector<TensorMap> maps = tensor_maps(kernel);
+  ASSERT_EQ(maps.size(), 2u);
+  EXPECT_EQ(maps[1].region().buffer, 1);
+}
+
 TEST(Matrix, broken_rules_are_named) {
   auto problem = [](std::string source, const std::string& from, const std::string& to) {
     source.replace(source.find(from), from.size(), to);
@@ -190,9 +202,9 @@ TEST(Matrix, broken_rules_are_named) {
   auto expect = [&](const std::string& from, const std::string& to, const std::string& what) {
     EXPECT_NE(problem(kTiles, from, to).find(what), std::string::npos) << problem(kTiles, from, to);
   };
-  expect("by (1, 72)", "by (1, 73)", "a stride of 73 elements");
+  expect("by (1, 72)", "by (1, 73)", "whose rows begin between them");
   expect("by (1, 72)", "by (2, 72)", "neighbours 2 elements apart");
-  expect("%a[0]", "%a[3]", "begins at element 3");
+  expect("%a[0]", "%a[3]", "whose rows begin between them");
   expect("of (72, 70)", "of (turn, 70)", "depends on turn");
   expect("tile<64x64xf32>", "tile<64x64xi32>", "multiplies bf16 into i32");
   expect("out %c", "in %c", "writes to the input %c");

@@ -162,7 +162,7 @@ TEST(Warp, broken_rules_are_named) {
   };
   expect(kTiles, "ahead 2", "ahead 1", "has room for 1 blocks");
   expect(kTiles, "tile<48x48xf32>", "tile<48x48xi32>", "multiplies bf16 into i32");
-  expect(kTiles, "by (1, 72)", "by (1, 73)", "a stride of 73 elements");
+  expect(kTiles, "by (1, 72)", "by (1, 73)", "whose rows begin between them");
   expect(kThreads, "%a[t * 8] first 8", "%a[t * 8 + 4] first 8", "copies 16 bytes at element");
   expect(kThreads, "%a[t * 8] first 8", "%a[t * 8] first 9", "copies 9 elements");
   expect(kThreads, "%a[t * 8]", "%right[t * 8]", "copies from %right to %left");

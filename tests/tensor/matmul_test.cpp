@@ -78,6 +78,27 @@ TEST(Matmul, of_narrow_numbers_with_wide_sums) {
       }
 }
 
+TEST(Matmul, results_whose_rows_begin_anywhere) {
+  constexpr int64_t kBatch = 3, kDepth = 64;
+  for (DType dtype : {kBF16, kF16})
+    for (int64_t m : {64, 130})
+      for (int64_t n : {61, 66, 129, 131, 257, 390}) {
+        SCOPED_TRACE(std::string(name(dtype)) + " " + std::to_string(m) + " x " + std::to_string(n));
+        Tensor a = (counting({kBatch, m, kDepth}) % 3 - 1).cast(dtype).realize();
+        Tensor b = (counting({kBatch, kDepth, n}) % 5 - 2).cast(dtype).realize();
+        const std::vector<double> x = doubles(a), y = doubles(b);
+        std::vector<double> want;
+        for (int64_t i = 0; i < kBatch; ++i) {
+          auto part = [&](const std::vector<double>& from, int64_t size) {
+            return std::vector<double>(from.begin() + i * size, from.begin() + (i + 1) * size);
+          };
+          for (double v : product(part(x, m * kDepth), part(y, kDepth * n), m, kDepth, n)) want.push_back(v);
+        }
+        expect_equal(matmul(a, b), want);
+        expect_equal(matmul(a.cast(kF32), b.cast(kF32)), want);
+      }
+}
+
 TEST(Matmul, of_vectors) {
   Tensor v = tensor({1, 2, 3}), m = counting({3, 2});
   EXPECT_EQ(matmul(v, v).shape(), (Dims{}));
