@@ -130,7 +130,7 @@ Tiler::Place Tiler::whole(size_t s) {
     p.base.back() = block_base_;
     p.size.back() = schedule_.block;
     p.inside.resize(p.size.size(), false);
-    p.inside.back() = (p.end.back() - p.base.back()).multiple() % schedule_.block == 0;
+    p.inside.back() = unmasked_ || (p.end.back() - p.base.back()).multiple() % schedule_.block == 0;
   }
   if (!dims_.empty()) p.dim = dims_[s];
   if (part_size_ > 0 && s + 2 == loops_.stages.size()) {
@@ -387,6 +387,7 @@ Tiler::Value Tiler::compute(const Inst& inst, Instance& in) {
                             access_of(inst, in, false));
     default: {
       HD_ASSERT(kernel::is_scalar_op(inst.op), kernel::name(inst.op), " in loops");
+      if (inst.op == Op::where && unmasked_ && unmasked_->contains(inst.args[0])) return value(inst.args[1], in);
       SmallVector<Value, 3> args;
       for (Value arg : inst.args) args.push_back(value(arg, in));
       return builder_->op(kernel::scalar_op(inst.op), args);

@@ -39,7 +39,7 @@ std::vector<Tiler::Value> Tiler::matrix_dot(size_t s, const Place& p, std::vecto
     regions.push_back(region_at(s, packed != matrices_.end() ? packed->second : direct(), at));
   }
   Expr taken = 0;
-  if (turn_.is_var()) taken = turn_ * (step.is_var() ? step.extent() : Expr(1));
+  if (!turn_.is_const(0)) taken = turn_ * (step.is_var() ? step.extent() : Expr(1));
   kernel::Type type{loops_.values[static_cast<size_t>(stage(s).results[0])].dtype, dims(at, result_axes(s))};
   const int ahead = schedule_.stages[s].ahead;
   if (!in_registers()) {
@@ -52,7 +52,9 @@ std::vector<Tiler::Value> Tiler::matrix_dot(size_t s, const Place& p, std::vecto
   }
   for (Value& v : before) v = spread(v, type.shape);
   if (held) before.push_back(matrix_left(s, p, c.a, loops_.buffers[static_cast<size_t>(regions[0].buffer)].dtype));
-  return builder_->matrix_dot(before, std::move(regions), step, ahead, taken, type);
+  std::vector<Value> sums = builder_->matrix_dot(before, std::move(regions), step, ahead, taken, type);
+  if (auto ring = rings_.find(s); ring != rings_.end()) builder_->block().insts.back().buffer = ring->second;
+  return sums;
 }
 
 // The factor at the whole place, as narrow numbers that it is made of.

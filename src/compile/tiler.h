@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "compile/contraction.h"
@@ -194,6 +195,7 @@ class Tiler {
   // The same on a matrix unit (tile_online_matrix.cpp).
   bool in_registers() const { return online_ && schedule_.threads > 1; }
   void write_blocks_in_registers();
+  void share_rings();
   // `changes`: by pivot, what sums are multiplied with.
   void compute_block(size_t s, std::map<size_t, Value>& changes);
   bool reduces_common(size_t s) const;
@@ -303,10 +305,12 @@ class Tiler {
   std::unordered_map<Value, size_t> result_stage_;  // the stage of every result
   std::optional<Online> online_;                    // if the common axis is walked in blocks
   bool in_block_ = false;
-  Expr block_base_ = 0;                    // where the block begins
-  std::map<size_t, int> factor_buffers_;   // by pivot: what its last block changed, one element per point of the cell
-  std::map<Value, int> part_buffers_;      // by result
-  std::vector<std::vector<size_t>> dims_;  // nested: for each stage and axis, its dimension
+  Expr block_base_ = 0;                      // where the block begins
+  std::optional<std::set<Value>> unmasked_;  // in blocks that are whole, and in which these conditions hold
+  std::map<size_t, int> rings_;              // by stage: blocks on their way, if several loops share them
+  std::map<size_t, int> factor_buffers_;     // by pivot: what its last block changed, one element per point of the cell
+  std::map<Value, int> part_buffers_;        // by result
+  std::vector<std::vector<size_t>> dims_;    // nested: for each stage and axis, its dimension
   std::vector<std::pair<Expr, Span>> spans_;       // nested: inner axes of which only a part matters
   std::unordered_map<Value, int> result_buffers_;  // results that pass through Local memory
   std::vector<int> partial_buffers_;

@@ -32,6 +32,12 @@ class Excluded {
     return found;
   }
 
+  // What a value is made of, if only of positions.
+  std::optional<Expr> expression(Value v) const {
+    auto it = exprs_.find(v);
+    return it == exprs_.end() ? std::nullopt : std::optional(it->second);
+  }
+
   // Whether all reductions over the axis add nothing where `condition` is false.
   bool adds_nothing(const Expr& axis, const Expr& condition) {
     numbers_.clear();
@@ -146,28 +152,55 @@ class Excluded {
   std::unordered_map<Value, double> numbers_;
 };
 
+// The part of the axis in which the condition holds, if only the outer axes say where it begins and ends.
+std::optional<Span> where_it_holds(const Loops& loops, const Axis& axis, const Expr& condition) {
+  if (condition.kind() != ExprKind::Lt || !depends_on(condition, axis.var)) return {};
+  Expr difference = condition.args()[0] - condition.args()[1];
+  std::optional<Linear> linear = linear_in(difference, axis.var);
+  if (!linear || linear->coefficient == 0) return {};
+  for (const Expr& var : variables(linear->rest))
+    if (!var.is_symbol() &&
+        std::none_of(loops.outer.begin(), loops.outer.end(), [&](const Axis& a) { return a.var == var; }))
+      return {};
+  if (linear->coefficient > 0) return Span{0, ceildiv(-linear->rest, linear->coefficient)};
+  return Span{floordiv(linear->rest, -linear->coefficient) + 1, axis.extent};
+}
+
 }  // namespace
 
 Span useful_span(const Loops& loops, const Axis& axis) {
   Span span{0, axis.extent};
   Excluded excluded(loops);
   for (const Expr& condition : excluded.conditions()) {
-    if (condition.kind() != ExprKind::Lt || !depends_on(condition, axis.var)) continue;
-    Expr difference = condition.args()[0] - condition.args()[1];
-    std::optional<Linear> linear = linear_in(difference, axis.var);
-    if (!linear || linear->coefficient == 0) continue;
-    // Only the outer axes may say where it ends.
-    bool outer = true;
-    for (const Expr& var : variables(linear->rest))
-      outer &= var.is_symbol() ||
-               std::any_of(loops.outer.begin(), loops.outer.end(), [&](const Axis& a) { return a.var == var; });
-    if (!outer || !excluded.adds_nothing(axis.var, condition)) continue;
-    if (linear->coefficient > 0)
-      span.end = min(span.end, ceildiv(-linear->rest, linear->coefficient));
-    else
-      span.begin = max(span.begin, floordiv(linear->rest, -linear->coefficient) + 1);
+    const std::optional<Span> holds = where_it_holds(loops, axis, condition);
+    if (!holds || !excluded.adds_nothing(axis.var, condition)) continue;
+    span.begin = max(span.begin, holds->begin);
+    span.end = min(span.end, holds->end);
   }
   return span;
+}
+
+Unmasked unmasked_part(const Loops& loops, const Axis& axis) {
+  Unmasked part{axis.extent, {}};
+  Excluded excluded(loops);
+  for (const Stage& stage : loops.stages)
+    for (const Inst& inst : stage.body.insts) {
+      if (inst.op != Op::where) continue;
+      const std::optional<Expr> condition = excluded.expression(inst.args[0]);
+      if (!condition) continue;
+      Expr end = part.end;
+      const std::vector<Expr> all = conjuncts(*condition);
+      const bool known = std::all_of(all.begin(), all.end(), [&](const Expr& one) {
+        const std::optional<Span> holds = where_it_holds(loops, axis, one);
+        if (!holds || !holds->begin.is_const(0)) return false;
+        end = min(end, holds->end);
+        return true;
+      });
+      if (!known || all.empty()) continue;
+      part.end = end;
+      part.conditions.push_back(inst.args[0]);
+    }
+  return part;
 }
 
 }  // namespace heddle

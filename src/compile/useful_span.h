@@ -17,4 +17,12 @@ struct Span {
 //   exp(where(k <= q, s, -inf) - m) * v   with add      ends at q + 1
 Span useful_span(const Loops& loops, const Axis& axis);
 
+// The part of the axis before `end` in which these conditions, which choose between values, all hold. Over the outer
+// axes' variables.
+struct Unmasked {
+  Expr end;
+  std::vector<kernel::Value> conditions;
+};
+Unmasked unmasked_part(const Loops& loops, const Axis& axis);
+
 }  // namespace heddle

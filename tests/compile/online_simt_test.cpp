@@ -84,6 +84,43 @@ TEST(OnlineSimt, odd_sizes) {
   expect_close_to_evaluator(attention({9, 130, 64, 96}, DType::bf16), DType::bf16);
 }
 
+// Only blocks that the edge of a mask crosses look at it.
+TEST(OnlineSimt, blocks_before_the_edge_of_a_mask) {
+  const Target target = machine();
+  auto loops_of = [&](const NodeRef& root) {
+    Program program = fuse(std::span(&root, 1));
+    EXPECT_EQ(program.steps.size(), 1u);
+    const Loops& loops = program.steps[0].loops;
+    std::vector<int> masks;  // in each loop over blocks, conditions on positions
+    for (const kernel::Inst& inst : tile(loops, default_schedule(loops, target), target).phases[0].body.insts) {
+      if (inst.op != kernel::Op::loop) continue;
+      masks.push_back(0);
+      for (const kernel::Inst& inner : inst.blocks[0].insts) masks.back() += inner.op == kernel::Op::index;
+    }
+    return masks;
+  };
+  auto later = [](const NodeRef& scores) {  // queries that come after 130 keys
+    NodeRef before = make_const(Scalar::of(DType::i64, 130), scores->shape);
+    return masked(op(ScalarOp::le, {position(scores, 1), op(ScalarOp::add, {position(scores, 2), before})}), scores);
+  };
+  for (const Mask& mask : {Mask(causal), Mask(later)}) {
+    NodeRef root = attention({300, 430, 64, 64}, DType::f16, mask);
+    const std::vector<int> masks = loops_of(root);
+    ASSERT_EQ(masks.size(), 2u);
+    EXPECT_EQ(masks[0], 0);
+    EXPECT_GT(masks[1], 0);
+    expect_close_to_evaluator(root, DType::f16);
+    for (const char* block : {"64", "128"})
+      expect_close_to_evaluator(root, DType::f16,
+                                text("cell 128 threads 384 block ", block,
+                                     " parts 1; stage loop 2 64 dot matrix ahead 3; stage; stage; stage loop 2 64 dot "
+                                     "matrix ahead 2; stage; stage"));
+  }
+  EXPECT_EQ(loops_of(attention({300, 300, 64, 64}, DType::f16)).size(), 1u);
+  EXPECT_EQ(loops_of(attention({300, 300, 64, 64}, DType::f16, [](const NodeRef& s) { return window(s, 40); })).size(),
+            1u);
+}
+
 TEST(OnlineSimt, heads_and_windows) {
   expect_close_to_evaluator(attention({130, 130, 64, 64, {2, 2}}, DType::f16, causal), DType::f16);
   auto near = [](const NodeRef& scores) { return window(scores, 40); };
