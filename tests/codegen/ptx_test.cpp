@@ -226,6 +226,33 @@ kernel.thread @special(in %x: f32[512], out %y: f32[512], out %z: f32[512]) thre
   EXPECT_EQ(count("bra"), 1) << source;
 }
 
+// A rounded exp needs no bound, and pairs of bf16 are taken apart as words.
+TEST(Ptx, rounded_exponentials) {
+  kernel::Kernel kernel = kernel::parse(R"(
+kernel.thread @rounded(in %x: f32[512], out %y: f32[512]) threads 128 thread t {
+  phase grid() {
+    %a = load %x[t * 4 + d0] : vec<4xf32>
+    %b = exp %a
+    %c = cast %b : vec<4xbf16>
+    %d = cast %c : vec<4xf32>
+    store %y[t * 4 + d0], %d
+  }
+}
+)");
+  run(kernel, kernel::thread_pipeline());
+  std::string source = ptx(kernel, nvidia_target());
+  expect_assembles(source);
+  auto count = [&](const std::string& part) {
+    int found = 0;
+    for (size_t at = source.find(part); at != std::string::npos; at = source.find(part, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("ex2.approx.ftz.f32"), 4);
+  EXPECT_EQ(count("max"), 1) << source;  // of .maxntid
+  EXPECT_EQ(count("cvt.rn.bf16x2.f32"), 2);
+  EXPECT_EQ(count("%rs"), 0) << source;
+}
+
 // A kernel of sm_90 and later waits for those before it itself, before it reads anything, and lets the next one start.
 TEST(Ptx, kernels_wait_for_those_before_them) {
   const std::string source = R"(
