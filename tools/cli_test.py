@@ -147,10 +147,16 @@ def tune():
             if os.path.exists(path + ending):
                 os.remove(path + ending)
         with open(path, "r+b") as file:
-            file.write(b"nonsense " * 100)
+            file.seek(100)  # behind the head, by which a cache is known
+            file.write(b"nonsense " * 1000)
         result = heddle("first-result", HEDDLE_CACHE=path)
         check(result.returncode == 0 and result.stderr.count("warning") == 1, "a damaged cache is one warning", result)
         check(any(".damaged-" in name for name in os.listdir(folder)), "and is set aside", result)
+        precious = os.path.join(folder, "precious")
+        os.mkdir(precious)
+        result = heddle("first-result", HEDDLE_CACHE=precious)
+        check(result.returncode == 0 and "it is no file" in result.stderr, "a folder is no cache", result)
+        check(os.path.isdir(precious), "and is left alone", result)
     result = heddle(*arguments, HEDDLE_CACHE="off")
     check(result.returncode == 1 and "HEDDLE_CACHE" in result.stderr, "no place to keep anything", result)
     result = heddle("first-result", HEDDLE_CACHE_SIZE="12")

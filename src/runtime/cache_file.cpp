@@ -8,6 +8,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
 
@@ -69,6 +70,18 @@ std::string check_schema(sqlite3* database, bool writable) {
   const unsigned char* sql = sqlite3_column_text(statement.get(), 0);
   bool ours = sql && std::strcmp(reinterpret_cast<const char*>(sql), kTable) == 0;
   return ours && sqlite3_step(statement.get()) == SQLITE_DONE ? "" : "it is a database of another program";
+}
+
+// Whether a file begins as ours do: SQLite's head, with our number in it. A head that is cut off is taken for ours.
+bool begins_like_a_cache(const std::string& path) {
+  constexpr std::string_view kBegin("SQLite format 3\0", 16);
+  constexpr size_t kNumberAt = 68;  // most significant byte first: https://www.sqlite.org/fileformat2.html
+  std::string head(kNumberAt + 4, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<size_t>(file.gcount()));
+  if (!head.starts_with(kBegin)) return false;
+  return head.size() < kNumberAt + 4 || head.substr(kNumberAt) == "HDLE";
 }
 
 bool is_trouble_of_place(int code) {
@@ -133,19 +146,21 @@ CacheFile open_cache_file(const std::string& path) {
   sqlite3_busy_timeout(opened, kBusyMilliseconds);
   sqlite3_db_config(opened, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   // Commits do not wait for the disk. What a crash of the machine may lose can be found out again.
-  if (!run_sql(opened, "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA synchronous = OFF") ||
-      (can_write && !run_sql(opened, "PRAGMA journal_mode = WAL")))
+  if (!run_sql(opened, "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA synchronous = OFF"))
     return fail(sqlite3_errmsg(opened));
   if (std::string why = check_schema(opened, can_write); !why.empty()) return fail(why);
+  // After the check: this writes to the file, which may be a database of another program.
+  if (can_write && !run_sql(opened, "PRAGMA journal_mode = WAL")) return fail(sqlite3_errmsg(opened));
   run_sql(opened, "PRAGMA synchronous = NORMAL");
   result.writable = can_write;
   result.bad_file = false;
   return result;
 }
 
-std::string set_aside(const std::string& path, ino_t inode) {
+std::string set_aside(const std::string& path, ino_t inode, bool any_file) {
   struct stat found{};
   if (stat(path.c_str(), &found) != 0 || (inode != 0 && found.st_ino != inode)) return "";
+  if (!S_ISREG(found.st_mode) || !(any_file || begins_like_a_cache(path))) return "";
   std::time_t seconds = std::time(nullptr);
   std::tm parts{};
   gmtime_r(&seconds, &parts);

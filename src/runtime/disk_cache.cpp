@@ -56,6 +56,7 @@ struct DiskCache::State {
   mutable std::mutex lock;
   std::string path;
   uint64_t most_bytes;
+  CachePlace place;
   Stats stats;
 
   CacheFile file;
@@ -137,7 +138,7 @@ struct DiskCache::State {
       give_up(text(why, ", again and again"));
       return false;
     }
-    std::string aside = set_aside(path, inode);
+    std::string aside = set_aside(path, inode, place == CachePlace::Own);
     if (aside.empty() && access(path.c_str(), F_OK) == 0) {
       give_up(why);
       return false;
@@ -195,9 +196,10 @@ struct DiskCache::State {
   }
 };
 
-DiskCache::DiskCache(std::string path, uint64_t most_bytes) : state_(std::make_unique<State>()) {
+DiskCache::DiskCache(std::string path, uint64_t most_bytes, CachePlace place) : state_(std::make_unique<State>()) {
   state_->path = std::move(path);
   state_->most_bytes = most_bytes;
+  state_->place = place;
 }
 
 DiskCache::~DiskCache() {
@@ -299,7 +301,8 @@ DiskCache* disk_cache() {
     }
     constexpr uint64_t kMostBytes = uint64_t{512} << 20;
     uint64_t bytes = config().cache_size > 0 ? static_cast<uint64_t>(config().cache_size) : kMostBytes;
-    return path == "off" ? nullptr : new DiskCache(path, bytes);
+    CachePlace place = config().cache.empty() ? CachePlace::Own : CachePlace::Named;
+    return path == "off" ? nullptr : new DiskCache(path, bytes, place);
   }();
   return instance;
 }

@@ -18,11 +18,15 @@ enum class DiskEntry : int {
   Code = 2,
 };
 
+// Where the file is. One that is no cache is set aside in the folder that is Heddle's own; at a place that somebody
+// named it may be anything, and is left alone.
+enum class CachePlace { Own, Named };
+
 class DiskCache {
  public:
   // Nothing is opened before the first use. The file is kept below about `most_bytes`: entries that have not been used
   // for longest go first.
-  DiskCache(std::string path, uint64_t most_bytes);
+  DiskCache(std::string path, uint64_t most_bytes, CachePlace place = CachePlace::Named);
   ~DiskCache();
   DiskCache(const DiskCache&) = delete;
   DiskCache& operator=(const DiskCache&) = delete;

@@ -98,10 +98,6 @@ TEST_P(Damaged, files_are_set_aside_with_one_warning) {
   if (kind == "text") write_content(path, "This is no database.\n");
   if (kind == "random pages") write_content(path, good.substr(0, 4096) + random_bytes(good.size() - 4096, 2));
   if (kind == "zeros") write_content(path, good.substr(0, 4096) + std::string(good.size() - 4096, '\0'));
-  if (kind == "a folder") {
-    std::filesystem::remove(path);
-    std::filesystem::create_directory(path);
-  }
   if (kind == "other tables" || kind == "another version" || kind == "a trigger") {
     if (kind == "other tables") std::filesystem::remove(path);
     sqlite3* database = nullptr;
@@ -113,7 +109,7 @@ TEST_P(Damaged, files_are_set_aside_with_one_warning) {
     sqlite3_close(database);
     chmod(path.c_str(), 0600);
   }
-  DiskCache cache(path, 64 * kMegabyte);
+  DiskCache cache(path, 64 * kMegabyte, CachePlace::Own);
   std::string said = warnings([&] {
     for (int i = 0; i < 200; ++i) {
       std::string key = text("key ", i);
@@ -134,8 +130,62 @@ TEST_P(Damaged, files_are_set_aside_with_one_warning) {
 }
 INSTANTIATE_TEST_SUITE_P(DiskCache, Damaged,
                          ::testing::Values("truncated", "truncated inside the head", "random bytes", "text",
-                                           "random pages", "zeros", "a folder", "other tables", "another version",
-                                           "a trigger"));
+                                           "random pages", "zeros", "other tables", "another version", "a trigger"));
+
+// What somebody named may be anything: only what begins as a cache does is renamed.
+class Named : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Named, files_that_are_no_cache_are_left_alone) {
+  TemporaryFolder folder;
+  std::string path = folder.file("precious"), kind = GetParam();
+  if (kind == "a folder") std::filesystem::create_directory(path);
+  if (kind == "text") write_content(path, "Milk, bread.\n");
+  if (kind == "another program's database") {
+    sqlite3* database = nullptr;
+    ASSERT_EQ(sqlite3_open(path.c_str(), &database), SQLITE_OK);
+    ASSERT_TRUE(run_sql(database, "CREATE TABLE addresses(name TEXT)"));
+    sqlite3_close(database);
+  }
+  const bool is_folder = kind == "a folder";
+  if (!is_folder) chmod(path.c_str(), 0600);
+  const std::string before = is_folder ? "" : content_of(path);
+  DiskCache cache(path, kMegabyte, CachePlace::Named);
+  std::string said = warnings([&] {
+    cache.put(kCode, "key", "value");
+    EXPECT_EQ(cache.get(kCode, "key"), std::nullopt);
+  });
+  EXPECT_EQ(count(said, "warning"), 1) << said;
+  EXPECT_NE(said.find("is not used"), std::string::npos) << said;
+  EXPECT_EQ(folder.count(".damaged-"), 0);
+  EXPECT_EQ(std::filesystem::is_directory(path), is_folder);
+  EXPECT_EQ(is_folder ? "" : content_of(path), before);
+}
+INSTANTIATE_TEST_SUITE_P(DiskCache, Named, ::testing::Values("a folder", "text", "another program's database"));
+
+TEST(DiskCache, a_folder_is_never_renamed) {
+  TemporaryFolder folder;
+  std::string path = folder.file("cache.sqlite");
+  std::filesystem::create_directory(path);
+  DiskCache cache(path, kMegabyte, CachePlace::Own);
+  std::string said = warnings([&] { cache.put(kCode, "key", "value"); });
+  EXPECT_NE(said.find("is not used: it is no file"), std::string::npos) << said;
+  EXPECT_TRUE(std::filesystem::is_directory(path));
+  EXPECT_EQ(folder.count(".damaged-"), 0);
+}
+
+TEST(DiskCache, a_named_file_that_was_a_cache_is_set_aside) {
+  TemporaryFolder folder;
+  std::string path = folder.file("mine");
+  fill(path, 200);
+  std::string good = content_of(path);
+  write_content(path, good.substr(0, 4096) + random_bytes(good.size() - 4096, 2));
+  DiskCache cache(path, 64 * kMegabyte, CachePlace::Named);
+  warnings([&] {
+    for (int i = 0; i < 200; ++i) cache.put(kCode, text("key ", i), "new");
+  });
+  EXPECT_EQ(folder.count(".damaged-") > 0, true);
+  EXPECT_EQ(cache.get(kCode, "key 199"), "new");
+}
 
 // Bits of rows that SQLite does not look at.
 TEST(DiskCache, a_value_that_changed_on_the_disk_is_never_returned) {
@@ -314,7 +364,7 @@ TEST(DiskCache, several_processes_meet_a_damaged_file_and_only_one_renames_it) {
   for (int process = 0; process < 6; ++process) {
     children.push_back(fork());
     if (children.back() == 0) {
-      DiskCache cache(path, kMegabyte);
+      DiskCache cache(path, kMegabyte, CachePlace::Own);
       warnings([&] { cache.put(kCode, text("key ", process), "value"); });
       _exit(cache.get(kCode, text("key ", process)) == "value" ? 0 : 1);
     }
