@@ -11,7 +11,7 @@ struct Config {
   std::string device;          // HEDDLE_DEVICE: where new tensors live; empty means cpu
   std::string target;          // HEDDLE_TARGET: force a CPU target (avx512, avx2, sse); empty means detect
   std::string matrix_unit;     // HEDDLE_MATRIX_UNIT: what GPUs multiply with: warps or none; empty means the best
-  std::string float32_matmul;  // HEDDLE_FLOAT32_MATMUL: tf32, or empty: products of f32 keep all their bits
+  std::string float32_matmul;  // HEDDLE_FLOAT32_MATMUL: tf32; f32 or empty: products of f32 keep all bits
   std::string log;             // HEDDLE_LOG: topics, comma separated
   std::string dump_directory;  // HEDDLE_DUMP: a folder that receives every kernel's texts
   int64_t memory_limit = 0;  // HEDDLE_MEMORY_LIMIT: bytes the CPU pool may hold; 0 (not set) means the machine's memory

@@ -14,8 +14,9 @@ namespace {
 // Prints what `show` makes of the configuration, or the error, and ends the process.
 template <class Show>
 [[noreturn]] void print_config(const char* name, const char* value, Show show) {
-  for (const char* other : {"HEDDLE_THREADS", "HEDDLE_TARGET", "HEDDLE_LOG", "HEDDLE_DUMP", "HEDDLE_MEMORY_LIMIT",
-                            "HEDDLE_CHECK", "HEDDLE_MATRIX_UNIT", "HEDDLE_FLOAT32_MATMUL"})
+  for (const char* other :
+       {"HEDDLE_THREADS", "HEDDLE_TARGET", "HEDDLE_LOG", "HEDDLE_DUMP", "HEDDLE_MEMORY_LIMIT", "HEDDLE_CHECK",
+        "HEDDLE_MATRIX_UNIT", "HEDDLE_FLOAT32_MATMUL", "HEDDLE_CACHE", "HEDDLE_CACHE_SIZE"})
     unsetenv(other);
   if (name) setenv(name, value, 1);
   try {
@@ -51,6 +52,14 @@ TEST_F(ConfigDeathTest, ReadsNumbersSuffixesAndFlags) {
               "<warps>");
   EXPECT_EXIT(print_config("HEDDLE_FLOAT32_MATMUL", "tf32", [](const Config& c) { return c.float32_matmul; }), exited,
               "<tf32>");
+  EXPECT_EXIT(print_config("HEDDLE_FLOAT32_MATMUL", "f32", [](const Config& c) { return c.float32_matmul; }), exited,
+              "<f32>");
+}
+
+TEST_F(ConfigDeathTest, TheCacheIsTurnedOffInSeveralSpellings) {
+  auto cache = [](const Config& c) { return c.cache; };
+  for (const char* off : {"off", "OFF", "0"}) EXPECT_EXIT(print_config("HEDDLE_CACHE", off, cache), exited, "<off>");
+  EXPECT_EXIT(print_config("HEDDLE_CACHE", "./0", cache), exited, "<./0>");
 }
 
 TEST_F(ConfigDeathTest, RefusesMalformedValuesNamingTheVariable) {
@@ -62,6 +71,10 @@ TEST_F(ConfigDeathTest, RefusesMalformedValuesNamingTheVariable) {
   EXPECT_EXIT(print_config("HEDDLE_CHECK", "yes", checks), exited, "refused: HEDDLE_CHECK='yes'");
   EXPECT_EXIT(print_config("HEDDLE_MATRIX_UNIT", "wgmma", threads), exited,
               "refused: HEDDLE_MATRIX_UNIT='wgmma' should be warps or none");
+  EXPECT_EXIT(print_config("HEDDLE_TARGET", "foo", threads), exited, "refused: HEDDLE_TARGET='foo' should be avx512");
+  EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "2Q", limit), exited, "1 or more.*with K, M or G");
+  EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "0", limit), exited, "refused: HEDDLE_MEMORY_LIMIT='0'");
+  EXPECT_EXIT(print_config("HEDDLE_CACHE_SIZE", "12", limit), exited, "HEDDLE_CACHE_SIZE='12'.*1M or more");
 }
 
 }  // namespace
