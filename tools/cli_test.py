@@ -83,6 +83,16 @@ def profile():
     check("kernel " not in heddle("first-result").stderr, "nothing is profiled unless wanted")
 
 
+def dump():
+    with tempfile.TemporaryDirectory() as folder:
+        result = heddle("first-result", HEDDLE_DUMP=folder)
+        check(result.returncode == 0 and result.stderr == "" and os.listdir(folder), "texts are written", result)
+    result = heddle("first-result", HEDDLE_DUMP="/proc/x")
+    check(result.returncode == 0, "a bad folder stops nothing", result)
+    warning = "cannot write to HEDDLE_DUMP=/proc/x: No such file or directory"
+    check(result.stderr.count("warning") == 1 and warning in result.stderr, "one warning says why", result)
+
+
 def bench_json():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "figures.json")
@@ -238,6 +248,7 @@ def bench_peers():
     "bad_options": bad_options,
     "help": help,
     "profile": profile,
+    "dump": dump,
     "bench_json": bench_json,
     "bench_floor": bench_floor,
     "bench_only": bench_only,

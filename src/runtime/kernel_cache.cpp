@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -61,10 +62,14 @@ void dump(const std::string& name, uint64_t key, const char* ending, const std::
   char number[17];
   std::snprintf(number, sizeof number, "%016lx", static_cast<unsigned long>(key));
   std::filesystem::path folder = config().dump_directory;
-  std::error_code ignored;
-  std::filesystem::create_directories(folder, ignored);
+  std::error_code problem;
+  std::filesystem::create_directories(folder, problem);
+  errno = 0;
   std::ofstream file(folder / (name + "_" + number + ending));
-  if (!(file << content)) warn(text("cannot write to HEDDLE_DUMP=", config().dump_directory));
+  if (file << content << std::flush) return;
+  if (!problem) problem = std::error_code(errno, std::generic_category());
+  static std::once_flag once;  // every other text meets the same
+  std::call_once(once, [&] { warn(text("cannot write to HEDDLE_DUMP=", folder.string(), ": ", problem.message())); });
 }
 
 struct Hooks {
