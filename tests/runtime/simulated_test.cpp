@@ -72,6 +72,12 @@ TEST(Simulated, the_null_device_checks_but_computes_nothing) {
   EXPECT_EQ(read(realize(roots)[0]), (std::vector<float>{0, 0, 0, 0}));
 }
 
+TEST(Simulated, there_is_one_of_each) {
+  EXPECT_THROW(heddle::device("null:1"), DeviceError);
+  EXPECT_THROW(heddle::device("simulated:1"), DeviceError);
+  EXPECT_EQ(&heddle::device("null:0"), &heddle::device("null"));
+}
+
 TEST(Simulated, launches_with_wrong_memory_are_refused) {
   Device& device = heddle::device("null");
   kernel::Kernel kernel = kernel::parse(

@@ -11,7 +11,9 @@
 #include <map>
 #include <mutex>
 
+#include "base/config.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "codegen/codegen.h"
 #include "kernel/interpreter.h"
 #include "runtime/device.h"
@@ -159,10 +161,18 @@ class SimulatedDevice final : public Device {
   Blocks blocks_;
 };
 
+std::unique_ptr<Device> make_device(const std::string& name, bool runs, int number) {
+  if (number > 0) throw DeviceError(text("there is one device called ", name, ", and no ", name, ":", number));
+  // Not where a program asks for it by name, as tests do: those know.
+  if (!runs && config().device == name)
+    warn(text("HEDDLE_DEVICE=", name, " computes nothing: every result is whatever the memory held"));
+  return std::make_unique<SimulatedDevice>(name, runs);
+}
+
 struct Registrar {
   Registrar() {
-    register_device("simulated", [](int) { return std::unique_ptr<Device>(new SimulatedDevice("simulated", true)); });
-    register_device("null", [](int) { return std::unique_ptr<Device>(new SimulatedDevice("null", false)); });
+    register_device("simulated", [](int number) { return make_device("simulated", true, number); });
+    register_device("null", [](int number) { return make_device("null", false, number); });
   }
 } registrar;
 
