@@ -77,6 +77,10 @@ bool spreads_over(const Tensor& mask, const Shape& scores) {
 }
 
 void check_mask(const Tensor& mask, const Shape& scores) {
+  // Integers would be added as numbers, where most people mean 0 for "not seen".
+  if (mask.dtype() != kBool && !is_float(mask.dtype()))
+    throw DTypeError(text(kName, ": a mask of ", mask.dtype(),
+                          "; use bool for which keys a query sees, or a float that is added to the scores"));
   const Shape& shape = mask.node()->shape;
   for (int i = 1; i <= std::min(shape.rank(), scores.rank()); ++i) {
     const Expr &a = shape[shape.rank() - i], &b = scores[scores.rank() - i];

@@ -222,6 +222,9 @@ TEST(Attention, errors_name_the_shapes) {
       {"scaled_dot_product_attention", "mask", "[5, 5]", "[2, 4]"});
   expect_error<DTypeError>([] { scaled_dot_product_attention(zeros({2, 3}, kI32), zeros({4, 3}), zeros({4, 3})); },
                            {"i32"});
+  expect_error<DTypeError>(
+      [] { scaled_dot_product_attention(zeros({2, 3}), zeros({4, 3}), zeros({4, 3}), {.mask = ones({2, 4}, kI64)}); },
+      {"scaled_dot_product_attention", "mask", "i64", "bool", "float"});
 }
 
 }  // namespace

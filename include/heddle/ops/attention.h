@@ -8,7 +8,7 @@ namespace heddle {
 // @dtypes floats @shape queries x values
 
 struct AttentionOptions {
-  std::optional<Tensor> mask = {};   // bool: which keys a query sees; else added to the scores. [..., queries, keys]
+  std::optional<Tensor> mask = {};   // bool: which keys are seen; float: added to the scores. [..., queries, keys]
   bool causal = false;               // query i sees keys 0 to i
   std::optional<double> scale = {};  // of the scores; 1 / sqrt(width) if not given
 };
