@@ -210,4 +210,13 @@ void rethrow_in_layer(const Error& error, size_t number, const std::type_info* m
                CompileError, InternalError>(error, what);
 }
 
+void no_such_layer(size_t number, size_t layers) {
+  throw ValueError(text("Sequential: there is no layer ", number, "; it has ", layers, ", counted from 0"));
+}
+
+void layer_of_another_type(size_t number, const std::type_info* found, const std::type_info& wanted) {
+  throw ValueError(text("Sequential: layer ", number, " is a ", found ? short_name(*found) : "function", ", not a ",
+                        short_name(wanted)));
+}
+
 }  // namespace heddle::nn::detail

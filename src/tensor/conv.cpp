@@ -9,7 +9,7 @@ namespace heddle {
 
 Padding::Padding(std::string_view word) {
   if (word != "same" && word != "valid")
-    throw ValueError(text("a padding is a number of elements, \"same\" or \"valid\", not \"", word, "\""));
+    throw ValueError(text("convolution: a padding is a number of elements, \"same\" or \"valid\", not \"", word, "\""));
   same_ = word == "same";
 }
 Padding::Padding(const char* word) : Padding(std::string_view(word)) {}

@@ -228,6 +228,9 @@ TEST(Sequential, errors_say_which_layer) {
   expect_error<ShapeError>([&] { norm(x); }, {"layer 0: LayerNorm: layer_norm: "});
   nn::Sequential function([](const Tensor& y) { return reshape(y, {3}); });
   expect_error<ShapeError>([&] { function(x); }, {"layer 0: reshape: "});
+  expect_error<ValueError>([&] { net.at<nn::Linear>(7); }, {"Sequential", "no layer 7", "has 3"});
+  expect_error<ValueError>([&] { net.at<nn::Linear>(1); }, {"Sequential", "layer 1 is a ReLU, not a Linear"});
+  expect_error<ValueError>([&] { function.at<nn::Linear>(0); }, {"layer 0 is a function, not a Linear"});
   nn::Sequential dtype(nn::Embedding(2, 2));
   expect_error<DTypeError>([&] { dtype(x); }, {"layer 0: Embedding(2, 2): "});
   nn::Sequential foreign([](const Tensor&) -> Tensor { throw std::out_of_range("mine"); });

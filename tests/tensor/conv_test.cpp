@@ -320,7 +320,7 @@ TEST(Conv, bad_arguments) {
   expect_error<ValueError>([&] { conv2d(x, w, {}, {.stride = {1, 2, 3}}); }, {"conv2d", "stride", "[1, 2, 3]"});
   expect_error<ValueError>([&] { conv2d(x, w, {}, {.padding = -1}); }, {"conv2d", "padding", "[-1]"});
   expect_error<ValueError>([&] { conv2d(x, w, {}, {.stride = 2, .padding = "same"}); }, {"conv2d", "same"});
-  expect_error<ValueError>([&] { conv2d(x, w, {}, {.padding = "full"}); }, {"full", "same", "valid"});
+  expect_error<ValueError>([&] { conv2d(x, w, {}, {.padding = "full"}); }, {"convolution", "full", "same", "valid"});
   expect_error<DTypeError>([&] { conv2d(x.cast(kBool), w.cast(kBool)); }, {"conv2d", "bool"});
   expect_error<ShapeError>([&] { conv_transpose2d(x, zeros({3, 2, 2, 2})); }, {"conv_transpose2d", "[3, 2, 2, 2]"});
   expect_error<ValueError>([&] { conv_transpose2d(x, zeros({4, 2, 2, 2}), {}, {.output_padding = 1}); },

@@ -34,6 +34,9 @@ int64_t parameter_count(const Walk& walk);
 std::string summary(const Walk& walk);
 // From where the error is caught: throws it again, of the same kind, with the layer's number and type in front.
 [[noreturn]] void rethrow_in_layer(const Error& error, size_t number, const std::type_info* module_type);
+// What Sequential::at() throws; `found` is null for a function.
+[[noreturn]] void no_such_layer(size_t number, size_t layers);
+[[noreturn]] void layer_of_another_type(size_t number, const std::type_info* found, const std::type_info& wanted);
 }  // namespace detail
 
 template <class Self>

@@ -91,8 +91,9 @@ class Sequential : public Module<Sequential> {
   // The layer at a position, which must be an L: `net.at<nn::Linear>(0).weight`.
   template <class L>
   L& at(size_t i) {
-    L* layer = i < layers_.size() ? layers_[i].get<L>() : nullptr;
-    if (!layer) throw ValueError("Sequential: layer " + std::to_string(i) + " is not there, or of another type");
+    if (i >= layers_.size()) detail::no_such_layer(i, layers_.size());
+    L* layer = layers_[i].get<L>();
+    if (!layer) detail::layer_of_another_type(i, layers_[i].module_type(), typeid(L));
     return *layer;
   }
 
