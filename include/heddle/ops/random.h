@@ -104,9 +104,12 @@ Tensor categorical(const Tensor& logits, int64_t axis = -1, Generator& generator
 
 // `count` positions along the last axis, each with probability proportional to the weight there; without replacement
 // each at most once. With replacement by a search in the sums of the weights: work grows with count + size, not with
-// their product.
+// their product. Where all weights are zero there is nothing to choose from: position 0 comes
+// every time, or the first `count` without replacement.
 //   multinomial(tensor({0, 1, 0}), 4)                       // [1 1 1 1]
 //   sort(multinomial(tensor({1, 1, 0}), 2, false)).values   // [0 1]
+//   multinomial(zeros({3}), 2)                              // [0 0]
+//   multinomial(zeros({3}), 2, false)                       // [0 1]
 Tensor multinomial(const Tensor& weights, int64_t count, bool replacement = true,
                    Generator& generator = default_generator());
 
