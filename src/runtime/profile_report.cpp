@@ -83,8 +83,9 @@ std::ostream& operator<<(std::ostream& out, const ProfileResult& result) {
     for (size_t i = 1; i < row.size(); ++i) line += std::string(widths[i] - row[i].size() + 2, ' ') + row[i];
     out << line << '\n';
   }
-  out << time_text(total) << " in kernels, " << time_text(result.compile_seconds) << " compiling, of "
-      << time_text(result.seconds) << "; bytes, flops and floor are those of one call\n";
+  out << time_text(total) << " in kernels and " << time_text(result.compile_seconds)
+      << " compiling, both summed over threads; " << time_text(result.seconds)
+      << " passed; bytes, flops and floor are those of one call\n";
   if (known)
     out << "roofline: " << flops_text(result.roofline.flops_per_second) << "FLOP/s, "
         << bytes_text(result.roofline.bytes_per_second) << "/s\n";

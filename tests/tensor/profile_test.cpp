@@ -265,6 +265,8 @@ TEST(Profile, prints_a_table) {
   EXPECT_TRUE(line.starts_with("slow_one      3   3 ms   100%  1 ms  1 ms  1.5 MB")) << line;
   std::getline(lines, line);
   EXPECT_TRUE(line.starts_with("fast          1   1 us     0%  1 us  1 us  4.1 kB  2.05 K")) << line;
+  std::getline(lines, line);
+  EXPECT_TRUE(line.starts_with("3 ms in kernels and 0 ns compiling, both summed over threads; ")) << line;
 }
 
 TEST(Profile, a_trace_that_cannot_be_written_is_an_error) {
