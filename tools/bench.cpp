@@ -18,13 +18,28 @@ struct Suite {
   const char* name;
   void (*measure)(double seconds, const Report& report);
   bool one_thread_first;  // unless a number of threads is asked for, measured with one thread and with all
+  bool has_rows = false;  // that others can do: Contests
 };
 constexpr Suite kSuites[] = {
-    {"memory", measure_memory, false},      {"odd", measure_odd, false},         {"small", measure_small, false},
-    {"index", measure_index, false},        {"compile", measure_compile, false}, {"matmul", measure_matmul, true},
-    {"overhead", measure_overhead, false},  {"sort", measure_sort, true},        {"conv", measure_conv, true},
-    {"attention", measure_attention, true}, {"train", measure_train, false},     {"gpu", measure_gpu, false},
+    {"memory", measure_memory, false},     {"odd", measure_odd, false},
+    {"small", measure_small, false},       {"index", measure_index, false},
+    {"compile", measure_compile, false},   {"matmul", measure_matmul, true, true},
+    {"overhead", measure_overhead, false}, {"sort", measure_sort, true},
+    {"conv", measure_conv, true, true},    {"attention", measure_attention, true, true},
+    {"train", measure_train, false, true}, {"gpu", measure_gpu, false, true},
 };
+
+bool is_meant(const Suite& suite, const std::string& name) {
+  return name == "all" ? part_of_all(suite.name) : name == suite.name;
+}
+
+[[noreturn]] void throw_unmatched(const std::string& only, const std::string& suite, std::vector<std::string> known) {
+  std::ranges::sort(known);
+  known.erase(std::unique(known.begin(), known.end()), known.end());
+  std::string list;
+  for (const std::string& name : known) list += "\n  " + name;
+  throw ValueError(text("--only ", only, " matches no figure of ", suite, "; there are", list));
+}
 
 // `known` receives the names of a suite's figures when none of them was wanted.
 void run_suite(const Suite& suite, int threads, const BenchOptions& options, std::vector<Figure>& figures,
@@ -50,16 +65,19 @@ void run_suite(const Suite& suite, int threads, const BenchOptions& options, std
   figures.insert(figures.end(), own.begin(), own.end());
 }
 
-}  // namespace
-
-namespace {
 std::string only_part, python;
 std::vector<std::string> asked_for;  // names that somebody wanted to know about
 bool only_rows = false;
+bool matches(const std::string& name) {
+  return name.find(only_part) != std::string::npos || only_part.find(name) != std::string::npos;
+}
 }  // namespace
 bool wanted(const std::string& name) {
   asked_for.push_back(name);
-  return name.find(only_part) != std::string::npos || only_part.find(name) != std::string::npos;
+  return matches(name);
+}
+void check_any_wanted(const std::string& suite) {
+  if (std::ranges::none_of(asked_for, matches)) throw_unmatched(only_part, suite, asked_for);
 }
 void want_only(const std::string& part) { only_part = part; }
 const std::string& peers_python() { return python; }
@@ -78,15 +96,25 @@ std::vector<std::string> suite_names() {
   return names;
 }
 
-void bench(const BenchOptions& options) {
-  if (options.rows) {
-    std::vector<Figure> none;
-    std::vector<std::string> known;
-    for (const Suite& suite : kSuites)
-      if (options.suite == "all" ? part_of_all(suite.name) : options.suite == suite.name)
-        run_suite(suite, 1, options, none, known);
-    return;
+namespace {
+void list_rows(const BenchOptions& options) {
+  std::vector<Figure> none;
+  std::vector<std::string> known;
+  std::string having;
+  bool any = false;
+  for (const Suite& suite : kSuites) {
+    if (!suite.has_rows) continue;
+    having += (having.empty() ? "" : ", ") + std::string(suite.name);
+    if (!is_meant(suite, options.suite)) continue;
+    run_suite(suite, 1, options, none, known);
+    any = true;
   }
+  if (!any) throw ValueError(text("--rows: suite ", options.suite, " has none to list; those that have: ", having));
+}
+}  // namespace
+
+void bench(const BenchOptions& options) {
+  if (options.rows) return list_rows(options);
   std::ofstream file;
   if (!options.json.empty()) {
     file.open(options.json);  // before the long work, so that a bad name is found now
@@ -98,17 +126,11 @@ void bench(const BenchOptions& options) {
   std::vector<Figure> figures;
   std::vector<std::string> known;
   for (const Suite& suite : kSuites) {
-    if (options.suite == "all" ? !part_of_all(suite.name) : options.suite != suite.name) continue;
+    if (!is_meant(suite, options.suite)) continue;
     if (!options.threads && suite.one_thread_first && all > 1) run_suite(suite, 1, options, figures, known);
     run_suite(suite, options.threads.value_or(all), options, figures, known);
   }
-  if (figures.empty() && !options.only.empty()) {
-    std::ranges::sort(known);
-    known.erase(std::unique(known.begin(), known.end()), known.end());
-    std::string list;
-    for (const std::string& name : known) list += "\n  " + name;
-    throw ValueError(text("--only ", options.only, " matches no figure of ", options.suite, "; there are", list));
-  }
+  if (figures.empty() && !options.only.empty()) throw_unmatched(options.only, options.suite, known);
 
   print_bars(figures);
   if (!file.is_open()) return;

@@ -33,6 +33,8 @@ using Report = std::function<void(const Figure&)>;
 // Whether --only asks for a figure of this name, or of one that begins with it.
 bool wanted(const std::string& name);
 void want_only(const std::string& part);  // figures whose name contains it; empty: all
+// ValueError if wanted() has refused every name: --only matches nothing. It lists those names.
+void check_any_wanted(const std::string& suite);
 // The interpreter that runs the scripts of bench/peers; empty: they are not asked for.
 const std::string& peers_python();
 void set_peers_python(const std::string& python);

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 PROGRAM = sys.argv[1]
 KEYS = {"name", "unit", "ours", "reference", "reference_name", "ratio"}
@@ -50,6 +51,7 @@ def bad_options():
         (["bench", "overhead", "--threads", "two"], "--threads"),
         (["bench", "overhead", "--seconds", "-1"], "--seconds"),
         (["bench", "overhead", "--fast"], "--fast"),
+        (["bench", "overhead", "--python", "python3"], "--peers"),
         (["tune"], "SUITE"),
         (["tune", "small", "--trials", "-1"], "--trials"),
         (["weave"], "weave"),
@@ -179,6 +181,11 @@ def bench_rows():
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     check(len(rows) == 4 and all(row["row"]["m"] == 1024 and row["flops"] == 2**31 for row in rows), "rows", result)
     check({row["row"]["transpose"] for row in rows} == {"nn", "nt", "tn", "tt"}, "transpositions", result)
+    start = time.monotonic()
+    result = heddle("bench", "small", "--rows")
+    check(result.returncode == 1 and result.stdout == "", "a suite without rows lists none", result)
+    check("small" in result.stderr and "matmul" in result.stderr, "and says which ones have some", result)
+    check(time.monotonic() - start < 10, "without measuring", result)
 
 
 # A peer that knows one work and counts its calls.
@@ -240,6 +247,8 @@ def bench_peers():
     check(result.returncode == 0, "bench runs without the peers", result)
     for name in ["PyTorch", "torch.compile", "JAX", "ONNX Runtime", "tinygrad"]:
         check(f"beside us: {name}: not installed" in result.stdout, f"{name} is named", result)
+    result = heddle("bench", "small", "--peers", "--python", "/nonexistent/python")
+    check(result.returncode == 1 and "/nonexistent/python" in result.stderr, "the interpreter is missing", result)
 
 
 {

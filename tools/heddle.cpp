@@ -60,11 +60,15 @@ int main_or_throw(int argc, char** argv) {
 
   bool peers = false;
   std::string python = tools::default_python();
-  bench->add_flag("--peers", peers, "Run PyTorch and others (bench/peers) beside us, where they are installed");
+  CLI::Option* peers_flag =
+      bench->add_flag("--peers", peers, "Run PyTorch and others (bench/peers) beside us, where they are installed");
   bench->add_option("--python", python, "The interpreter for --peers (default: that of bench/peers/.venv, or python3)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->needs(peers_flag);
 
-  bench->add_flag("--rows", options.rows, "List the rows that others can do as lines of JSON, and measure nothing");
+  bench->add_flag(
+      "--rows", options.rows,
+      "List the rows that others can do as lines of JSON, and measure nothing (matmul, conv, attention, train, gpu)");
 
   tools::TuneOptions tuning;
   int tuning_threads = 0;
@@ -125,7 +129,7 @@ int main_or_throw(int argc, char** argv) {
   }
   if (threads_option->count() > 0) options.threads = threads;
   if (info->parsed()) tools::print_info();
-  if (peers) options.python = python;
+  if (peers) tools::check_python(options.python = python);
   if (tuning_threads_option->count() > 0) tuning.threads = tuning_threads;
   if (tune->parsed()) tools::tune_suites(tuning);
   if (tune_suite->parsed()) tools::tune_suite(tuning);

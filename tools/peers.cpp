@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -104,6 +105,17 @@ Json square(int64_t n) {
 std::string default_python() {
   std::filesystem::path own = std::filesystem::path(HEDDLE_PEERS_FOLDER) / ".venv/bin/python";
   return std::filesystem::exists(own) ? own.string() : "python3";
+}
+
+void check_python(const std::string& python) {
+  std::string name = python, option = "-c", nothing;
+  char* argv[] = {name.data(), option.data(), nothing.data(), nullptr};
+  pid_t child = 0;
+  const int problem = posix_spawnp(&child, argv[0], nullptr, nullptr, argv, environ);
+  if (problem != 0)
+    throw Error("--peers: the interpreter " + python + " cannot be started: " + std::strerror(problem) +
+                "; name another with --python");
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {}
 }
 
 namespace {

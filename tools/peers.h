@@ -13,6 +13,8 @@ namespace heddle::tools {
 
 // The interpreter of bench/peers/.venv where there is one, or "python3".
 std::string default_python();
+// Throws Error where there is no such interpreter.
+void check_python(const std::string& python);
 
 struct PeerTimes {
   std::string name;
