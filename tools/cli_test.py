@@ -175,6 +175,33 @@ def tune():
     check(result.returncode == 1 and "HEDDLE_CACHE_SIZE" in result.stderr, "a malformed size is named", result)
 
 
+def tune_wrong():
+    only = ["--only", "x + y, 1024", "--threads", "1"]
+    with tempfile.TemporaryDirectory() as folder:
+        path, cache = os.path.join(folder, "schedules.txt"), os.path.join(folder, "cache.sqlite")
+        result = heddle("tune", "small", "--report", "--only", "nosuch", "--threads", "1", HEDDLE_CACHE=cache)
+        check(result.returncode == 1 and "nosuch" in result.stderr, "--only that matches nothing is an error", result)
+        check("x + y" in result.stderr, "which lists what there is", result)
+        result = heddle("tune", "small", "--report", *only, HEDDLE_CACHE=cache)
+        check(result.returncode == 0 and "no kernel of these is tuned" in result.stdout, "nothing is tuned", result)
+
+        def attempt(content):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(content)
+            return heddle("tune", "small", *only, "--try", path)
+
+        result = attempt("\nno colon here\n")
+        check(result.returncode == 1 and f"{path}:2" in result.stderr, "a line without a colon is named", result)
+        result = attempt("nosuchkernel: unroll 4\n")
+        check(result.returncode == 1 and "'nosuchkernel'" in result.stderr, "a name of no kernel is named", result)
+        check("add" in result.stderr, "and kernels are listed", result)
+        result = attempt("add: nonsense\n")
+        check(result.returncode == 1 and "WRONG" in result.stdout, "a wrong schedule is no success", result)
+        default = [line for line in result.stdout.splitlines() if " us  " in line][0].split(" us  ")[1]
+        result = attempt(f"add: {default}\n")
+        check(result.returncode == 0 and result.stdout.count(default) == 2, "a good one is measured", result)
+
+
 def bench_rows():
     result = heddle("bench", "matmul", "--rows", "--only", "f32 1024")
     check(result.returncode == 0, "rows are listed", result)
@@ -262,6 +289,7 @@ def bench_peers():
     "bench_floor": bench_floor,
     "bench_only": bench_only,
     "tune": tune,
+    "tune_wrong": tune_wrong,
     "bench_rows": bench_rows,
     "bench_peers": bench_peers,
     "peer_protocol": peer_protocol,

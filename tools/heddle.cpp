@@ -103,6 +103,7 @@ int main_or_throw(int argc, char** argv) {
                                            ->check(CLI::Range(1, 4096));
   CLI::App* tune_suite = app.add_subcommand("tune-suite", "")->group("");
   add_tuning(tune_suite);
+  tune_suite->add_flag("--among-others", tuning.among_others);
 
   // How bench calls this program again.
   std::string suite, only;

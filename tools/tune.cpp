@@ -10,6 +10,7 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <unordered_set>
 
 #include "backend/cpu/thread_pool.h"
@@ -46,6 +47,7 @@ std::vector<Workload> collect(const TuneOptions& options, const Device& wanted) 
   want_only(options.only);
   measure_suite(options.suite, -1, [](const Figure&) {});
   observe_steps(nullptr);
+  if (!options.only.empty() && !options.among_others) check_any_wanted(options.suite);
   clear_plan_cache();
   clear_kernel_cache();
   return found;
@@ -131,15 +133,41 @@ class Rotation {
   Bench::Outputs expected_;
 };
 
-void try_schedules(const Workload& workload, Device& device, const std::string& path) {
-  std::vector<std::string> schedules;
+// A line of the file that --try names.
+struct Attempt {
+  std::string place, part, schedule;  // part of a kernel's name
+  bool used = false;
+
+  bool is_for(const Workload& workload) const { return workload.loops.name.find(part) != std::string::npos; }
+};
+
+std::vector<Attempt> read_attempts(const std::string& path) {
+  std::vector<Attempt> attempts;
   std::ifstream file(path);
+  int number = 0;
   for (std::string line; std::getline(file, line);) {
+    const std::string place = text(path, ":", ++number, ": ");
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const size_t colon = line.find(':');
-    if (colon == std::string::npos || workload.loops.name.find(line.substr(0, colon)) == std::string::npos) continue;
-    schedules.push_back(line.substr(std::min(line.find_first_not_of(' ', colon + 1), line.size())));
+    if (colon == std::string::npos || colon == 0)
+      throw ValueError(text(place, "'", line, "' should be a part of a kernel's name, a colon, and a schedule"));
+    const size_t begin = std::min(line.find_first_not_of(' ', colon + 1), line.size());
+    attempts.push_back({place, line.substr(0, colon), line.substr(begin)});
   }
-  if (schedules.empty()) return;
+  if (attempts.empty()) throw ValueError(text(path, ": there is no schedule to try"));
+  return attempts;
+}
+
+// Returns how many of them are wrong.
+int try_schedules(const Workload& workload, Device& device, std::vector<Attempt>& attempts) {
+  std::vector<std::string> schedules;
+  for (Attempt& attempt : attempts) {
+    if (!attempt.is_for(workload)) continue;
+    schedules.push_back(attempt.schedule);
+    attempt.used = true;
+  }
+  if (schedules.empty()) return 0;
+  int wrong = 0;
   schedules.insert(schedules.begin(), print(default_schedule(workload.loops, device.target())));
   std::printf("  %s, %s\n", workload.loops.name.c_str(), sizes_of(workload.loops).c_str());
   Rotation rotation(workload, device);
@@ -155,22 +183,36 @@ void try_schedules(const Workload& workload, Device& device, const std::string& 
     } catch (const Error& error) {
       problem = error.what();
     }
+    wrong += !problem.empty();
     std::printf("%s%s\n", described.c_str(), problem.empty() ? "" : ("  WRONG: " + problem).c_str());
     std::fflush(stdout);
   }
+  return wrong;
+}
+
+void try_all(const TuneOptions& options, Device& machine) {
+  std::vector<Attempt> attempts = read_attempts(options.tries);
+  int wrong = 0;
+  std::set<std::string> names;
+  for (const Workload& kernel : collect(options, machine)) {
+    wrong += try_schedules(kernel, machine, attempts);
+    names.insert(kernel.loops.name);
+    machine.free_cached();
+  }
+  for (const Attempt& attempt : attempts) {
+    if (attempt.used || options.among_others) continue;
+    std::string list;
+    for (const std::string& name : names) list += "\n  " + name;
+    throw ValueError(text(attempt.place, "no kernel's name contains '", attempt.part, "'; there are", list));
+  }
+  if (wrong > 0) throw ValueError(text("tune: ", wrong, " schedules are WRONG"));
 }
 
 }  // namespace
 
 void tune_suite(const TuneOptions& options) {
   Device& machine = device();
-  if (!options.tries.empty()) {
-    for (const Workload& kernel : collect(options, machine)) {
-      try_schedules(kernel, machine, options.tries);
-      machine.free_cached();
-    }
-    return;
-  }
+  if (!options.tries.empty()) return try_all(options, machine);
   DiskCache* cache = disk_cache();
   if (!cache) throw Error("tune: HEDDLE_CACHE is off: there is no place to keep what is found");
   std::vector<Workload> kernels = collect(options, machine);
@@ -220,9 +262,12 @@ void tune_suite(const TuneOptions& options) {
     }
     machine.free_cached();
   }
-  std::printf("  %d kernels; default / tuned: %.3f in the geometric mean, %.2f at most, over 1.2 for %d%s\n", rows,
-              rows ? std::exp(logarithms / rows) : 1, worst, slow,
-              wrong ? text("; ", wrong, " candidates computed something else").c_str() : "");
+  if (rows == 0)
+    std::printf("  no kernel of these is tuned\n");
+  else
+    std::printf("  %d kernels; default / tuned: %.3f in the geometric mean, %.2f at most, over 1.2 for %d%s\n", rows,
+                std::exp(logarithms / rows), worst, slow,
+                wrong ? text("; ", wrong, " candidates computed something else").c_str() : "");
   std::fflush(stdout);
 }
 
@@ -237,6 +282,7 @@ void tune_suites(const TuneOptions& options) {
                                           "--only",     options.only};
     if (options.report) arguments.push_back("--report");
     if (options.again) arguments.push_back("--again");
+    if (options.suite == "all") arguments.push_back("--among-others");
     if (!options.tries.empty()) arguments.insert(arguments.end(), {"--try", options.tries});
     int code = run_self(arguments, [](const std::string& line) {
       std::printf("%s\n", line.c_str());

@@ -15,6 +15,7 @@ struct TuneOptions {
   bool report = false;  // search nothing, measure what the cache holds against the default schedules
   bool again = false;   // also kernels that are tuned already
   std::string tries;    // a file of schedules to measure instead of searching, lines of the form `kernel: schedule`
+  bool among_others = false;  // one suite of all: what matches nothing here may be meant for another
 };
 // Each suite and number of threads in a process of its own. Throws Error.
 void tune_suites(const TuneOptions& options);
