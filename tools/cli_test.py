@@ -31,9 +31,19 @@ def info():
     check(result.returncode == 0, "info runs", result)
     for part in ["version", "commit", "LLVM", "target", "caches", "cores", "cpu", "3 threads", "compiled code"]:
         check(part in result.stdout, f"info says something about '{part}'", result)
-    check("HEDDLE_TREADS        is set, but" in result.stdout, "info notices misspelt variables", result)
-    result = heddle("info", HEDDLE_THREADS="many")
-    check(result.returncode == 1 and "HEDDLE_THREADS" in result.stderr, "a malformed variable is named", result)
+    check("HEDDLE_TREADS         is set, but" in result.stdout, "info notices misspelt variables", result)
+    check("limit 0" not in result.stdout and "no limit" in result.stdout, "no limit is no limit of 0", result)
+    check("not here: cuda:" not in result.stdout, "a device is named once", result)
+    bad = {"HEDDLE_THREADS": "many", "HEDDLE_TARGET": "foo", "HEDDLE_DEVICE": "gpu", "HEDDLE_LOG": "bad"}
+    result = heddle("info", **bad)
+    check(result.returncode == 1 and "compiled code" in result.stdout, "info prints what it can", result)
+    lines = {line.split()[0]: line for line in result.stdout.splitlines() if "HEDDLE_" in line}
+    for name, value in bad.items():
+        check(" bad: " in lines[name] and value in lines[name], f"{name} is marked", result)
+        check(name in result.stderr, f"{name} is named", result)
+    check(" bad: " not in lines["HEDDLE_CHECK"], "what is good is not marked", result)
+    columns = {len(line) - len(line[2:].split(" ", 1)[1].lstrip()) for line in lines.values()}
+    check(len(columns) == 1, f"values stand in one column, not in {columns}", result)
 
 
 def unknown_suite():

@@ -4,11 +4,15 @@
 
 #include <cstdio>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "backend/cpu/thread_pool.h"
+#include "base/config.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "codegen/codegen.h"
 #include "runtime/device.h"
 #include "tools/machine.h"
@@ -38,6 +42,43 @@ constexpr Variable kVariables[] = {
     {"HEDDLE_CHECK", "0"},
 };
 
+// Variables that cannot be used, with the reason.
+using Problems = std::map<std::string, std::string>;
+
+void attempt(Problems& problems, const char* name, const std::function<void()>& use) {
+  try {
+    use();
+  } catch (const Error& error) {
+    problems[name] = error.what();
+  }
+}
+
+// Takes a variable that config() refuses out of the environment; false when there is none left.
+bool take_out_malformed(Problems& problems) {
+  try {
+    config();
+    return false;
+  } catch (const ValueError& error) {
+    const std::string message = error.what(), name = message.substr(0, message.find('='));
+    if (!std::getenv(name.c_str())) throw;
+    problems[name] = message;
+    unsetenv(name.c_str());
+    return true;
+  }
+}
+
+// Whatever is bad is left out from here on, so that everything else can be shown.
+Problems find_problems() {
+  Problems problems;
+  if (const char* target = std::getenv("HEDDLE_TARGET"); target && *target)
+    attempt(problems, "HEDDLE_TARGET", [&] { cpu_target(target); });
+  if (problems.contains("HEDDLE_TARGET")) unsetenv("HEDDLE_TARGET");
+  while (take_out_malformed(problems)) {}
+  attempt(problems, "HEDDLE_DEVICE", [] { device(); });
+  attempt(problems, "HEDDLE_LOG", [] { log_enabled(Log::Run); });
+  return problems;
+}
+
 void row(const char* what, const std::string& value) { std::printf("  %-16s %s\n", what, value.c_str()); }
 
 void print_target(const Target& target) {
@@ -53,39 +94,46 @@ void print_device(const std::string& kind) {
   try {
     found = &device(kind);
   } catch (const DeviceError& error) {  // the hardware or its driver is not there
-    return row(kind.c_str(), std::string("not here: ") + error.what());
+    std::string why = error.what();
+    if (why.starts_with(kind + ": ")) why = why.substr(kind.size() + 2);
+    return row(kind.c_str(), "not here: " + why);
   }
   Device& the_device = *found;
   const Target& target = the_device.target();
   Device::Memory memory = the_device.memory();
   std::string size = target.machine == Machine::Simt ? std::to_string(target.multiprocessors) + " multiprocessors"
                                                      : std::to_string(the_device.threads()) + " threads";
-  row(kind.c_str(), size + ", target " + target.name + "; memory: limit " + bytes_text(memory.limit) + ", used " +
-                        bytes_text(memory.used) + ", cached " + bytes_text(memory.cached) + ", peak " +
+  row(kind.c_str(), size + ", target " + target.name +
+                        "; memory: " + (memory.limit > 0 ? "limit " + bytes_text(memory.limit) : "no limit") +
+                        ", used " + bytes_text(memory.used) + ", cached " + bytes_text(memory.cached) + ", peak " +
                         bytes_text(memory.peak));
   if (target.machine == Machine::Simt && !the_device.code_version().empty())
     row("", text("code by ", the_device.code_version(), "; for scripts/warm_cache: --multiprocessors ",
                  target.multiprocessors, " --l2 ", target.l2_bytes, " --shared ", target.local_bytes));
 }
 
-void print_environment() {
+void print_environment(const Problems& problems) {
   for (const Variable& variable : kVariables) {
     const char* value = std::getenv(variable.name);
     bool set = value && *value;
-    std::printf("  %-20s %s%s%s\n", variable.name, set ? value : "(", set ? "" : variable.without, set ? "" : ")");
+    if (auto problem = problems.find(variable.name); problem != problems.end())
+      std::printf("  %-21s bad: %s\n", variable.name, problem->second.c_str());
+    else
+      std::printf("  %-21s %s%s%s\n", variable.name, set ? value : "(", set ? "" : variable.without, set ? "" : ")");
   }
   for (char** entry = environ; *entry; ++entry) {
     std::string name(*entry, std::strcspn(*entry, "="));
     if (!name.starts_with("HEDDLE_")) continue;
     bool known = false;
     for (const Variable& variable : kVariables) known |= name == variable.name;
-    if (!known) std::printf("  %-20s is set, but Heddle does not know it\n", name.c_str());
+    if (!known) std::printf("  %-21s is set, but Heddle does not know it\n", name.c_str());
   }
 }
 
 }  // namespace
 
 void print_info() {
+  const Problems problems = find_problems();
   std::printf("Heddle\n");
   row("version", version());
   row("commit", commit());
@@ -101,7 +149,11 @@ void print_info() {
   row("compiled code", std::to_string(code.kernels) + " kernels, " + bytes_text(code.bytes) + " in " +
                            std::to_string(code.mappings) + " mappings");
   std::printf("\nEnvironment (docs/environment.md)\n");
-  print_environment();
+  print_environment(problems);
+  std::string bad;
+  for (const auto& [name, why] : problems) bad += (bad.empty() ? "" : ", ") + name;
+  std::fflush(stdout);
+  if (!bad.empty()) throw ValueError(text("info: a bad value, without which this was printed: ", bad));
 }
 
 }  // namespace heddle::tools
