@@ -105,6 +105,33 @@ def dump():
     check(result.stderr.count("warning") == 1 and warning in result.stderr, "one warning says why", result)
 
 
+def null_device():
+    result = heddle("first-result", HEDDLE_DEVICE="null")
+    check(result.stderr.count("computes nothing") == 1, "the null device says what it does not do", result)
+    check("computes nothing" not in heddle("info").stderr, "but only where it is chosen")
+    result = heddle("first-result", HEDDLE_DEVICE="null:1")
+    check(result.returncode == 1 and "null:1" in result.stderr, "there is one null device", result)
+
+
+def demo():
+    program = os.path.join(os.path.dirname(os.path.abspath(PROGRAM)), "heddle_demo")
+
+    def run(*arguments, **environment):
+        # In a folder that nobody can write to, root neither.
+        return subprocess.run([program, *arguments], capture_output=True, text=True, env={**os.environ, **environment},
+                              cwd="/proc")
+
+    result = run("--help")
+    check(result.returncode == 0 and "usage" in result.stdout and "epoch" not in result.stdout, "help only", result)
+    result = run("--bogus")
+    check(result.returncode == 2 and "--bogus" in result.stderr and result.stdout == "", "no such option", result)
+    result = run(HEDDLE_DEVICE="null")
+    check(result.returncode == 1 and "computes nothing" in result.stderr, "no training without computing", result)
+    result = run()
+    check(result.returncode == 0 and "accuracy" in result.stdout, "it works where nothing can be written", result)
+    check("digits_loss.svg" in result.stderr and "loss curve  " not in result.stdout, "and says so", result)
+
+
 def bench_json():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "figures.json")
@@ -295,6 +322,8 @@ def bench_peers():
     "help": help,
     "profile": profile,
     "dump": dump,
+    "null_device": null_device,
+    "demo": demo,
     "bench_json": bench_json,
     "bench_floor": bench_floor,
     "bench_only": bench_only,
