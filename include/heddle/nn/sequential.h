@@ -66,8 +66,8 @@ class AnyLayer {
 class Sequential : public Module<Sequential> {
  public:
   Sequential() = default;
-  template <Layer First, Layer... Rest>
-    requires(!std::same_as<First, Sequential> || sizeof...(Rest) > 0)
+  template <class First, class... Rest>
+    requires((!std::same_as<First, Sequential> || sizeof...(Rest) > 0) && Layer<First> && (Layer<Rest> && ...))
   explicit Sequential(First first, Rest... rest) {
     layers_.reserve(1 + sizeof...(Rest));
     layers_.emplace_back(std::move(first));
