@@ -18,23 +18,13 @@ using kernel::kMatrixBytes;
 using kernel::kMatrixRows;
 using kernel::kMatrixThreads;
 
-// What a block of the ring holds: the left factor, unless it is in registers, then the right one.
-struct Ring {
-  int64_t rows, columns, stages;
-  int64_t left() const { return rows * kMatrixBytes; }
-  int64_t bytes() const { return (rows + columns) * kMatrixBytes; }
-};
+using Ring = kernel::MatrixRing;
 
-Ring ring_of(const kernel::Kernel& kernel, const kernel::Inst& inst) {
-  const int64_t rows = (kernel.threads / kMatrixThreads - 1) * kMatrixRows;
-  return {inst.left_in_args() ? 0 : rows, static_cast<int64_t>(inst.results.size()) / 2 * 8, inst.immediate};
-}
-
-// The barrier objects of a matrix_dot, behind the ring: all `full` ones, then all `empty` ones.
+// The barrier objects of a matrix_dot: all `full` ones, then all `empty` ones, then that of a factor that stays.
 llvm::Value* barriers_of(Emitter& emitter, const kernel::Inst& inst) {
-  const Ring ring = ring_of(emitter.kernel, inst);
+  const Ring ring = kernel::matrix_ring(emitter.kernel, inst);
   return emitter.b.CreateAdd(local_address(emitter, inst.buffer),
-                             emitter.b.getInt32(static_cast<uint32_t>(ring.stages * ring.bytes())));
+                             emitter.b.getInt32(static_cast<uint32_t>(ring.barriers())));
 }
 
 // What describes a block in shared memory to the matrix unit, but for its address. The first number is the distance of
@@ -56,8 +46,10 @@ Kind kind_of(DType factor) {
 }
 
 // Waits on the barrier object at [bar] for the phase of this parity.
-const char* const kWait =
-    " {\n .reg .pred p;\nWAIT:\n mbarrier.try_wait.parity.shared::cta.b64 p, [bar], par;\n @!p bra WAIT;\n }\n";
+std::string wait(const char* parity = "par") {
+  return text(" {\n .reg .pred p;\nWAIT:\n mbarrier.try_wait.parity.shared::cta.b64 p, [bar], ", parity,
+              ";\n @!p bra WAIT;\n }\n");
+}
 
 std::string next_place(int64_t stages) {
   return text(" add.u32 slot, slot, 1;\n setp.eq.u32 q, slot, ", stages,
@@ -83,6 +75,8 @@ class Multiplying {
       s_ << (integer ? " mov.s32 $" : " mov.f32 $") << i << (integer ? ", 0;\n" : ", 0f00000000;\n");
     s_ << " setp.ne.u32 t, " << at(kTells) << ", 0;\n mov.u32 slot, " << at(kPlace) << ";\n mov.u32 par, "
        << at(kParity) << ";\n mov.u32 k, 0;\n mov.u32 before, slot;\n";
+    // Only its first phase ever ends.
+    if (ring_.steps > 0) s_ << " add.u32 bar, " << at(kBarriers) << ", " << 16 * ring_.stages << ";\n" << wait("0");
     if (inst_.left_in_args()) {
       const int64_t steps = inst_.extent.value();
       for (int64_t step = 0; step < steps; ++step) {
@@ -108,15 +102,16 @@ class Multiplying {
   std::string at(int64_t operand) const { return text("$", first_ + operand); }
 
   void describe(const char* name, Operands base) {
-    s_ << " mad.lo.u32 at, slot, " << ring_.bytes() << ", " << at(base)
-       << ";\n shr.u32 at, at, 4;\n and.b32 at, at, 16383;\n cvt.u64.u32 " << name << ", at;\n or.b64 " << name << ", "
-       << name << ", " << block_description() << ";\n";
+    const bool stays = base == kLeft && ring_.steps > 0;
+    s_ << " mad.lo.u32 at, " << (stays ? "k" : "slot") << ", " << (stays ? ring_.rows * kMatrixBytes : ring_.block())
+       << ", " << at(base) << ";\n shr.u32 at, at, 4;\n and.b32 at, at, 16383;\n cvt.u64.u32 " << name
+       << ", at;\n or.b64 " << name << ", " << name << ", " << block_description() << ";\n";
   }
 
   // Waits for a block, and begins to multiply it when the one before is done.
   void one_step(int64_t step) {
     const bool in_args = inst_.left_in_args();
-    s_ << " shl.b32 bar, slot, 3;\n add.u32 bar, bar, " << at(kBarriers) << ";\n" << kWait;
+    s_ << " shl.b32 bar, slot, 3;\n add.u32 bar, bar, " << at(kBarriers) << ";\n" << wait();
     if (!in_args) describe("left", kLeft);
     describe("right", kRight);
     s_ << " wgmma.fence.sync.aligned;\n";
@@ -162,42 +157,75 @@ class Multiplying {
   std::ostringstream s_;
 };
 
-// $0 ring, $1 barriers, $2 steps, $3 place, $4 parity, then for each region its descriptor and its coordinates.
-std::string copying_code(const kernel::Inst& inst, const Ring& ring, const std::vector<std::vector<int64_t>>& moves) {
-  std::ostringstream s;
-  s << "{\n .reg .pred q;\n .reg .b32 slot, par, bar, at, k, x;\n";
-  size_t operand = 5;
-  for (size_t n = 0; n < moves.size(); ++n)
-    for (size_t d = 0; d < moves[n].size(); ++d) s << " .reg .b32 c" << n << d << ";\n";
-  for (size_t n = 0; n < moves.size(); ++n) {
-    for (size_t d = 0; d < moves[n].size(); ++d) s << " mov.b32 c" << n << d << ", $" << operand + 1 + d << ";\n";
-    operand += 1 + moves[n].size();
-  }
-  s << " setp.eq.u32 q, $2, 0;\n @q bra DONE;\n mov.u32 slot, $3;\n xor.b32 par, $4, 1;\n mov.u32 k, 0;\n";
-  s << "LOOP:\n shl.b32 bar, slot, 3;\n add.u32 bar, bar, $1;\n add.u32 bar, bar, " << 8 * ring.stages << ";\n"
-    << kWait;
-  s << " sub.u32 bar, bar, " << 8 * ring.stages << ";\n";
-  s << " mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], " << ring.bytes() << ";\n";
-  s << " mad.lo.u32 at, slot, " << ring.bytes() << ", $0;\n";
-  operand = 5;
-  for (size_t n = 0; n < moves.size(); ++n) {
-    const bool left = n + 1 < moves.size();
-    const int64_t boxes = inst.regions[n].turned ? (left ? ring.rows : ring.columns) / kMatrixRows : 1;
-    for (int64_t box = 0; box < boxes; ++box) {
-      s << " add.u32 x, c" << n << "0, " << box * kMatrixRows << ";\n";
-      s << " cp.async.bulk.tensor." << moves[n].size()
-        << "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [at+" << (left ? 0 : ring.left()) + box * kBox
-        << "], [$" << operand << ", {x";
-      for (size_t d = 1; d < moves[n].size(); ++d) s << ", c" << n << d;
-      s << "}], [bar];\n";
+// Copies into a ring. $0 ring, $1 barriers, $2 steps, $3 place, $4 parity, $5 blocks so far, then for each region its
+// descriptor and its coordinates, which move by `moves` at each step.
+class Copying {
+ public:
+  Copying(const kernel::Inst& inst, const Ring& ring, const std::vector<std::vector<int64_t>>& moves)
+      : inst_(inst), ring_(ring), moves_(moves) {
+    size_t operand = 6;
+    for (const std::vector<int64_t>& region : moves) {
+      operands_.push_back(operand);
+      operand += 1 + region.size();
     }
-    for (size_t d = 0; d < moves[n].size(); ++d)
-      if (moves[n][d] != 0) s << " add.u32 c" << n << d << ", c" << n << d << ", " << moves[n][d] << ";\n";
-    operand += 1 + moves[n].size();
   }
-  s << next_place(ring.stages) << " setp.lt.u32 q, k, $2;\n @q bra LOOP;\nDONE:\n}";
-  return s.str();
-}
+
+  std::string write() {
+    s_ << "{\n .reg .pred q;\n .reg .b32 slot, par, bar, at, k, x;\n";
+    for (size_t n = 0; n < moves_.size(); ++n)
+      for (size_t d = 0; d < moves_[n].size(); ++d)
+        s_ << " .reg .b32 c" << n << d << ";\n mov.b32 c" << n << d << ", $" << operands_[n] + 1 + d << ";\n";
+    s_ << " setp.eq.u32 q, $2, 0;\n @q bra DONE;\n mov.u32 slot, $3;\n xor.b32 par, $4, 1;\n mov.u32 k, 0;\n";
+    if (ring_.steps > 0) copy_what_stays();
+    const int64_t stages = ring_.stages;
+    s_ << "LOOP:\n shl.b32 bar, slot, 3;\n add.u32 bar, bar, $1;\n add.u32 bar, bar, " << 8 * stages << ";\n" << wait();
+    s_ << " sub.u32 bar, bar, " << 8 * stages << ";\n";
+    s_ << " mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], " << ring_.block() << ";\n";
+    s_ << " mad.lo.u32 at, slot, " << ring_.block() << ", $0;\n";
+    for (size_t n = ring_.steps > 0 ? 1 : 0; n < moves_.size(); ++n) {
+      copy_block(n, ring_.stays() + (is_left(n) ? 0 : ring_.left()));
+      move(n);
+    }
+    s_ << next_place(stages) << " setp.lt.u32 q, k, $2;\n @q bra LOOP;\nDONE:\n}";
+    return s_.str();
+  }
+
+ private:
+  bool is_left(size_t n) const { return n + 1 < moves_.size(); }
+
+  // All of it, before the first block.
+  void copy_what_stays() {
+    s_ << " setp.ne.u32 q, $5, 0;\n @q bra LOOP;\n add.u32 bar, $1, " << 16 * ring_.stages << ";\n";
+    s_ << " mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], " << ring_.stays() << ";\n mov.u32 at, $0;\n";
+    for (int64_t step = 0; step < ring_.steps; ++step) {
+      copy_block(0, step * ring_.rows * kMatrixBytes);
+      move(0);
+    }
+  }
+
+  void copy_block(size_t n, int64_t to) {
+    const int64_t boxes = inst_.regions[n].turned ? (is_left(n) ? ring_.rows : ring_.columns) / kMatrixRows : 1;
+    for (int64_t box = 0; box < boxes; ++box) {
+      s_ << " add.u32 x, c" << n << "0, " << box * kMatrixRows << ";\n";
+      s_ << " cp.async.bulk.tensor." << moves_[n].size()
+         << "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [at+" << to + box * kBox << "], [$"
+         << operands_[n] << ", {x";
+      for (size_t d = 1; d < moves_[n].size(); ++d) s_ << ", c" << n << d;
+      s_ << "}], [bar];\n";
+    }
+  }
+
+  void move(size_t n) {
+    for (size_t d = 0; d < moves_[n].size(); ++d)
+      if (moves_[n][d] != 0) s_ << " add.u32 c" << n << d << ", c" << n << d << ", " << moves_[n][d] << ";\n";
+  }
+
+  const kernel::Inst& inst_;
+  const Ring& ring_;
+  const std::vector<std::vector<int64_t>>& moves_;
+  std::vector<size_t> operands_;  // the first of each region
+  std::ostringstream s_;
+};
 
 std::string repeated(const char* item, size_t count) {
   std::string s;
@@ -216,9 +244,10 @@ Progress progress(Emitter& emitter, const kernel::Inst& inst) {
 
 void copy_blocks(Emitter& emitter, const kernel::Inst& inst) {
   const Progress at = progress(emitter, inst);
-  std::vector<llvm::Value*> args = {local_address(emitter, inst.buffer), at.barriers, at.steps, at.place, at.parity};
+  std::vector<llvm::Value*> args = {local_address(emitter, inst.buffer), at.barriers, at.steps, at.place, at.parity,
+                                    word(emitter, inst.address)};
   std::vector<std::vector<int64_t>> moves;
-  std::string constraints = "r,r,r,r,r";
+  std::string constraints = "r,r,r,r,r,r";
   for (size_t n = 0; n < inst.regions.size(); ++n) {
     args.push_back(emitter.tensor_map(inst, n));
     constraints += ",l";
@@ -235,7 +264,8 @@ void copy_blocks(Emitter& emitter, const kernel::Inst& inst) {
       moves.back().push_back(form.coefficient);
     }
   }
-  assemble(emitter, copying_code(inst, ring_of(emitter.kernel, inst), moves), constraints, args);
+  const Ring ring = kernel::matrix_ring(emitter.kernel, inst);
+  assemble(emitter, Copying(inst, ring, moves).write(), constraints, args);
 }
 
 bool has_product(const kernel::Inst& inst) {
@@ -276,9 +306,11 @@ void make_barriers(Emitter& emitter, const kernel::Phase& phase, int working) {
   emitter.when(first, [&] {
     for (const kernel::Inst* inst : found) {
       llvm::Value* at = barriers_of(emitter, *inst);
-      for (int64_t i = 0; i < 2 * inst->immediate; ++i)
+      const int64_t stages = inst->immediate, all = 2 * stages + (inst->regions[0].stays ? 1 : 0);
+      for (int64_t i = 0; i < all; ++i)
         assemble(emitter,
-                 text("mbarrier.init.shared::cta.b64 [$0+", 8 * i, "], ", i < inst->immediate ? 1 : working / 32, ";"),
+                 text("mbarrier.init.shared::cta.b64 [$0+", 8 * i, "], ",
+                      i < stages || i == 2 * stages ? 1 : working / 32, ";"),
                  "r", {at});
     }
     assemble(emitter, "fence.mbarrier_init.release.cluster;");
@@ -341,14 +373,14 @@ llvm::Value* Emitter::tensor_map(const kernel::Inst& inst, size_t number) {
 // Sum or factor number i of a product, in the order of fragment(), as the matrix unit counts: eight columns after the
 // other, each with two rows of two.
 void Emitter::matrix_dot(const kernel::Inst& inst, Values& block_values) {
-  const Ring ring = ring_of(kernel, inst);
+  const Ring ring = kernel::matrix_ring(kernel, inst);
   const DType factor = kernel.buffers[static_cast<size_t>(inst.regions[0].buffer)].dtype;
   llvm::Value* thread = word(*this, kernel.thread);
   llvm::Value* base = local_address(*this, inst.buffer);
   const Progress at = progress(*this, inst);
   llvm::Value* group = b.CreateUDiv(thread, b.getInt32(kMatrixThreads));
   llvm::Value* left = b.CreateAdd(base, b.CreateMul(group, b.getInt32(kBox)));
-  llvm::Value* right = b.CreateAdd(base, b.getInt32(static_cast<uint32_t>(ring.left())));
+  llvm::Value* right = b.CreateAdd(base, b.getInt32(static_cast<uint32_t>(ring.stays() + ring.left())));
   llvm::Value* tells = b.CreateZExt(b.CreateICmpEQ(b.CreateAnd(thread, b.getInt32(31)), b.getInt32(0)), b.getInt32Ty());
 
   const auto sums = static_cast<size_t>(ring.columns / 2);

@@ -49,9 +49,9 @@ void Lowering::emit_matrix_dot(const Inst& inst) {
   const Value result = inst.results[0];
   auto [rows, columns] = matrix_dims(shape(result));
   std::vector<Point> where = registers_of(result);
-  const int64_t left_rows = inst.left_in_args() ? 0 : shape(result)[rows];
-  const int64_t bytes = kernel::matrix_ring_bytes(left_rows, shape(result)[columns], inst.immediate);
-  const int ring = inst.buffer >= 0 ? inst.buffer : allocate("ring", DType::u8, bytes);
+  const kernel::MatrixRing blocks{inst.left_in_args() ? 0 : shape(result)[rows], shape(result)[columns], inst.immediate,
+                                  inst.regions[0].stays ? inst.extent.value() : 0};
+  const int ring = inst.buffer >= 0 ? inst.buffer : allocate("ring", DType::u8, blocks.bytes());
   std::vector<Value> args;
   for (size_t i = 0; i < inst.args.size(); ++i)
     values_in_registers(inst.args[i], i < inst.sums_in_args() ? result : inst.args[i], args);

@@ -74,6 +74,13 @@ std::optional<MatrixView> factor_view(const Loops& loops, const Stage& stage, co
   return matrix_view(loops, stage, *load, own, loops.outer.size() + stage.kept);
 }
 
+int64_t staying_steps(const Axis& summed, int64_t depth) {
+  constexpr int64_t kMost = 4;
+  if (!summed.extent.is_const()) return 0;
+  const int64_t steps = (summed.extent.value() + depth - 1) / depth;
+  return steps <= kMost ? steps : 0;
+}
+
 bool packed_turned(const Loops& loops, const Stage& stage, const Contraction& c, int operand) {
   const Expr& own = loops.outer[static_cast<size_t>(operand == 0 ? c.a_axis : c.b_axis)].var;
   int64_t best = 0;
@@ -141,7 +148,7 @@ std::string check_matrix_simt(const Schedule& schedule, const Loops& loops, size
   const int64_t depth = kernel::kMatrixBytes / size_of(dtype_of(loops, *left));
   if (plan.loops.size() != 1 || plan.loops[0].axis != static_cast<int>(k) || plan.loops[0].step != depth)
     return text("stage ", s, ": a matrix unit takes steps of ", depth);
-  if (kernel::matrix_ring_bytes(rows, columns, plan.ahead) + 1024 + kernel::matrix_store_bytes(rows) >
+  if (kernel::MatrixRing{rows, columns, plan.ahead}.bytes() + 1024 + kernel::matrix_store_bytes(rows) >
       target.local_bytes)
     return text("stage ", s, ": ", plan.ahead, " blocks do not fit");
   for (int operand : {0, 1})

@@ -23,6 +23,9 @@ std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, co
 std::optional<kernel::Value> matrix_factor(const Loops& loops, const Stage& stage, kernel::Value factor);
 // The load of those, if it is one that copies can do.
 std::optional<MatrixView> factor_view(const Loops& loops, const Stage& stage, const Contraction& c, int operand);
+// Blocks of so many numbers of a left factor that all products of a cell share: as many as it has, if they may stay in
+// local memory, else 0.
+int64_t staying_steps(const Axis& summed, int64_t depth);
 // Of a factor that is packed first: whether its own axis is the fast one, as most of what it is made of has it.
 bool packed_turned(const Loops& loops, const Stage& stage, const Contraction& c, int operand);
 

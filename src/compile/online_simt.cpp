@@ -122,7 +122,8 @@ std::string check_online_simt(const Schedule& schedule, const Loops& loops, cons
       if (std::string problem = check_product(schedule, loops, s, row, reduces_common); !problem.empty())
         return problem;
       const int64_t columns = columns_of(loops, schedule, s);
-      bytes += kernel::matrix_ring_bytes(reduces_common ? 0 : rows, columns, plan.ahead) + 1024;
+      const int64_t steps = reduces_common ? 0 : staying_steps(stage.inner.back(), plan.loops[0].step);
+      bytes += kernel::MatrixRing{reduces_common ? 0 : rows, columns, plan.ahead, steps}.bytes() + 1024;
       registers += columns / 2 + (reduces_common ? 0 : columns / 4);
       continue;
     }

@@ -37,6 +37,7 @@ std::vector<Tiler::Value> Tiler::matrix_dot(size_t s, const Place& p, std::vecto
       return by_warps(s) ? *warp_view(loops_, stage(s), c, operand) : *factor_view(loops_, stage(s), c, operand);
     };
     regions.push_back(region_at(s, packed != matrices_.end() ? packed->second : direct(), at));
+    if (in_registers() && operand == 0) regions.back().stays = staying_steps(stage(s).inner.back(), level.step) > 0;
   }
   Expr taken = 0;
   if (!turn_.is_const(0)) taken = turn_ * (step.is_var() ? step.extent() : Expr(1));

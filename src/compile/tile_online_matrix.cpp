@@ -75,8 +75,10 @@ void Tiler::share_rings() {
     const int64_t rows = schedule_.cell[static_cast<size_t>(c.a_axis)];
     const int64_t columns = std::accumulate(results.begin(), results.end(), int64_t{1}, std::multiplies<>()) / rows;
     rings_[s] = static_cast<int>(kernel_.buffers.size());
-    kernel_.buffers.push_back({text("ring", s), DType::u8, kernel::Space::Local,
-                               kernel::matrix_ring_bytes(reduces_common(s) ? 0 : rows, columns, ahead)});
+    const int64_t steps = staying_steps(stage(s).inner.back(), schedule_.stages[s].loops[0].step);
+    const kernel::MatrixRing ring =
+        reduces_common(s) ? kernel::MatrixRing{0, columns, ahead} : kernel::MatrixRing{rows, columns, ahead, steps};
+    kernel_.buffers.push_back({text("ring", s), DType::u8, kernel::Space::Local, ring.bytes()});
   }
 }
 

@@ -158,6 +158,7 @@ struct Region {
   SmallVector<int64_t, 4> strides;
   SmallVector<Expr, 4> at;
   bool turned = false;  // of a factor: dimension 1 runs along the sum, not dimension 0
+  bool stays = false;   // of a matrix_dot's left factor: the same whenever the threads come by, so it is copied once
   friend bool operator==(const Region&, const Region&) = default;
 };
 // How deep the blocks of a matrix_dot are, in bytes of a factor; threads that multiply together, and their rows.

@@ -241,6 +241,7 @@ Region Parser::region() {
   list("by", [&] { r.strides.push_back(integer<int64_t>(0, INT64_MAX)); });
   list("at", [&] { r.at.push_back(expression(span())); });
   r.turned = accept_word("turned");
+  r.stays = accept_word("stays");
   return r;
 }
 

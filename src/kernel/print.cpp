@@ -265,7 +265,7 @@ std::string Printer::region(const Region& r) const {
   for (size_t i = 0; i < r.strides.size(); ++i) s += (i ? ", " : "") + std::to_string(r.strides[i]);
   s += ") at (";
   for (size_t i = 0; i < r.at.size(); ++i) s += (i ? ", " : "") + expr(r.at[i]);
-  return s + (r.turned ? ") turned" : ")");
+  return s + (r.turned ? ") turned" : ")") + (r.stays ? " stays" : "");
 }
 
 void Printer::inst(const Inst& inst) {

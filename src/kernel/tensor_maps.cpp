@@ -29,8 +29,10 @@ std::vector<TensorMap> tensor_maps(const Kernel& kernel) {
   return maps;
 }
 
-int64_t matrix_ring_bytes(int64_t rows, int64_t columns, int ahead) {
-  return ahead * ((rows + columns) * kMatrixBytes + 2 * static_cast<int64_t>(sizeof(int64_t)));
+MatrixRing matrix_ring(const Kernel& kernel, const Inst& dot) {
+  const int64_t rows = (kernel.threads / kMatrixThreads - 1) * kMatrixRows;
+  return {dot.left_in_args() ? 0 : rows, static_cast<int64_t>(dot.results.size()) / 2 * 8, dot.immediate,
+          dot.regions[0].stays ? dot.extent.value() : 0};
 }
 
 int64_t matrix_store_bytes(int64_t rows) { return 2 * rows * kMatrixBytes; }

@@ -21,9 +21,21 @@ bool is_copied(const Kernel& kernel, const Region& region);
 // local memory swizzled: the 16-byte parts of row r stand at their place exclusive-or r mod 8.
 std::vector<TensorMap> tensor_maps(const Kernel& kernel);
 
-// Bytes of local memory that a tile of so many rows and columns needs: for a matrix_dot with `ahead` blocks on their
-// way and the barriers that go with them, and for a matrix_store.
-int64_t matrix_ring_bytes(int64_t rows, int64_t columns, int ahead);
+// The local memory of a matrix_dot: a left factor that stays; blocks of both factors on their way, or of the right one
+// alone; then the barrier objects: of the blocks that arrive, of those that have been read, of the factor that stays.
+struct MatrixRing {
+  int64_t rows, columns, stages;
+  int64_t steps = 0;  // blocks of a left factor that stays
+  int64_t stays() const { return steps * rows * kMatrixBytes; }
+  int64_t left() const { return steps > 0 ? 0 : rows * kMatrixBytes; }
+  int64_t block() const { return left() + columns * kMatrixBytes; }
+  int64_t barriers() const { return stays() + stages * block(); }
+  int64_t bytes() const { return barriers() + (2 * stages + (steps > 0)) * static_cast<int64_t>(sizeof(int64_t)); }
+};
+// Of a thread-level instruction.
+MatrixRing matrix_ring(const Kernel& kernel, const Inst& dot);
+
+// Bytes of local memory that a matrix_store of so many rows needs.
 int64_t matrix_store_bytes(int64_t rows);
 
 }  // namespace heddle::kernel

@@ -306,9 +306,11 @@ void Verifier::matrix_dot(const Inst& i) {
             " deep");
   }
   expression(i.address, "position in the ring");
+  for (size_t n = 0; n < i.regions.size(); ++n)
+    check(!i.regions[n].stays || (n == 0 && i.regions.size() == 2 && i.extent.is_const()), "factor ", n,
+          " cannot stay in local memory");
   if (i.buffer >= 0 && kernel_.level == Level::Thread) {
-    const int64_t rows = left.empty() ? (kernel_.threads / kMatrixThreads - 1) * kMatrixRows : 0;
-    const int64_t bytes = matrix_ring_bytes(rows, static_cast<int64_t>(i.results.size()) / 2 * 8, i.immediate);
+    const int64_t bytes = matrix_ring(kernel_, i).bytes();
     const Buffer& ring = kernel_.buffers[static_cast<size_t>(i.buffer)];
     check(ring.space == Space::Local && ring.dtype == DType::u8 && ring.size.lo() >= bytes, "its blocks need ", bytes,
           " bytes of local memory, not %", ring.name);
