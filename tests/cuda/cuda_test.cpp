@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "compile/lower.h"
 #include "cuda/fake_driver.h"
 #include "kernel/ir.h"
 #include "runtime/device.h"
@@ -148,6 +149,23 @@ TEST(Cuda, code_can_be_assembled_without_a_gpu) {
   EXPECT_EQ(code.substr(0, 4),
             "\x7f"
             "ELF");
+}
+
+// The driver's linker would take the registers away that threads trade.
+TEST(Cuda, code_that_trades_registers_is_left_to_the_driver) {
+  kernel::Kernel tiles = kernel::parse(R"(
+kernel @product(in %a: bf16[9216], in %b: bf16[4608], out %c: f32[8192]) threads 384 {
+  phase grid() {
+    %0 = matrix_dot ahead 4 after (0) steps (k < 2) %a[0] of (72, 128) by (1, 72) at (k * 64, 0) %b[0] of (64, 72) by (1, 64) at (0, k * 64) turned : tile<128x64xf32>
+    matrix_store %c[0] of (64, 128) by (1, 64) at (0, 0), %0
+  }
+}
+)");
+  std::string code;
+  setenv("FAKE_CUDA_PTXAS", "false", 1);
+  device("cuda").compile(lower(tiles, device("cuda").target()), &code);
+  unsetenv("FAKE_CUDA_PTXAS");
+  EXPECT_NE(code.find("setmaxnreg.inc"), std::string::npos);
 }
 
 // Launches of a recorded program wait for those whose memory they need and for no others.

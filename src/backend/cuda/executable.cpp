@@ -20,8 +20,12 @@ bool is_done(const LaunchSegment& segment, size_t phase) { return phase < 64 && 
 
 }  // namespace
 
+// The linker assembles code as if more could be linked to it. Where threads trade registers, that makes them stay where
+// they are, and products of a matrix unit that need them wait for each other. Such code stays PTX: the driver assembles
+// it whole when it is loaded, and keeps the result itself.
 std::string assemble(const Driver& driver, const kernel::Kernel& kernel, const Target& target, bool many) {
   std::string source = ptx(kernel, target, many);
+  if (source.find("setmaxnreg") != std::string::npos) return source;
   std::array<char, 8192> log{};
   int options[] = {kErrorLog, kErrorLogBytes};
   void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
@@ -44,7 +48,7 @@ std::string assemble(const Driver& driver, const kernel::Kernel& kernel, const T
 }
 
 CudaExecutable::CudaExecutable(const Driver& driver, Context context, const kernel::Kernel& kernel,
-                               const std::string& cubin)
+                               const std::string& code)
     : driver_(driver),
       context_(context),
       kernel_(kernel),
@@ -55,7 +59,7 @@ CudaExecutable::CudaExecutable(const Driver& driver, Context context, const kern
     for (const Expr& cell : phase.cells) count = count * cell.extent();
     phase_cells_.push_back(count.is_const() ? count.value() : -1);
   }
-  single_ = load(cubin, "");
+  single_ = load(code, "");
 }
 
 CudaExecutable::~CudaExecutable() {
@@ -65,9 +69,9 @@ CudaExecutable::~CudaExecutable() {
   if (many_.module) driver_.cuModuleUnload(many_.module);
 }
 
-CudaExecutable::Entries CudaExecutable::load(const std::string& cubin, const char* ending) const {
+CudaExecutable::Entries CudaExecutable::load(const std::string& code, const char* ending) const {
   Entries entries;
-  if (Result result = driver_.cuModuleLoadData(&entries.module, cubin.data()); result != kSuccess)
+  if (Result result = driver_.cuModuleLoadData(&entries.module, code.data()); result != kSuccess)
     throw CompileError(text("kernel ", kernel_.name, ": the driver does not load it: ", driver_.describe(result)));
   for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
     Function function = nullptr;

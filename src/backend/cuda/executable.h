@@ -55,8 +55,8 @@ struct Table {
 
 class CudaExecutable final : public Executable {
  public:
-  // `cubin` is machine code, `kernel` what it was made of. The context must be current. Throws CompileError.
-  CudaExecutable(const Driver& driver, Context context, const kernel::Kernel& kernel, const std::string& cubin);
+  // `code` is machine code or PTX, `kernel` what it was made of. The context must be current. Throws CompileError.
+  CudaExecutable(const Driver& driver, Context context, const kernel::Kernel& kernel, const std::string& code);
   ~CudaExecutable() override;
   CudaExecutable(const CudaExecutable&) = delete;
   CudaExecutable& operator=(const CudaExecutable&) = delete;
@@ -72,7 +72,7 @@ class CudaExecutable final : public Executable {
     Module module = nullptr;
     std::vector<Function> functions;  // by phase
   };
-  Entries load(const std::string& cubin, const char* ending) const;
+  Entries load(const std::string& code, const char* ending) const;
   int64_t cells(size_t phase, std::span<const int64_t> symbols) const;
   int64_t rounds(std::span<const int64_t> symbols) const;
   std::shared_ptr<DeviceBuffer> table(Device& device, const std::vector<uint64_t>& words) const;
@@ -92,7 +92,8 @@ class CudaExecutable final : public Executable {
   mutable uint64_t clock_ = 0;
 };
 
-// PTX of the kernel, assembled by the driver. Throws CompileError with the assembler's words.
+// What the driver loads: PTX of the kernel, assembled, or as it is where that is faster. Throws CompileError with the
+// assembler's words.
 std::string assemble(const Driver& driver, const kernel::Kernel& kernel, const Target& target, bool many);
 
 }  // namespace heddle::cuda
