@@ -37,8 +37,8 @@ std::optional<Bounded> bounded(llvm::Value* x) {
 
 }  // namespace
 
-// The instruction that flushes subnormal results to zero is one for the machine, the other is four. It does if 2^x is a
-// normal number, or may be 0 instead: with a bound that says so. A bound whose own power is flushed changes nothing.
+// The instruction that flushes subnormal results to zero is one for the machine, the other is four. The first is enough
+// where a bound says that 2^x is a normal number, or may be 0 instead. A bound whose own power is flushed does nothing.
 llvm::Value* exp2_by_instruction(Emitter& emitter, llvm::Value* x) {
   const std::optional<Bounded> known = bounded(x);
   const bool flushes = known && known->bound >= kernel::kExp2Flushes;

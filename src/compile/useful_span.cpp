@@ -11,6 +11,13 @@ using kernel::Inst;
 using kernel::Op;
 using kernel::Value;
 
+// Whether the dtype has every value of the expression.
+bool holds(DType dtype, const Expr& e) {
+  const int bits = 8 * size_of(dtype) - is_signed(dtype);
+  return e.lo() >= (is_signed(dtype) ? -(int64_t{1} << 30) : 0) && e.hi() <= (int64_t{1} << 30) &&
+         (bits >= 31 || (e.hi() < int64_t{1} << bits && e.lo() >= -(int64_t{1} << bits)));
+}
+
 // Computes with what is known where a condition does not hold.
 class Excluded {
  public:
@@ -78,11 +85,12 @@ class Excluded {
         const bool small = std::all_of(args.begin(), args.end(), [](const Expr& e) {
           return e.lo() > -(int64_t{1} << 30) && e.hi() < int64_t{1} << 30;
         });
-        if (!small || is_float(dtype(inst.results[0]))) continue;
+        const DType result = dtype(inst.results[0]);
+        if (!small || is_float(result)) continue;
         std::optional<Expr> e;
         const bool truth = dtype(inst.args[0]) == DType::boolean;
         switch (inst.op) {
-          case Op::cast: e = dtype(inst.results[0]) == DType::boolean && !truth ? ne(args[0], 0) : args[0]; break;
+          case Op::cast: e = result == DType::boolean && !truth ? ne(args[0], 0) : args[0]; break;
           case Op::add: e = args[0] + args[1]; break;
           case Op::sub: e = args[0] - args[1]; break;
           case Op::lt: e = lt(args[0], args[1]); break;
@@ -98,7 +106,8 @@ class Excluded {
             break;
           default: break;
         }
-        if (e) exprs_[inst.results[0]] = *e;
+        // Integers wrap around; expressions do not.
+        if (e && (result == DType::boolean || holds(result, *e))) exprs_[inst.results[0]] = *e;
       }
   }
 

@@ -76,42 +76,9 @@ class Folder {
         return;
       }
     }
-    if (inst.op == Op::reduce) scale_afterwards(inst, out);
     if (inst.op == Op::constant) constants_[static_cast<size_t>(inst.results[0])] = inst.literal;
     for (Value v : inst.results) defs_[static_cast<size_t>(v)] = {inst.op, inst.args};
     out.insts.push_back(std::move(inst));
-  }
-
-  // The maximum of scaled numbers is the scaled maximum: rounding keeps the order. Emits that, and leaves the scaling.
-  void scale_afterwards(Inst& inst, Block& out) {
-    if (inst.args.size() != 1 || def(inst.args[0]).op != Op::mul || !is_float(type(inst.args[0]).dtype)) return;
-    if (simple_op(*inst.reducer) != ScalarOp::maximum) return;
-    const SmallVector<Value, 3> factors = def(inst.args[0]).args;
-    for (size_t n : {0, 1}) {
-      const std::optional<Scalar> scale = constant(factors[n]);
-      if (!scale || !(scale->as_double() > 0) || !std::isfinite(scale->as_double())) continue;
-      if (type(factors[1 - n]) != type(inst.args[0])) return;
-      const Value largest = fresh(type(inst.results[0]));
-      Inst scaled;
-      scaled.op = Op::mul;
-      scaled.args = {largest, factors[n]};
-      scaled.results = {inst.results[0]};
-      inst.args[0] = factors[1 - n];
-      inst.results[0] = largest;
-      defs_[static_cast<size_t>(largest)] = {inst.op, inst.args};
-      out.insts.push_back(std::move(inst));
-      inst = std::move(scaled);
-      return;
-    }
-  }
-
-  Value fresh(Type of) {
-    const auto v = static_cast<Value>(kernel_.values.size());
-    kernel_.values.push_back(std::move(of));
-    names_.names.push_back(v);
-    defs_.emplace_back();
-    constants_.emplace_back();
-    return v;
   }
 
   void inline_branch(Inst& inst, Block& out) {

@@ -2,9 +2,8 @@
 #include "kernel/math.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "kernel/pass_util.h"
@@ -81,53 +80,29 @@ Num expand(ScalarOp op, const Num& x, const Num& y, Powers powers) {
   }
 }
 
-// How values were made that expansions look into: constants, and what has two operands.
-class Makings {
+// What is known of operands of exp2: constants, and maxima with one.
+class Bounds {
  public:
   void note(const Inst& inst) {
     if (inst.op == Op::constant) constants_[inst.results[0]] = inst.literal.as_double();
-    if (inst.op == Op::maximum || inst.op == Op::sub || inst.op == Op::mul)
-      made_[inst.results[0]] = {inst.op, {inst.args[0], inst.args[1]}};
-  }
-  std::optional<double> constant(Value v) const {
-    auto it = constants_.find(v);
-    return it == constants_.end() ? std::nullopt : std::optional(it->second);
-  }
-  // Its operands, if the value is the result of this.
-  std::optional<std::array<Value, 2>> operands(Value v, Op op) const {
-    auto it = made_.find(v);
-    return it == made_.end() || it->second.first != op ? std::nullopt : std::optional(it->second.second);
-  }
-  // A product with a constant.
-  struct Scaled {
-    Value value;
-    double scale;
-  };
-  std::optional<Scaled> scaled(Value v) const {
-    if (auto factors = operands(v, Op::mul))
-      for (size_t n : {0, 1})
-        if (auto scale = constant((*factors)[n])) return Scaled{(*factors)[1 - n], *scale};
-    return {};
+    if (inst.op != Op::maximum) return;
+    for (Value arg : inst.args)
+      if (auto bound = constants_.find(arg); bound != constants_.end() && bound->second >= kLeastExponent)
+        bounded_.insert(inst.results[0]);
   }
   // Whether the value is a maximum that keeps exp2 of it among the normal numbers.
-  bool is_bounded(Value v) const {
-    auto of = operands(v, Op::maximum);
-    return of && std::any_of(of->begin(), of->end(), [&](Value arg) {
-             auto bound = constant(arg);
-             return bound && *bound >= kLeastExponent;
-           });
-  }
+  bool holds(Value v) const { return bounded_.contains(v); }
 
  private:
   std::unordered_map<Value, double> constants_;
-  std::unordered_map<Value, std::pair<Op, std::array<Value, 2>>> made_;
+  std::unordered_set<Value> bounded_;
 };
 
 // Choosing between small floats needs no arithmetic.
-bool needs_expansion(const Inst& inst, const Makings& makings, const std::vector<Type>& values, Powers powers) {
+bool needs_expansion(const Inst& inst, const Bounds& bounds, const std::vector<Type>& values, Powers powers) {
   if (!is_scalar_op(inst.op) || inst.op == Op::where) return false;
   const DType dtype = values[static_cast<size_t>(inst.args[0])].dtype;
-  if (inst.op == Op::exp2 && dtype == kF32 && powers == Powers::Words) return !makings.is_bounded(inst.args[0]);
+  if (inst.op == Op::exp2 && dtype == kF32 && powers == Powers::Words) return !bounds.holds(inst.args[0]);
   return !info(scalar_op(inst.op)).native || is_small_float(dtype);
 }
 
@@ -146,10 +121,10 @@ class Expander {
       for (Block& inner : inst.blocks) run(inner);
       // Combining into memory stays one of the simple reducers, which targets know by name.
       if (inst.reducer && inst.op != Op::combine) inst.reducer = expanded(inst.reducer);
-      if (needs_expansion(inst, makings_, values_, powers_)) {
+      if (needs_expansion(inst, bounds_, values_, powers_)) {
         replace(inst, block);
       } else {
-        if (powers_ == Powers::Words) makings_.note(inst);
+        if (powers_ == Powers::Words) bounds_.note(inst);
         block.insts.push_back(std::move(inst));
       }
     }
@@ -167,26 +142,18 @@ class Expander {
     if (info(op).native)
       result = builder.op(op, std::span<const Value>(args));
     else if (op == ScalarOp::exp && is_rounded(inst.results[0]) && powers_ == Powers::Words)
-      result = rounded_exp(builder, args[0]).value;
+      result = expand_rounded_exp({&builder, args[0]}).value;
     else
       result = expand(op, {&builder, args[0]}, {&builder, args.back()}, powers_).value;
     names_.replace(inst.results[0], builder.cast(result, values_[static_cast<size_t>(inst.results[0])].dtype));
   }
 
-  // Differences of something scaled and something else are multiplied with less.
-  Num rounded_exp(Builder& builder, Value x) const {
-    if (auto difference = makings_.operands(x, Op::sub))
-      if (auto scaled = makings_.scaled((*difference)[0]); scaled && std::abs(scaled->scale) <= kMostScale)
-        return expand_rounded_exp({&builder, scaled->value}, scaled->scale, {&builder, (*difference)[1]});
-    return expand_rounded_exp({&builder, x});
-  }
-
   std::shared_ptr<const Reducer> expanded(const std::shared_ptr<const Reducer>& reducer) {
     bool found = false;
-    Makings makings;
+    Bounds bounds;
     for (const Inst& inst : reducer->combine.insts) {
-      found = found || needs_expansion(inst, makings, reducer->values, powers_);
-      makings.note(inst);
+      found = found || needs_expansion(inst, bounds, reducer->values, powers_);
+      bounds.note(inst);
     }
     if (!found) return reducer;
     auto copy = std::make_shared<Reducer>(*reducer);
@@ -202,7 +169,7 @@ class Expander {
   Level level_;
   Powers powers_;
   std::vector<bool> rounded_;
-  Makings makings_;
+  Bounds bounds_;
   Renaming names_;
 };
 

@@ -95,11 +95,8 @@ enum class Powers { Scale, Words };
 // Operands are of dtype f32 or f64.
 Num expand_exp(const Num& x, Powers powers = Powers::Scale);
 Num expand_exp2(const Num& x, Powers powers = Powers::Scale);
-// e^x, and e^(x * scale - y), for a result that is rounded to f16 or bf16 at once, by the machine's exp2. The second is
-// for scales of at most kMostScale: then nothing overflows that did not before.
-inline constexpr double kMostScale = 0.25;
+// e^x for a result that is rounded to f16 or bf16 at once, by the machine's exp2.
 Num expand_rounded_exp(const Num& x);
-Num expand_rounded_exp(const Num& x, double scale, const Num& y);
 Num expand_expm1(const Num& x);
 Num expand_tanh(const Num& x);
 Num expand_log(const Num& x);

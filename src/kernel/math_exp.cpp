@@ -131,11 +131,6 @@ Num expand_exp2(const Num& x, Powers powers) {
 // results are below the normal numbers, and may become 0.
 Num expand_rounded_exp(const Num& x) { return larger(x * kLog2E, kExp2Flushes).apply(ScalarOp::exp2); }
 
-// What y * log2(e) loses is 2^-24 of y, as much as y and the product have lost before if they are sums.
-Num expand_rounded_exp(const Num& x, double scale, const Num& y) {
-  return larger(fma(x, scale * kLog2E, -(y * kLog2E)), kExp2Flushes).apply(ScalarOp::exp2);
-}
-
 Num expand_expm1(const Num& x) {
   bool wide = x.is_double();
   Num bounded = smaller(larger(x, wide ? -40.0 : -20.0), wide ? 710.0 : 89.0);

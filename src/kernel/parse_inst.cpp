@@ -203,7 +203,7 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
   }
 }
 
-// %b[offset] of (extents) by (strides) at (corner)
+// %b[address]
 Panel Parser::place() {
   Panel panel;
   panel.buffer = buffer();
@@ -224,6 +224,7 @@ void Parser::factors(Inst& inst, size_t count) {
   variables_.restore(variables);
 }
 
+// %b[offset] of (extents) by (strides) at (corner)
 Region Parser::region() {
   Region r;
   r.buffer = buffer();

@@ -326,6 +326,15 @@ void Verifier::matrix_store(const Inst& i) {
   region(i.regions[0], arg(i, 0).dtype);
   const Buffer& b = kernel_.buffers[static_cast<size_t>(i.regions[0].buffer)];
   check(b.space != Space::In, "writes to the input %", b.name);
+  check(size_of(b.dtype) == 2 || size_of(b.dtype) == 4, "stores elements of ", b.dtype);
+  if (kernel_.level != Level::Thread) return;
+  const auto bytes = static_cast<int64_t>(i.args.size()) / 2 * 8 * size_of(b.dtype);
+  check(bytes % kMatrixBytes == 0, "rows of ", bytes, " bytes");
+  if (i.buffer < 0) return;
+  const Buffer& through = kernel_.buffers[static_cast<size_t>(i.buffer)];
+  const int64_t rows = (kernel_.threads / kMatrixThreads - 1) * kMatrixRows;
+  check(through.space == Space::Local && through.dtype == DType::u8 && through.size.lo() >= matrix_store_bytes(rows),
+        "leaves through ", matrix_store_bytes(rows), " bytes of local memory, not %", through.name);
 }
 
 void Verifier::warp_dot(const Inst& i) {

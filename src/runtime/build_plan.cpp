@@ -44,6 +44,9 @@ class PlanBuilder {
     if (!computed_.empty()) {
       program_ = fuse(computed_, replaced_leaves());
       if (!nests_fit()) program_ = fuse(computed_, replaced_leaves(), false);
+      // Only schedules of GPUs count with it; elsewhere it would be another kernel for nothing.
+      if (device_.target().machine != Machine::Simt)
+        for (Program::Step& step : program_.steps) step.loops.together = 1;
       place_outputs();
       compile_steps();
       place_checks();

@@ -139,6 +139,33 @@ TEST(OnlineSimt, scores_far_below_zero) {
   expect_close_to_evaluator(attention({64, 100, 64, 64}, DType::f16, down), DType::f16);
 }
 
+// Positions in small integers wrap around: what is left out then has no end.
+TEST(OnlineSimt, masks_of_positions_that_wrap_around) {
+  auto narrow = [](const NodeRef& scores) {
+    NodeRef k = make_cast(position(scores, 1), DType::i8);
+    return masked(op(ScalarOp::lt, {k, make_const(Scalar::of(DType::i8, 100), scores->shape)}), scores);
+  };
+  NodeRef root = attention({130, 300, 64, 64}, DType::f16, narrow);
+  expect_close_to_evaluator(root, DType::f16);
+  HostArray want = evaluate(std::span(&root, 1))[0];
+  expect_close(run_program(std::span(&root, 1), How::Simd, default_schedule)[0], want, 2e-3);
+}
+
+// The largest score of a row has the weight 1, however large it is; rows that are filled with a number have means.
+TEST(OnlineSimt, very_large_scores) {
+  expect_close_to_evaluator(attention({64, 128, 64, 64}, DType::f16, {}, 1e9), DType::f16);
+  NodeRef of_rows = leaf({64, 1}, 9);
+  for (double fill : {-1e9, -3e38}) {
+    SCOPED_TRACE(fill);
+    auto filled = [&](const NodeRef& scores) {
+      NodeRef seen = make_expand(op(ScalarOp::lt, {of_rows, number(0, of_rows)}), scores->shape);
+      NodeRef all = op(ScalarOp::where, {seen, scores, number(fill, scores)});
+      return op(ScalarOp::mul, {all, number(0.1, scores)});
+    };
+    expect_close_to_evaluator(attention({64, 128, 64, 64}, DType::f16, filled, 1.0), DType::f16);
+  }
+}
+
 TEST(OnlineSimt, rows_without_keys_are_not_a_number) {
   auto none = [](const NodeRef& scores) { return window(scores, 1); };
   expect_close_to_evaluator(attention({200, 130, 64, 64}, DType::bf16, none), DType::bf16);

@@ -211,6 +211,12 @@ TEST(Matrix, broken_rules_are_named) {
   EXPECT_NE(problem(left_in_registers(false), "64x128xbf16", "64x192xbf16").find("128 deep"), std::string::npos);
   EXPECT_NE(problem(left_in_registers(false), "adds %0, %1", "adds %1, %1").find("adds to tile"), std::string::npos);
   EXPECT_NE(problem(threads_text(), "threads 256", "threads 192").find("192 threads"), std::string::npos);
+  EXPECT_NE(problem(threads_text(), "%leaving: u8[16384]", "%leaving: u8[8192]").find("16384 bytes of local memory"),
+            std::string::npos);
+  EXPECT_NE(problem(threads_text(), "%ring: u8[32800]", "%ring: u8[32768]").find("32800 bytes of local memory"),
+            std::string::npos);
+  EXPECT_NE(problem(kTiles, "at (0, k * 64) turned", "at (0, k * 64) turned stays").find("factor 1 cannot stay"),
+            std::string::npos);
   EXPECT_NE(problem(threads_text(), "vec<2xf32>", "vec<4xf32>").find("a fragment of type"), std::string::npos);
 }
 

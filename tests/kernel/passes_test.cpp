@@ -110,20 +110,6 @@ TEST(Fold, an_integer_does_not_lose_its_way_through_a_float) {
   EXPECT_CONTAINS(folded, "store %z[d0], %0");
 }
 
-TEST(Fold, a_maximum_is_scaled_afterwards) {
-  auto folded = [](const char* scale, const char* how) {
-    return after(fold_clean, heddle::text("kernel @k(in %x: f32[8], out %y: f32[1]) {\n"
-                                          "  phase grid() {\n"
-                                          "    %0 = load %x[d0] : tile<8xf32>\n"
-                                          "    %1 = constant ",
-                                          scale, " : f32\n    %2 = mul %0, %1\n    %3 = reduce ", how,
-                                          " %2 axis 0\n    store %y[d0], %3\n  }\n}\n"));
-  };
-  EXPECT_CONTAINS(folded("0.5", "maximum"), "reduce maximum %0 axis 0");
-  for (auto [scale, how] : {std::pair("-0.5", "maximum"), {"0", "maximum"}, {"inf", "maximum"}, {"0.5", "add"}})
-    EXPECT_CONTAINS(folded(scale, how), heddle::text("reduce ", how, " %2 axis 0"));
-}
-
 TEST(Fold, guards_branches_and_empty_loops) {
   std::string text = after(fold_clean,
                            "kernel @k(in %x: f32[64], out %y: f32[64]) {\n"

@@ -52,19 +52,6 @@ TEST(ExpandMath, a_short_exp_where_the_result_is_rounded) {
   EXPECT_LT(count(rounded) + 4, count(whole)) << rounded;
 }
 
-// The scale goes into one multiply-add, unless it is so large that something could overflow.
-TEST(ExpandMath, a_short_exp_of_a_scaled_difference) {
-  auto expanded = [](const char* scale) {
-    return after(expand_math,
-                 of_threads(text("    %0 = load %x[i * 8 + t % 8] : f32\n    %1 = constant ", scale,
-                                 " : f32\n    %2 = mul %0, %1\n    %3 = load %x[i] : f32\n    %4 = sub %2, %3\n"
-                                 "    %5 = exp %4\n    %6 = cast %5 : bf16\n    %7 = cast %6 : f32\n"
-                                 "    store %y[i * 8 + t], %7 if t < 8\n")));
-  };
-  EXPECT_NE(expanded("0.125").find("fma %0"), std::string::npos) << expanded("0.125");
-  EXPECT_EQ(expanded("0.5").find("fma"), std::string::npos) << expanded("0.5");
-}
-
 // What a caller bounds below the normal numbers keeps its subnormal results.
 TEST(ExpandMath, exp2_of_a_maximum) {
   auto expanded = [](const char* bound) {
