@@ -76,7 +76,7 @@ bool Partitioner::join_storing(int id, int g) {
       Expr along;  // u's scanned axis, as the reader's
       for (auto& [reader_axis, own] : follows)
         if (u.scans() && own == u.scanned) along = reader_axis;
-      if (u.scans() && (reader.reduces || (reader.scans() && !(reader.scanned == along)))) return false;
+      if (u.scans() && (feeds_reduction(reader_id) || (reader.scans() && !(reader.scanned == along)))) return false;
       if (along.is_var()) scanned.emplace_back(reader_id, along);
       std::vector<Expr> mapped;
       theirs.clear();
@@ -107,6 +107,21 @@ bool Partitioner::join_storing(int id, int g) {
   }
   join(id, g, std::move(outer));
   return true;
+}
+
+bool Partitioner::feeds_reduction(int id) {
+  std::vector<int> open{id};
+  std::set<int> seen{id};
+  while (!open.empty()) {
+    const Unit& u = unit(open.back());
+    open.pop_back();
+    if (u.reduces) return true;
+    auto readers = readers_.find({u.node, true});
+    if (readers == readers_.end()) continue;
+    for (int reader : readers->second)
+      if (unit(reader).group == u.group && seen.insert(reader).second) open.push_back(reader);
+  }
+  return false;
 }
 
 double Partitioner::row_count(std::span<const Expr> outer) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <queue>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -179,6 +180,9 @@ class Partitioner {
 
   // A written node whose readers compute it again from the same inputs, in the same kernel: nothing is read back.
   bool join_storing(int id, int g);
+
+  // Whether a reduction of its group takes in what the unit computes, maybe through others.
+  bool feeds_reduction(int id);
 
   static double row_count(std::span<const Expr> outer);
 

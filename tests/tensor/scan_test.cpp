@@ -193,5 +193,16 @@ TEST(Scan, in_expressions_gives_the_right_values) {
   EXPECT_EQ(doubles(running)[99], 100 + 5050 + 171700);
 }
 
+// The reduction reads the copy, not a scan inside of itself.
+TEST(Scan, a_copy_of_it_that_is_stored_and_reduced) {
+  Tensor x = from_vector(std::vector<int32_t>{3, -7, 5, 1}, {4, 1, 1}).realize();
+  Tensor y = cummax(x, 0), copy = y.reshape({4}), where = argmax(abs(copy), 0);
+  std::vector<Tensor> all{where, y, copy};
+  realize(all);
+  expect_equal(y, {3, 3, 5, 5});
+  expect_equal(copy, {3, 3, 5, 5});
+  expect_equal(where, {2});
+}
+
 }  // namespace
 }  // namespace heddle
