@@ -92,7 +92,8 @@ TEST(OnlineSimt, blocks_before_the_edge_of_a_mask) {
     EXPECT_EQ(program.steps.size(), 1u);
     const Loops& loops = program.steps[0].loops;
     std::vector<int> masks;  // in each loop over blocks, conditions on positions
-    for (const kernel::Inst& inst : tile(loops, default_schedule(loops, target), target).phases[0].body.insts) {
+    const kernel::Kernel tiles = tile(loops, default_schedule(loops, target), target);
+    for (const kernel::Inst& inst : tiles.phases[0].body.insts) {
       if (inst.op != kernel::Op::loop) continue;
       masks.push_back(0);
       for (const kernel::Inst& inner : inst.blocks[0].insts) masks.back() += inner.op == kernel::Op::index;
