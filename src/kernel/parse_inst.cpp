@@ -227,10 +227,9 @@ void Parser::factors(Inst& inst, size_t count) {
 // %b[offset] of (extents) by (strides) at (corner)
 Region Parser::region() {
   Region r;
-  r.buffer = buffer();
-  expect('[');
-  r.offset = expression(span());
-  expect(']');
+  const Panel begins = place();
+  r.buffer = begins.buffer;
+  r.offset = begins.address;
   auto list = [&](const char* word, const std::function<void()>& item) {
     expect_word(word);
     expect('(');

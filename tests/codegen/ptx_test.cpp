@@ -194,6 +194,12 @@ kernel.thread @mixed(in %x: f32[4096], in %i: i32[4096], inout %y: f32[4096], in
   EXPECT_HAS(source, "atom.");
 }
 
+int occurrences(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
 // exp and exp2 are one instruction of the special function unit and a few around it, the one that flushes subnormal
 // results, because it has none; and a reciprocal jumps over the long division for all lanes at once.
 TEST(Ptx, special_functions) {
@@ -214,11 +220,7 @@ kernel.thread @special(in %x: f32[512], out %y: f32[512], out %z: f32[512]) thre
   run(kernel, kernel::thread_pipeline());
   std::string source = ptx(kernel, nvidia_target());
   expect_assembles(source);
-  auto count = [&](const std::string& part) {
-    int found = 0;
-    for (size_t at = source.find(part); at != std::string::npos; at = source.find(part, at + 1)) ++found;
-    return found;
-  };
+  auto count = [&](const char* part) { return occurrences(source, part); };
   EXPECT_EQ(count("ex2.approx.ftz.f32"), 8);
   EXPECT_EQ(count("ex2.approx.f32"), 0);
   EXPECT_EQ(count("rcp.approx.ftz.f32"), 4);
@@ -242,11 +244,7 @@ kernel.thread @rounded(in %x: f32[512], out %y: f32[512]) threads 128 thread t {
   run(kernel, kernel::thread_pipeline());
   std::string source = ptx(kernel, nvidia_target());
   expect_assembles(source);
-  auto count = [&](const std::string& part) {
-    int found = 0;
-    for (size_t at = source.find(part); at != std::string::npos; at = source.find(part, at + 1)) ++found;
-    return found;
-  };
+  auto count = [&](const char* part) { return occurrences(source, part); };
   EXPECT_EQ(count("ex2.approx.ftz.f32"), 4);
   EXPECT_EQ(count("max"), 1) << source;  // of .maxntid
   EXPECT_EQ(count("cvt.rn.bf16x2.f32"), 2);

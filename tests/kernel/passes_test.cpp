@@ -4,21 +4,13 @@
 
 #include <cmath>
 
+#include "after_pass.h"
 #include "random_kernel.h"
 #include "run_kernel.h"
 
 namespace heddle::kernel {
 namespace {
 
-// Parses, runs the pass, verifies, prints.
-std::string after(void (*pass)(Kernel&), const std::string& text) {
-  Kernel kernel = parse(text);
-  verify(kernel);
-  pass(kernel);
-  verify(kernel);
-  renumber(kernel);
-  return print(kernel);
-}
 void then_dce(Kernel& kernel, void (*pass)(Kernel&)) {
   pass(kernel);
   dce(kernel);

@@ -3,21 +3,11 @@
 
 #include <algorithm>
 
+#include "after_pass.h"
 #include "base/error.h"
-#include "kernel/passes.h"
 
 namespace heddle::kernel {
 namespace {
-
-// Parses, runs the pass, verifies, prints.
-std::string after(void (*pass)(Kernel&), const std::string& text) {
-  Kernel kernel = parse(text);
-  verify(kernel);
-  pass(kernel);
-  verify(kernel);
-  renumber(kernel);
-  return print(kernel);
-}
 
 // A kernel of 32 threads for 8 elements around `body`; loads are of all threads.
 std::string of_threads(const std::string& body) {
