@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "compile/group_axes.h"
 #include "compile/join_steps.h"
 #include "compile/order_steps.h"
 #include "compile/partition.h"
@@ -30,12 +31,17 @@ ScalarOp combine_op(ReduceOp op) {
   __builtin_unreachable();
 }
 
+// A kernel was to read the result of a reduction elsewhere than where it computes it: it has to come from memory.
+struct Misread {
+  const Node* node;
+};
+
 // Writes the stages of one group.
 class LoopsWriter {
  public:
   LoopsWriter(Program& program, std::unordered_map<const Node*, int>& tensor_of, const Partition& parts,
               const Group& group)
-      : program_(program), tensor_of_(tensor_of), parts_(parts) {
+      : axes_(parts, group), program_(program), tensor_of_(tensor_of), parts_(parts) {
     for (int id : group.units)
       if (!unit(id).reduces) inlined_.insert(unit(id).node);
     for (int id : group.units)
@@ -45,7 +51,6 @@ class LoopsWriter {
       Expr var = Expr::index(text("i", step_.loops.outer.size()), axis.extent());
       step_.loops.outer.push_back({var, axis.extent()});
     }
-    unify_axes(group);
     for (size_t i = 0; i < group.units.size(); ++i) {
       for (const Group::Shared& shared : group.shared)
         if (shared.before == i) write_shared(unit(shared.unit));
@@ -74,42 +79,13 @@ class LoopsWriter {
  private:
   const Unit& unit(int id) const { return parts_.units[static_cast<size_t>(id)]; }
 
-  // An axis that a reduction keeps is the same as the one along which others read its results.
-  void unify_axes(const Group& group) {
-    const Unit* nested = nullptr;
-    for (int id : group.units) {
-      if (!unit(id).along.is_var()) continue;
-      if (nested) same_axis_[axis_of(unit(id).along).id()] = axis_of(nested->along);
-      nested = &unit(id);
-    }
-    for (int id : group.units)
-      for (const Unit::Read& read : unit(id).reads) {
-        if (read.memory) continue;
-        for (int other : group.units) {
-          const Unit& from = unit(other);
-          if (!from.reduces || from.node != reduction_of(read.node)) continue;
-          for (size_t i = 0; i < from.at.size(); ++i)
-            if (from.at[i].is_var() && std::find(from.outer.begin(), from.outer.end(), from.at[i]) == from.outer.end())
-              same_axis_[axis_of(from.at[i]).id()] = axis_of(read.index[i]);
-        }
-      }
-  }
-
-  // The one that stands for all axes that are the same.
-  Expr axis_of(Expr axis) const {
-    for (auto it = same_axis_.find(axis.id()); it != same_axis_.end() && !(it->second == axis);
-         it = same_axis_.find(axis.id()))
-      axis = it->second;
-    return axis;
-  }
-
   // The nest's variables: those along outer axes become the group's, the others new inner axes of the stage.
   Substitution enter(const Unit& u, Stage& stage) {
     Substitution to;
     for (size_t i = 0; i < u.outer.size(); ++i) to.emplace_back(u.outer[i], step_.loops.outer[i].var);
     auto add_inner = [&](const Expr& axis) {
       if (std::find(u.outer.begin(), u.outer.end(), axis) != u.outer.end()) return;
-      auto [var, fresh] = variables_.try_emplace(axis_of(axis).id());
+      auto [var, fresh] = variables_.try_emplace(axes_.representative(axis).id());
       if (fresh) var->second = Expr::index(text(u.reduces ? "r" : "j", inner_count_++), axis.extent());
       stage.inner.push_back({var->second, axis.extent()});
       to.emplace_back(axis, var->second);
@@ -171,7 +147,7 @@ class LoopsWriter {
       step_.loops.values.push_back(step_.loops.values[static_cast<size_t>(v)]);
       stage.results.push_back(static_cast<Value>(step_.loops.values.size()) - 1);
     }
-    reduced_[&node] = stage.results;
+    reduced_.push_back({&node, at, stage.results});
     step_.loops.stages.push_back(std::move(stage));
     builder_.reset();
   }
@@ -182,9 +158,12 @@ class LoopsWriter {
     Substitution to = enter(u, fresh);
     Stage* stage = step_.loops.stages.empty() ? nullptr : &step_.loops.stages.back();
     bool shared = stage && stores(*stage) && stage->inner.size() == fresh.inner.size();
+    // An axis that no other unit has may be any of the same extent.
+    const bool free = std::all_of(u.kept.begin(), u.kept.end(), [&](const Expr& axis) {
+      return std::find(u.outer.begin(), u.outer.end(), axis) != u.outer.end() || axes_.is_alone(axis);
+    });
     for (size_t i = 0; shared && i < fresh.inner.size(); ++i)
-      shared = same_axis_.empty() ? stage->inner[i].extent == fresh.inner[i].extent
-                                  : stage->inner[i].var == fresh.inner[i].var;
+      shared = free ? stage->inner[i].extent == fresh.inner[i].extent : stage->inner[i].var == fresh.inner[i].var;
     if (shared) {
       Substitution rename;
       for (size_t i = 0; i < fresh.inner.size(); ++i) rename.emplace_back(fresh.inner[i].var, stage->inner[i].var);
@@ -300,7 +279,10 @@ class LoopsWriter {
     Builder& b = *builder_;
     if (const Node* reduction = reduction_of(node)) {
       size_t result = node->op == NodeOp::Get ? static_cast<size_t>(node->attrs[0].value()) : 0;
-      return b.cast(reduced_.at(reduction)[result], compute_dtype(node->dtype));
+      for (const Reduced& earlier : reduced_)
+        if (earlier.node == reduction && earlier.at == index)
+          return b.cast(earlier.results[result], compute_dtype(node->dtype));
+      throw Misread{node};
     }
     DType dtype = compute_dtype(node->dtype);
     switch (node->op) {
@@ -471,8 +453,9 @@ class LoopsWriter {
     for (size_t i = 0; i < tensors_.size(); ++i)
       if (step_.loops.buffers[i].space == kernel::Space::Out)
         out = program_.tensors[static_cast<size_t>(tensors_[i])].node;
-    for (const auto& [node, values] : reduced_)
-      what += text(what.empty() ? "" : "_", node->op == NodeOp::Reduce ? name(node->reduce_op) : name(node->op));
+    for (const Reduced& reduced : reduced_)
+      what += text(what.empty() ? "" : "_",
+                   reduced.node->op == NodeOp::Reduce ? name(reduced.node->reduce_op) : name(reduced.node->op));
     for (const Stage& stage : step_.loops.stages)
       for (const kernel::Inst& inst : stage.body.insts)
         if (inst.op == kernel::Op::scan && what.find("scan") == std::string::npos)
@@ -498,9 +481,14 @@ class LoopsWriter {
     Program::Step::Check check;
     Expr var;
   };
+  struct Reduced {
+    const Node* node;
+    Index at;
+    std::vector<Value> results;
+  };
+  GroupAxes axes_;
   int inner_count_ = 0;                           // names inner axes apart
-  std::unordered_map<uint64_t, Expr> same_axis_;  // inner axes of units, by id; another that is the same
-  std::unordered_map<uint64_t, Expr> variables_;  // of the inner axes that stand for them
+  std::unordered_map<uint64_t, Expr> variables_;  // for the representatives of inner axes
   std::vector<Emitted> shared_;                   // what earlier stages keep
   Program& program_;
   std::unordered_map<const Node*, int>& tensor_of_;
@@ -509,12 +497,12 @@ class LoopsWriter {
   std::vector<int> tensors_;  // for each buffer of the step
   std::optional<Builder> builder_;
   std::unordered_map<uint64_t, std::vector<Emitted>> memo_;
-  std::unordered_set<const Node*> from_memory_;                  // written by kernels that run before
-  std::unordered_set<const Node*> inlined_;                      // stored by this kernel itself
-  std::unordered_map<const Node*, std::vector<Value>> reduced_;  // results of earlier stages
-  std::unordered_map<int, int> buffer_of_;                       // tensor -> buffer of the kernel
-  std::vector<std::pair<Expr, Value>> bound_;                    // gathered indices
-  std::vector<Checked> checked_;                                 // and the checks made of them
+  std::unordered_set<const Node*> from_memory_;  // written by kernels that run before
+  std::unordered_set<const Node*> inlined_;      // stored by this kernel itself
+  std::vector<Reduced> reduced_;                 // results of earlier stages
+  std::unordered_map<int, int> buffer_of_;       // tensor -> buffer of the kernel
+  std::vector<std::pair<Expr, Value>> bound_;    // gathered indices
+  std::vector<Checked> checked_;                 // and the checks made of them
 };
 
 // The step of a kernel that is built directly: buffers are the inputs in memory, then the results.
@@ -538,19 +526,41 @@ Program::Step direct_step(Program& program, std::unordered_map<const Node*, int>
   return step;
 }
 
-}  // namespace
-
-Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces, bool nests) {
-  Program program;
-  std::unordered_map<const Node*, int> tensor_of;
-  Partition parts = partition(roots, nests);
+// Writes all groups, and gives what they would misread: then the program is of no use.
+std::vector<const Node*> write_steps(const Partition& parts, Program& program,
+                                     std::unordered_map<const Node*, int>& tensor_of) {
+  std::vector<const Node*> misread;
   for (const Group& group : parts.groups) {
     const Unit& first = parts.units[static_cast<size_t>(group.units[0])];
     if (!first.writes.empty()) {
       program.steps.push_back(direct_step(program, tensor_of, parts, first));
       continue;
     }
-    Program::Step step = LoopsWriter(program, tensor_of, parts, group).finish();
+    try {
+      program.steps.push_back(LoopsWriter(program, tensor_of, parts, group).finish());
+    } catch (const Misread& read) {
+      misread.push_back(read.node);
+    }
+  }
+  return misread;
+}
+
+}  // namespace
+
+Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces, bool nests) {
+  Program program;
+  std::unordered_map<const Node*, int> tensor_of;
+  PartitionLimits limits;
+  limits.nests = nests;
+  for (Partition parts = partition(roots, limits);; parts = partition(roots, limits)) {
+    std::vector<const Node*> misread = write_steps(parts, program, tensor_of);
+    if (misread.empty()) break;
+    limits.forbid_reading(misread);
+    program = {};
+    tensor_of.clear();
+  }
+  for (Program::Step& step : program.steps) {
+    if (step.direct) continue;
     merge_reductions(step.loops);
     merge_axes(step.loops);
     merge_columns(step.loops);
@@ -558,7 +568,6 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
     step.loops.symbols = find_symbols(step.loops);
     step.segments[0].symbols = step.loops.symbols;
     step.segments[0].traffic = traffic(step.loops);
-    program.steps.push_back(std::move(step));
   }
   for (const NodeRef& root : roots) {
     auto [it, fresh] = tensor_of.try_emplace(root.get(), static_cast<int>(program.tensors.size()));

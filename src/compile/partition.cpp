@@ -24,8 +24,8 @@ bool widens(const Node& node) {
   return node.op == NodeOp::Cast && size_of(node.dtype) > size_of(node.inputs[0]->dtype);
 }
 
-Partitioner::Partitioner(std::span<const NodeRef> roots, const std::vector<const Node*>& forced, bool nests)
-    : order_(topological(roots)) {
+Partitioner::Partitioner(std::span<const NodeRef> roots, const PartitionLimits& limits)
+    : limits_(limits), order_(topological(roots)) {
   number_.reserve(order_.size());
   for (size_t i = 0; i < order_.size(); ++i) number_[order_[i]] = static_cast<int>(i);
   measure();
@@ -34,8 +34,8 @@ Partitioner::Partitioner(std::span<const NodeRef> roots, const std::vector<const
       store(root.get());
       roots_.insert(root.get());
     }
-  for (const Node* node : forced) store(node);
-  if (nests) find_nests();
+  for (const Node* node : limits.in_memory) store(node);
+  if (limits.nests) find_nests();
 }
 
 std::vector<const Node*> Partitioner::repeated() const {
@@ -64,7 +64,7 @@ std::vector<const Node*> Partitioner::repeated() const {
   return result;
 }
 
-std::optional<Partition> Partitioner::run() {
+Partition Partitioner::run() {
   // Users before inputs: when a unit's turn comes, everything that reads it has a group already.
   while (!pending_.empty()) {
     const Node* node = order_[static_cast<size_t>(pending_.top())];
@@ -79,10 +79,7 @@ std::optional<Partition> Partitioner::run() {
   }
   join_siblings();
   drop_dead_stores();
-  if (!order_groups()) {
-    HD_ASSERT(!nests_.empty(), "kernels depend on each other in a circle");
-    return {};
-  }
+  order_groups();
   share_factors();
   for (const Unit& u : result_.units) group_of_.push_back(u.group);
   return std::move(result_);
@@ -206,22 +203,40 @@ void Partitioner::forget_reads(int id) {
   for (const Node* token : unit(id).after) std::erase(waiting_[token], id);
 }
 
-Partition partition(std::span<const NodeRef> roots, bool nests) {
-  std::vector<const Node*> forced;
-  // What a nested sum's kernel hands to others may come back to it by a way that was not foreseen. That is rare.
-  for (int round = 0;; ++round) {
-    Partitioner partitioner(roots, forced, nests);
+void PartitionLimits::forbid_reading(std::span<const Node* const> misread) {
+  for (const Node* node : misread) {
+    if (in_memory.insert(node).second || alone.insert(node).second) continue;
+    HD_ASSERT(nests, "the result of ", name(node->op), " of shape ", node->shape, " is read where it is not computed");
+    nests = false;
+  }
+}
+
+namespace {
+
+// False if there is nothing more to forbid.
+bool forbid(PartitionLimits& limits, const Unfit& unfit) {
+  bool changed = false;
+  for (const Node* sum : unfit.nests) changed |= limits.not_nested.insert(sum).second;
+  if (changed) return true;
+  for (const Node* node : unfit.stored) changed |= limits.alone.insert(node).second;
+  return changed || std::exchange(limits.nests, false);
+}
+
+}  // namespace
+
+Partition partition(std::span<const NodeRef> roots, PartitionLimits& limits) {
+  for (int round = 0;;) {
+    Partitioner partitioner(roots, limits);
     std::optional<Partition> result;
     try {
       result = partitioner.run();
-    } catch (const NestsDoNotFit&) {}
-    if (!result) {
-      nests = false;
+    } catch (const Unfit& unfit) {
+      HD_ASSERT(forbid(limits, unfit), "kernels depend on each other in a circle");
       continue;
     }
     std::vector<const Node*> repeated = partitioner.repeated();
-    if (repeated.empty() || round >= 3) return std::move(*result);
-    forced.insert(forced.end(), repeated.begin(), repeated.end());
+    if (repeated.empty() || round++ >= 3) return std::move(*result);
+    limits.in_memory.insert(repeated.begin(), repeated.end());
   }
 }
 

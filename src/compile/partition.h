@@ -90,7 +90,17 @@ const Node* reduction_of(const Node* node);
 // `guard` gains the condition under which there is such an element.
 Index reduction_source(const Node& node, const Index& at, std::span<const Expr> reduced, Expr& guard);
 
-// `nests`: whether sums may be nested in one kernel.
-Partition partition(std::span<const NodeRef> roots, bool nests = true);
+// What a partition may not do, found out by earlier ones.
+struct PartitionLimits {
+  bool nests = true;                           // sums may be nested in one kernel
+  std::unordered_set<const Node*> in_memory;   // nodes that are read from memory
+  std::unordered_set<const Node*> alone;       // those of them that no kernel writes which reads them
+  std::unordered_set<const Node*> not_nested;  // sums that compute no factor on the way
+
+  // Kernels would have read these reductions elsewhere than where they computed them.
+  void forbid_reading(std::span<const Node* const> misread);
+};
+
+Partition partition(std::span<const NodeRef> roots, PartitionLimits& limits);
 
 }  // namespace heddle

@@ -23,6 +23,7 @@ void Partitioner::join_siblings() {
 bool Partitioner::join_sibling(int to, int from) {
   const Group &a = group(to), &b = group(from);
   if (a.units.empty() || loop_shape(to) != loop_shape(from)) return false;
+  if (is_alone(to) || is_alone(from)) return false;
   size_t total = 0;
   for (int member : a.units) total += unit(member).evaluations;
   for (int member : b.units) total += unit(member).evaluations;
@@ -45,6 +46,11 @@ bool Partitioner::join_sibling(int to, int from) {
   }
   group(from).units.clear();
   return true;
+}
+
+bool Partitioner::is_alone(int g) {
+  const std::vector<int>& units = group(g).units;
+  return std::any_of(units.begin(), units.end(), [&](int id) { return limits_.alone.count(unit(id).node) > 0; });
 }
 
 bool Partitioner::same_order(const Unit& a, const Unit& b) {
@@ -138,6 +144,18 @@ bool Partitioner::reaches(int a, int b) {
   return false;
 }
 
+// The variables of `u` where it computes the element at `index`.
+Substitution Partitioner::axes_at(const Unit& u, const Index& index) {
+  Substitution to;
+  for (size_t i = 0; i < u.at.size(); ++i) {
+    for (const Expr& axis : u.kept) {
+      // The nest may run backwards.
+      if (depends_on(u.at[i], axis)) to.emplace_back(axis, u.at[i] == axis ? index[i] : axis.extent() - 1 - index[i]);
+    }
+  }
+  return to;
+}
+
 void Partitioner::drop_dead_stores() {
   for (size_t id = 0; id < result_.units.size(); ++id) {
     Unit& u = result_.units[id];
@@ -147,17 +165,28 @@ void Partitioner::drop_dead_stores() {
     std::erase(group(u.group).units, static_cast<int>(id));
     result_.storing.erase(u.node);
     for (int r : readers) {
-      std::vector<Unit::Read>& reads = unit(r).reads;
-      std::erase_if(reads, [&](const Unit::Read& read) { return read.memory && read.node == u.node; });
-      reads.insert(reads.end(), u.reads.begin(), u.reads.end());
-      for (const Unit::Read& read : u.reads) readers_[key(read)].push_back(r);
+      std::vector<Unit::Read> reads;
+      for (Unit::Read& read : unit(r).reads) {
+        if (!read.memory || read.node != u.node) {
+          reads.push_back(std::move(read));
+          continue;
+        }
+        // What the unit read for its element, the reader reads for the element that it needs.
+        Substitution to = axes_at(u, read.index);
+        for (Unit::Read inherited : u.reads) {
+          for (Expr& e : inherited.index) e = substitute(e, to);
+          readers_[key(inherited)].push_back(r);
+          reads.push_back(std::move(inherited));
+        }
+      }
+      unit(r).reads = std::move(reads);
       unit(r).after.insert(unit(r).after.end(), u.after.begin(), u.after.end());
     }
     u.reads.clear();
   }
 }
 
-bool Partitioner::order_groups() {
+void Partitioner::order_groups() {
   std::vector<int> new_id(result_.groups.size(), -1);
   std::vector<std::vector<int>> users(result_.groups.size());
   std::vector<int> missing(result_.groups.size(), 0);
@@ -196,9 +225,13 @@ bool Partitioner::order_groups() {
     for (int member : moved.units) unit(member).group = static_cast<int>(sorted.size());
     sorted.push_back(std::move(moved));
   }
-  if (sorted.size() != expected) return false;
+  if (sorted.size() != expected) {
+    std::vector<int> circle;
+    for (size_t g = 0; g < result_.groups.size(); ++g)
+      if (missing[g] > 0) circle.push_back(static_cast<int>(g));
+    break_up(circle);
+  }
   result_.groups = std::move(sorted);
-  return true;
 }
 
 }  // namespace heddle

@@ -110,7 +110,7 @@ void Partitioner::find_nests() {
                    [&](const Node* a, const Node* b) { return depth[number(a)] < depth[number(b)]; });
   for (const Node* node : sums) {
     if (node->op != NodeOp::Reduce || node->reduce_op != ReduceOp::Sum || node->attrs.size() != 1) continue;
-    if (!is_float(node->dtype)) continue;
+    if (!is_float(node->dtype) || limits_.not_nested.count(node)) continue;
     std::optional<Nest> nest = find_nest(node);
     if (!nest) continue;
     kept_.insert(nest->kept.begin(), nest->kept.end());
@@ -255,12 +255,15 @@ void Partitioner::enter_nest(Unit& u) {
   const Node* product = u.node->inputs[0].get();
   Index at = reduction_source(*u.node, u.at, u.reduced, guard);
   through_movement(product, at);
+  std::vector<Expr> follows = u.nest_outer;
+  follows.push_back(u.along);
+  // Both factors may be the same node, at different places.
   for (const NodeRef& input : product->inputs) {
     const Node* factor = input.get();
-    u.factor_at = at;
-    through_movement(factor, u.factor_at);
+    Index index = at;
+    through_movement(factor, index);
     std::vector<Expr> vars;
-    if (factor == u.factor && is_plain(u.factor_at, vars) && vars.size() == u.nest_outer.size() + 1) break;
+    if (factor == u.factor && is_plain(index, vars) && same_set(vars, follows)) u.factor_at = std::move(index);
   }
 }
 

@@ -27,7 +27,7 @@ void Partitioner::place_storing(int id) {
   std::vector<int> groups = reading_groups({unit(id).node, true});
   bool alone = unit(id).scatters() || (groups.size() == 1 && unit(group(groups[0]).units[0]).scatters());
   // What others wait for is a kernel of its own: they may be what the readers need.
-  alone = alone || !waiting_[unit(id).node].empty();
+  alone = alone || !waiting_[unit(id).node].empty() || limits_.alone.count(unit(id).node);
   if (!alone && groups.size() == 1 && join_storing(id, groups[0])) return;
   new_group(id);
 }
@@ -144,13 +144,12 @@ void Partitioner::place_reduction(const Node* node) {
     for (int member : storing)
       for (const Unit::Read& read : unit(member).reads)
         if (!nests_.empty() && !read.memory && has_unit(unit(member).group, reduction_of(read.node)))
-          throw NestsDoNotFit{};
+          break_up(reading_groups({node, false}));
     for (int member : storing) std::erase(group(unit(member).group).units, member);
     int g = new_group(storing[0]);
     for (size_t i = 1; i < storing.size(); ++i) join(storing[i], g, unit(storing[i]).kept);
     bool joined = nests_.count(node) ? join_nest(id, {g}) : join_reduction(id, {g});
-    if (!joined && !nests_.empty()) throw NestsDoNotFit{};
-    HD_ASSERT(joined, "no kernel takes in ", name(node->op), " of shape ", node->shape);
+    if (!joined) break_up(reading_groups({node, false}));
     return;
   }
   // Nobody can take it in: it goes to memory, after as much of what follows as still belongs to it (at the second
@@ -172,6 +171,17 @@ void Partitioner::place_reduction(const Node* node) {
     enter_reads(reader);
   }
   pending_.push(number_.at(node));
+}
+
+void Partitioner::break_up(const std::vector<int>& groups) {
+  Unfit unfit;
+  for (int g : groups)
+    for (int id : group(g).units) {
+      const Unit& u = unit(id);
+      if (u.nest) unfit.nests.push_back(u.nest);
+      if (!u.reduces && u.writes.empty()) unfit.stored.push_back(u.node);
+    }
+  throw unfit;
 }
 
 std::vector<int> Partitioner::waiting_readers(const Node* node) {

@@ -49,20 +49,21 @@ inline bool contains(std::span<const Expr> list, const Expr& e) {
   return std::find(list.begin(), list.end(), e) != list.end();
 }
 
-// Thrown where a reduction found no kernel, though it would have without nested sums: partition() then does without.
-struct NestsDoNotFit {};
+// Thrown where kernels cannot be as they were begun: they would need each other, or no kernel takes a reduction in.
+// partition() then begins anew without the nests among them, or, if there are none, with each of their results alone.
+struct Unfit {
+  std::vector<const Node*> nests, stored;
+};
 
 class Partitioner {
  public:
-  // `forced`: nodes to write to memory besides the roots. `nests`: whether sums may be nested.
-  Partitioner(std::span<const NodeRef> roots, const std::vector<const Node*>& forced, bool nests);
+  Partitioner(std::span<const NodeRef> roots, const PartitionLimits& limits);
 
   // Nodes that several kernels compute again although a trip through memory would be cheaper. Of a chain of such nodes
   // those count that more kernels compute than any of their users: storing them cuts the chain. Valid after run().
   std::vector<const Node*> repeated() const;
 
-  // Nothing if nested sums made kernels that need each other.
-  std::optional<Partition> run();
+  Partition run();  // throws Unfit
 
  private:
   size_t number(const Node* node) const { return static_cast<size_t>(number_.at(node)); }
@@ -214,6 +215,7 @@ class Partitioner {
   void join_siblings();
 
   bool join_sibling(int to, int from);
+  bool is_alone(int g);                                  // as the limits say
   static bool same_order(const Unit& a, const Unit& b);  // units of one node: whether their outer axes are the same
 
   // The extents of the outer axes and of the one kind of reduction inside; empty if the nests differ.
@@ -231,10 +233,14 @@ class Partitioner {
   // What was to pass through memory, but ended up in one kernel with all that reads it, is simply computed there.
   void drop_dead_stores();
 
-  // Sorts units inside groups, and groups so that inputs come first (iteratively, by counting what is missing). False
-  // if that cannot be.
-  bool order_groups();
+  static Substitution axes_at(const Unit& u, const Index& index);
 
+  // Sorts units inside groups, and groups so that inputs come first (iteratively, by counting what is missing).
+  void order_groups();
+
+  [[noreturn]] void break_up(const std::vector<int>& groups);
+
+  const PartitionLimits& limits_;
   std::vector<const Node*> order_;
   std::unordered_map<const Node*, int> number_;
   std::unordered_set<const Node*> roots_, stored_, wanted_, placed_direct_;
