@@ -68,9 +68,10 @@ bench: build/dev/build.ninja ## every benchmark suite; figures with their refere
 	cmake --build build/dev -j $(JOBS) --target tools/all
 	build/dev/tools/heddle bench all
 
-fuzz: build/dev/build.ninja ## random graphs against the reference evaluator: make fuzz SECONDS=900
-	cmake --build build/dev -j $(JOBS) --target fuzz_graphs
+fuzz: build/dev/build.ninja ## random graphs, then random programs, against the reference evaluator: make fuzz SECONDS=900
+	cmake --build build/dev -j $(JOBS) --target fuzz_graphs fuzz_programs
 	build/dev/tests/fuzz_graphs --seconds $(SECONDS)
+	build/dev/tests/fuzz_programs --seconds $(SECONDS)
 
 docs: build/dev/build.ninja ## write docs/operators.md from the public headers
 	cmake --build build/dev -j $(JOBS) --target doc_examples

@@ -2,6 +2,7 @@
 #include <unordered_map>
 
 #include "fuzz/check.h"
+#include "fuzz/differences.h"
 #include "fuzz/transform.h"
 #include "graph/build.h"
 #include "graph/gradient.h"
@@ -31,13 +32,6 @@ RandomGraphOptions float_options(const Check& check, Random& random) {
   return options;
 }
 
-// A graph and what it is differentiated for.
-struct Problem {
-  std::vector<NodeRef> outputs, cotangents;
-  std::vector<NodeRef> leaves;     // floats
-  std::vector<NodeRef> gradients;  // of the leaves; null where there is none
-};
-
 // Numbers without data behind them: ones, or the sine of a ramp, here and there with zeros.
 NodeRef random_cotangent(const NodeRef& x, Random& random) {
   if (random.chance(0.2)) return make_const(Scalar::of(x->dtype, 1), x->shape);
@@ -61,13 +55,6 @@ Problem differentiate(const std::vector<NodeRef>& outputs, const std::vector<Nod
     if (const NodeRef& g = problem.gradients[i]; g && (g->dtype != leaves[i]->dtype || g->shape != leaves[i]->shape))
       throw Failure{text("the gradient of ", leaves[i]->dtype, leaves[i]->shape, " is ", g->dtype, g->shape), ""};
   return problem;
-}
-
-std::vector<NodeRef> without_null(const std::vector<NodeRef>& nodes) {
-  std::vector<NodeRef> result;
-  for (const NodeRef& node : nodes)
-    if (node) result.push_back(node);
-  return result;
 }
 
 // The roots that have gradients, or else the last node inside that has.
@@ -94,92 +81,6 @@ bool scatter_rounds(const std::vector<NodeRef>& outputs) {
     if (node->op == NodeOp::Scatter && node->dtype == DType::f32) return true;
   return false;
 }
-
-class Differences {
- public:
-  Differences(const Problem& problem, const RandomGraph& graph) : symbols_(graph.symbols) {
-    std::unordered_map<const Node*, NodeRef> with;
-    for (const NodeRef& leaf : problem.leaves) {
-      inputs_.push_back(make_placeholder(leaf->dtype, leaf->shape));
-      with[leaf.get()] = inputs_.back();
-    }
-    outputs_ = in_double(replace(problem.outputs, with));
-    gradients_ = in_double(replace(without_null(problem.gradients), with));
-    cotangents_ = evaluate(problem.cotangents, symbols_);
-    leaves_ = evaluate(problem.leaves, symbols_);
-    for (size_t i = 0; i < problem.leaves.size(); ++i)
-      if (problem.gradients[i]) differentiable_.push_back(i);
-  }
-
-  // False at a kink: differences tell nothing there.
-  bool agree(Random& random) {
-    Point at, direction;
-    for (const HostArray& leaf : leaves_) {
-      at.push_back(leaf);
-      direction.push_back(leaf);
-      for (double& x : at.back().floats) x += 0.4 * random.uniform() - 0.2;  // off the kinks of small numbers
-      for (double& x : direction.back().floats) x = 2 * random.uniform() - 1;
-    }
-    std::vector<HostArray> g = evaluate(gradients_, symbols_, bound(at));
-    double ours = 0, size = 0;
-    for (size_t i = 0; i < g.size(); ++i)
-      for (size_t k = 0; k < g[i].floats.size(); ++k) {
-        double term = g[i].floats[k] * direction[differentiable_[i]].floats[k];
-        ours += term;
-        size += std::abs(term);
-      }
-    double sum = 0, h = 1e-5;
-    auto value = [&](double step) { return weighted(at, direction, step, sum); };
-    double here = value(0), up = value(h), down = value(-h), up2 = value(2 * h), down2 = value(-2 * h);
-    double near = (up - down) / (2 * h), far = (up2 - down2) / (4 * h);
-    // What cancels to nothing leaves the rounding of what it was made of: numbers of about 1.
-    constexpr double kRounding = 1e-14;
-    double vague = kRounding + 1e-9 * sum + 1e-7 * (size + std::abs(near));
-    bool smooth =
-        std::abs(near - far) <= 100 * vague && std::abs(up + down - 2 * here) / h <= 1e-2 * size + 100 * vague;
-    if (!smooth || bad_indices_ > 0) return false;
-    double difference = near + (near - far) / 3;
-    if (!(std::abs(difference - ours) <= std::abs(near - far) + 10 * vague))
-      throw Failure{text("the derivative along a direction is ", ours, ", differences say ", difference, " and ", far),
-                    ""};
-    return true;
-  }
-
- private:
-  using Point = std::vector<HostArray>;
-
-  // The evaluator rounds roots to their dtype.
-  static std::vector<NodeRef> in_double(std::vector<NodeRef> nodes) {
-    for (NodeRef& node : nodes) node = make_cast(node, DType::f64);
-    return nodes;
-  }
-  std::unordered_map<const Node*, HostArray> bound(const Point& at) const {
-    std::unordered_map<const Node*, HostArray> map;
-    for (size_t i = 0; i < inputs_.size(); ++i) map[inputs_[i].get()] = at[i];
-    return map;
-  }
-  // The outputs times their cotangents; `sum` of the terms' sizes.
-  double weighted(Point at, const Point& direction, double step, double& sum) {
-    for (size_t i = 0; i < at.size(); ++i)
-      for (size_t k = 0; k < at[i].floats.size(); ++k) at[i].floats[k] += step * direction[i].floats[k];
-    std::vector<HostArray> values = evaluate(outputs_, symbols_, bound(at), &bad_indices_);
-    double total = 0;
-    sum = 0;
-    for (size_t i = 0; i < values.size(); ++i)
-      for (size_t k = 0; k < values[i].floats.size(); ++k) {
-        double term = values[i].floats[k] * cotangents_[i].floats[k];
-        total += term;
-        sum += std::abs(term);
-      }
-    return total;
-  }
-
-  const SymbolValues& symbols_;
-  std::vector<NodeRef> inputs_, outputs_, gradients_;
-  std::vector<HostArray> cotangents_, leaves_;
-  std::vector<size_t> differentiable_;
-  int64_t bad_indices_ = 0;
-};
 
 // ---- the pipeline ----
 
@@ -273,7 +174,7 @@ void check_gradient(const Check& check) {
       return;
     }
     if (!scatter_rounds(problem.outputs)) {
-      Differences differences(problem, graph);
+      Differences differences(problem, graph.symbols);
       bool smooth = differences.agree(random) || differences.agree(random) || differences.agree(random);
       ++(smooth ? counts.differences : counts.kinks);
     }

@@ -1,0 +1,257 @@
+#include "fuzz/check_program.h"
+
+#include <cmath>
+
+#include "fuzz/differences.h"
+#include "fuzz/rounding.h"
+#include "fuzz/transform.h"
+#include "runtime/device.h"
+
+namespace heddle::fuzz {
+
+const char* name(ProgramWay way) {
+  switch (way) {
+    case ProgramWay::Together: return "together";
+    case ProgramWay::Forward: return "forward";
+    case ProgramWay::Gradients: return "gradients";
+    case ProgramWay::One: return "one";
+    case ProgramWay::Steps: return "steps";
+    case ProgramWay::Captured: return "captured";
+    case ProgramWay::Differences: return "differences";
+  }
+  return "?";
+}
+
+std::vector<ProgramWay> ways_of_seed(uint64_t seed) {
+  return {ProgramWay::Together, kProgramWays[1 + seed % (std::size(kProgramWays) - 1)]};
+}
+
+ProgramCounts& program_counts() {
+  static ProgramCounts counts;
+  return counts;
+}
+
+namespace {
+
+constexpr double kMostEvaluation = 6e5;  // elements that the evaluator computes
+constexpr int kSmallest = 4;             // of Recipe::smaller
+
+std::vector<NodeRef> nodes_of(const std::vector<Term>& terms) {
+  std::vector<NodeRef> nodes;
+  for (const Term& term : terms) nodes.push_back(term.tensor.node());
+  return nodes;
+}
+
+// The program in the largest sizes that the evaluator has time for.
+Program settled(Recipe recipe) {
+  if (recipe.smaller >= 0) return build_program(recipe);
+  for (recipe.smaller = 0;; ++recipe.smaller) {
+    Program program = build_program(recipe);
+    if (recipe.smaller == kSmallest || evaluation_work(nodes_of(program.outputs)) <= kMostEvaluation) return program;
+  }
+}
+
+HostArray read(const Tensor& x) {
+  NodeRef node = x.node();
+  if (node->op != NodeOp::Buffer) throw Failure{"a result was not computed", ""};
+  const auto& memory = dynamic_cast<const DeviceBuffer&>(*node->storage);
+  uint64_t bytes = static_cast<uint64_t>(x.numel()) * static_cast<uint64_t>(size_of(x.dtype()));
+  std::vector<uint8_t> copy(bytes + 1);
+  memory.device().copy_to_host(copy.data(), memory, bytes);
+  return to_array(copy.data(), x.dtype(), x.shape());
+}
+
+// Which outputs a way computes.
+std::vector<size_t> chosen(const Program& program, ProgramWay way) {
+  std::vector<size_t> all, result;
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    if (way == ProgramWay::Forward && i >= program.forward) continue;
+    if (way == ProgramWay::Gradients && i < program.forward) continue;
+    all.push_back(i);
+  }
+  if (way == ProgramWay::One && !all.empty()) all = {Random(program.recipe.seed ^ 0x6f6e65).of(all)};
+  for (size_t i : all)
+    if (program.recipe.keep.empty() || program.recipe.keep.contains(static_cast<int>(i))) result.push_back(i);
+  return result;
+}
+
+class ProgramCheck {
+ public:
+  ProgramCheck(Program program, ProgramWay way)
+      : program_(std::move(program)), recipe_(program_.recipe), which_(chosen(program_, way)) {}
+
+  void run(ProgramWay way) {
+    if (way == ProgramWay::Differences) return differences();
+    if (which_.empty()) return;
+    if (way == ProgramWay::Captured) return captured();
+    std::vector<Bounded> want = references(program_);
+    Program again = build_program(recipe_, &program_.inputs, way == ProgramWay::Steps);
+    std::vector<Tensor> results = selected(again);
+    realize(results);
+    compare_all(want, results, "");
+  }
+
+ private:
+  std::vector<Tensor> selected(const Program& program) const {
+    std::vector<Tensor> tensors;
+    for (size_t i : which_) tensors.push_back(program.outputs.at(i).tensor);
+    return tensors;
+  }
+
+  std::vector<Bounded> references(const Program& program) const {
+    std::vector<NodeRef> roots;
+    for (const Tensor& x : selected(program)) roots.push_back(x.node());
+    return evaluate_bounded(roots);
+  }
+
+  void compare_one(const Bounded& want, const Tensor& got, const std::string& what) const {
+    Comparison found = compare(want, read(got));
+    ++(found.vague ? program_counts().vague : program_counts().compared);
+    if (!found.wrong.empty()) throw Failure{what + ": " + found.wrong, ""};
+  }
+
+  void compare_all(const std::vector<Bounded>& want, const std::vector<Tensor>& got, const std::string& when) const {
+    for (size_t i = 0; i < want.size(); ++i) compare_one(want[i], got[i], program_.outputs[which_[i]].name + when);
+  }
+
+  // A state is given a new value by every call, computed from one of the results.
+  void captured() const {
+    Recipe recipe = recipe_;
+    std::vector<size_t> which = which_;
+    const Tensor& first = program_.outputs[which[0]].tensor;
+    bool has_state = is_float(first.dtype());
+    Tensor state = zeros(first.shape(), first.dtype());
+    state.realize();
+    auto f = jit([recipe, which, has_state, state](const TensorList& inputs) mutable {
+      Program program = build_program(recipe, &inputs);
+      TensorList results;
+      for (size_t i : which) results.push_back(program.outputs.at(i).tensor);
+      if (has_state) state.assign(state * 0.5 + results[0]);
+      return results;
+    });
+    Bounded expected{HostArray{first.dtype(), first.shape(), {}, {}}, {}};
+    expected.value.floats.assign(static_cast<size_t>(first.numel()), 0);
+    expected.error.assign(static_cast<size_t>(first.numel()), 0);
+    for (uint64_t round = 0; round < 3; ++round) {
+      Recipe now = recipe;
+      now.round = round;
+      Program reference = build_program(now);
+      std::vector<Bounded> want = references(reference);
+      TensorList results = f(reference.inputs);
+      std::string when = text(" in call ", round);
+      compare_all(want, results, when);
+      for (size_t i = 0; has_state && i < expected.error.size(); ++i) {
+        double& value = expected.value.floats[i];
+        double part = want[0].error.empty() ? 0 : want[0].error[i];
+        value = value * 0.5 + want[0].value.floats[i];
+        expected.error[i] = expected.error[i] / 2 + part + testing::unit(first.dtype()) * std::abs(value);
+      }
+      if (has_state) compare_one(expected, state, "the state" + when);
+    }
+  }
+
+  // In double precision, with any leaf's gradient that there is.
+  void differences() const {
+    if (program_.exact) return;
+    Recipe recipe = recipe_;
+    recipe.dtype = kF64;
+    Program program = build_program(recipe);
+    if (!program.loss) return;
+    Problem problem;
+    problem.outputs = {program.loss->node()};
+    problem.cotangents = {make_const(Scalar::of(DType::f64, 1), problem.outputs[0]->shape)};
+    for (size_t i = 0; i < program.parameters.size(); ++i) {
+      problem.leaves.push_back(program.inputs[program.parameters[i]].node());
+      problem.gradients.push_back(program.outputs[program.forward + i].tensor.node());
+    }
+    Differences differences(problem, {});
+    Random random(recipe.seed ^ 0x646966);
+    // One element of many may lie at a kink that differences do not see; a wrong rule is wrong everywhere.
+    for (int attempt = 0;; ++attempt) {
+      try {
+        bool smooth = differences.agree(random);
+        if (!smooth && attempt < 2) continue;
+        ++(smooth ? program_counts().differences : program_counts().kinks);
+        return;
+      } catch (const Failure&) {
+        if (attempt == 2) throw;
+      }
+    }
+  }
+
+  Program program_;
+  Recipe recipe_;
+  std::vector<size_t> which_;
+};
+
+bool is_exception(const Failure& failure) { return failure.message.starts_with("throws "); }
+
+}  // namespace
+
+void check_program(const Recipe& given, ProgramWay way) {
+  Recipe recipe = given;
+  recipe.captured |= way == ProgramWay::Captured;
+  std::string detail;
+  try {
+    Program program = settled(recipe);
+    detail = program.text();
+    ProgramCheck(std::move(program), way).run(way);
+  } catch (Failure& failure) {
+    failure.detail = detail;
+    throw;
+  } catch (const std::exception& error) {
+    throw Failure{text("throws ", error.what()), detail};
+  }
+}
+
+Failure shrink(Recipe& recipe, ProgramWay way, Failure failure) {
+  int tries = 0;
+  auto fails = [&](const Recipe& smaller) {
+    if (++tries > 80) return false;
+    try {
+      check_program(smaller, way);
+    } catch (const Failure& found) {
+      if (is_exception(found) != is_exception(failure)) return false;
+      failure = found;
+      recipe = smaller;
+      return true;
+    }
+    return false;
+  };
+  recipe.captured |= way == ProgramWay::Captured;
+  Program program = settled(recipe);
+  recipe.smaller = program.recipe.smaller;
+  int outputs = static_cast<int>(program.outputs.size());
+  // One output, or two, or whatever is left when others are taken away one by one.
+  bool few = false;
+  for (int i = 0; i < outputs && !few && recipe.keep.empty(); ++i) {
+    Recipe less = recipe;
+    less.keep = {i};
+    few = fails(less);
+  }
+  for (int number = program.blocks; number-- > 0;) {
+    if (recipe.without.contains(number)) continue;
+    Recipe less = recipe;
+    less.without.insert(number);
+    if (!few) less.keep.clear();
+    fails(less);
+  }
+  while (recipe.smaller < kSmallest) {
+    Recipe less = recipe;
+    ++less.smaller;
+    if (!fails(less)) break;
+  }
+  if (few) return failure;
+  outputs = static_cast<int>(settled(recipe).outputs.size());
+  if (recipe.keep.empty())
+    for (int i = 0; i < outputs; ++i) recipe.keep.insert(i);
+  for (int i = 0; i < outputs && recipe.keep.size() > 1; ++i) {
+    if (!recipe.keep.contains(i)) continue;
+    Recipe less = recipe;
+    less.keep.erase(i);
+    fails(less);
+  }
+  return failure;
+}
+
+}  // namespace heddle::fuzz

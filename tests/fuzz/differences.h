@@ -1,0 +1,40 @@
+// Gradients against differences, in double precision.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "graph/random_graph.h"
+
+namespace heddle::fuzz {
+
+// A graph and what it is differentiated for.
+struct Problem {
+  std::vector<NodeRef> outputs, cotangents;
+  std::vector<NodeRef> leaves;     // floats
+  std::vector<NodeRef> gradients;  // of the leaves; null where there is none
+};
+
+std::vector<NodeRef> without_null(const std::vector<NodeRef>& nodes);
+
+class Differences {
+ public:
+  Differences(const Problem& problem, const SymbolValues& symbols);
+
+  // Compares at a point near the leaves' values, along a direction. Throws Failure; false at a kink: differences tell
+  // nothing there.
+  bool agree(testing::Random& random);
+
+ private:
+  using Point = std::vector<HostArray>;
+  std::unordered_map<const Node*, HostArray> bound(const Point& at) const;
+  double weighted(Point at, const Point& direction, double step, double& sum);
+
+  const SymbolValues symbols_;
+  std::vector<NodeRef> inputs_, outputs_, gradients_;
+  std::vector<HostArray> cotangents_, leaves_;
+  std::vector<size_t> differentiable_;
+  int64_t bad_indices_ = 0;
+};
+
+}  // namespace heddle::fuzz
