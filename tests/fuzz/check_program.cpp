@@ -61,6 +61,12 @@ HostArray read(const Tensor& x) {
   return to_array(copy.data(), x.dtype(), x.shape());
 }
 
+std::string joined(const std::vector<std::string>& names) {
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
 // Which outputs a way computes.
 std::vector<size_t> chosen(const Program& program, ProgramWay way) {
   std::vector<size_t> all, result;
@@ -194,7 +200,9 @@ void check_program(const Recipe& given, ProgramWay way) {
   std::string detail;
   try {
     Program program = settled(recipe);
-    detail = program.text();
+    std::vector<std::string> wanted;
+    for (size_t i : chosen(program, way)) wanted.push_back(program.outputs[i].name);
+    detail = program.text(wanted) + "  realize({" + joined(wanted) + "})\n";
     ProgramCheck(std::move(program), way).run(way);
   } catch (Failure& failure) {
     failure.detail = detail;
@@ -204,53 +212,49 @@ void check_program(const Recipe& given, ProgramWay way) {
   }
 }
 
-Failure shrink(Recipe& recipe, ProgramWay way, Failure failure) {
+Failure shrink(Recipe& recipe, ProgramWay& way, Failure failure) {
+  constexpr int kMostTries = 100;
   int tries = 0;
-  auto fails = [&](const Recipe& smaller) {
-    if (++tries > 80) return false;
+  // Takes the smaller program over if it fails too.
+  auto fails = [&](Recipe smaller, ProgramWay how) {
+    if (++tries > kMostTries) return false;
     try {
-      check_program(smaller, way);
+      check_program(smaller, how);
     } catch (const Failure& found) {
       if (is_exception(found) != is_exception(failure)) return false;
       failure = found;
-      recipe = smaller;
+      recipe = std::move(smaller);
+      way = how;
       return true;
     }
     return false;
   };
   recipe.captured |= way == ProgramWay::Captured;
-  Program program = settled(recipe);
-  recipe.smaller = program.recipe.smaller;
-  int outputs = static_cast<int>(program.outputs.size());
-  // One output, or two, or whatever is left when others are taken away one by one.
-  bool few = false;
-  for (int i = 0; i < outputs && !few && recipe.keep.empty(); ++i) {
-    Recipe less = recipe;
-    less.keep = {i};
-    few = fails(less);
+  recipe.smaller = settled(recipe).recipe.smaller;
+  if (way != ProgramWay::Captured && way != ProgramWay::Differences) fails(recipe, ProgramWay::Together);
+  const int blocks = settled(recipe).blocks;
+  for (size_t before = SIZE_MAX; before != recipe.without.size();) {
+    before = recipe.without.size();
+    for (int number = 0; number < blocks; ++number) {
+      Recipe less = recipe;
+      less.keep.clear();
+      if (less.without.insert(number).second) fails(less, way);
+    }
+    if (Recipe less = recipe; less.smaller < kSmallest) {
+      ++less.smaller;
+      if (fails(less, way)) before = SIZE_MAX;
+    }
   }
-  for (int number = program.blocks; number-- > 0;) {
-    if (recipe.without.contains(number)) continue;
-    Recipe less = recipe;
-    less.without.insert(number);
-    if (!few) less.keep.clear();
-    fails(less);
-  }
-  while (recipe.smaller < kSmallest) {
-    Recipe less = recipe;
-    ++less.smaller;
-    if (!fails(less)) break;
-  }
-  if (few) return failure;
-  outputs = static_cast<int>(settled(recipe).outputs.size());
-  if (recipe.keep.empty())
-    for (int i = 0; i < outputs; ++i) recipe.keep.insert(i);
+  if (way == ProgramWay::Differences || way == ProgramWay::One) return failure;
+  const int outputs = static_cast<int>(settled(recipe).outputs.size());
+  std::set<int> all;
+  for (int i = 0; i < outputs; ++i) all.insert(i);
+  if (recipe.keep.empty()) recipe.keep = all;
   for (int i = 0; i < outputs && recipe.keep.size() > 1; ++i) {
-    if (!recipe.keep.contains(i)) continue;
     Recipe less = recipe;
-    less.keep.erase(i);
-    fails(less);
+    if (less.keep.erase(i) > 0) fails(less, way);
   }
+  if (recipe.keep == all) recipe.keep.clear();
   return failure;
 }
 

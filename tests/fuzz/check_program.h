@@ -25,8 +25,8 @@ std::vector<ProgramWay> ways_of_seed(uint64_t seed);
 
 // Throws Failure.
 void check_program(const Recipe& recipe, ProgramWay way);
-// A smaller program that fails in the same way, and its failure.
-Failure shrink(Recipe& recipe, ProgramWay way, Failure failure);
+// A smaller program that fails too, perhaps in a simpler way, and its failure.
+Failure shrink(Recipe& recipe, ProgramWay& way, Failure failure);
 
 struct ProgramCounts {
   std::atomic<uint64_t> compared{0}, vague{0};     // tensors

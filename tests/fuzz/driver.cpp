@@ -97,18 +97,22 @@ void CommandLine::finish(DriverOptions& options) const {
 // ---- the run ----
 
 thread_local Driver::Worker* Driver::worker_ = nullptr;
+Driver* Driver::current_ = nullptr;
 
 Driver::Driver(const DriverOptions& options)
     : options_(options), start_(Clock::now()), next_(options.begin), workers_(static_cast<size_t>(options.threads)) {
+  current_ = this;
   for (int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) std::signal(signal, on_signal);
 }
 
 void Driver::on_signal(int signal) {
-  char line[1200];
-  int length = 0;
-  if (worker_ && worker_->busy)
-    length = std::snprintf(line, sizeof line, "\nsignal %d; repeat with\n  %s\n", signal, worker_->command);
-  if (length > 0 && write(2, line, std::min<size_t>(static_cast<size_t>(length), sizeof line))) {}
+  // A thread that runs kernels may work for any of ours.
+  for (const Worker& worker : current_->workers_) {
+    if (!worker.busy || (worker_ && worker_ != &worker)) continue;
+    char line[1200];
+    int length = std::snprintf(line, sizeof line, "\nsignal %d; repeat with\n  %s\n", signal, worker.command);
+    if (length > 0 && write(2, line, std::min<size_t>(static_cast<size_t>(length), sizeof line))) {}
+  }
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
@@ -129,6 +133,8 @@ void Driver::print(const std::string& line) {
 }
 
 void Driver::fail(const std::function<std::string()>& describe) {
+  // Describing it means to run many smaller ones.
+  if (worker_) worker_->since = (Clock::now() + std::chrono::hours(1)).time_since_epoch().count();
   if (failures_++ == 0 || options_.survey) print(describe());
 }
 

@@ -70,6 +70,7 @@ class Driver {
   void watch();
 
   static thread_local Worker* worker_;
+  static Driver* current_;
   const DriverOptions options_;
   const std::chrono::steady_clock::time_point start_;
   std::atomic<uint64_t> next_, done_{0}, failures_{0};

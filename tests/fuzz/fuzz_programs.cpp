@@ -108,8 +108,9 @@ void run_seed(const Options& options, uint64_t seed, Driver& driver) {
       check_program(recipe, way);
     } catch (const Failure& first) {
       driver.fail([&] {
-        Failure failure = shrink(recipe, way, first);
-        std::string again = command(options.driver.program, recipe, way);
+        ProgramWay how = way;
+        Failure failure = shrink(recipe, how, first);
+        std::string again = command(options.driver.program, recipe, how);
         if (options.driver.survey) return text("FAILED: ", again, ": ", failure.message.substr(0, 300));
         return text("FAILED: seed ", seed, ", ", name(way), ": ", failure.message, "\n", failure.detail,
                     "repeat with\n  ", again);

@@ -16,9 +16,27 @@ const std::vector<Block>& all_blocks() {
   return all;
 }
 
-std::string Program::text() const {
+// The names in a line of a program; the first is what it defines.
+static std::vector<std::string> names_in(const std::string& line) {
+  std::vector<std::string> names(1);
+  for (char c : line.substr(0, line.find('#'))) {
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_')
+      names.back() += c;
+    else if (!names.back().empty())
+      names.emplace_back();
+  }
+  return names;
+}
+
+std::string Program::text(const std::vector<std::string>& names) const {
+  std::set<std::string> wanted(names.begin(), names.end());
   std::string all;
-  for (const std::string& line : lines) all += "  " + line + "\n";
+  for (size_t i = lines.size(); i-- > 0;) {
+    std::vector<std::string> found = names_in(lines[i]);
+    if (!names.empty() && (found[0].empty() || !wanted.contains(found[0]))) continue;
+    wanted.insert(found.begin(), found.end());
+    all = "  " + lines[i] + "\n" + all;
+  }
   return all;
 }
 
@@ -277,18 +295,21 @@ void Builder::add_updates(const std::vector<Term>& parameters, const std::vector
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Term &p = parameters[i], &g = gradients[i];
     if (chance(0.3)) {
-      program_.outputs.push_back(expression("$ - 0.1 * $", {p, g}, p.tensor - 0.1 * g.tensor));
-      program_.lines.push_back("new_" + p.name + " = " + program_.outputs.back().name);
+      program_.outputs.push_back({p.tensor - 0.1 * g.tensor, "new_" + p.name});
+      program_.lines.push_back(text("new_", p.name, " = ", p.name, " - 0.1 * ", g.name));
       continue;
     }
     Term m = leaf(p.tensor.shape()), v = positive(p.tensor.shape());
     Tensor first = 0.9 * m.tensor + 0.1 * g.tensor, second = 0.99 * v.tensor + 0.01 * square(g.tensor);
     Tensor next = p.tensor * (1 - 0.01 * 0.1) - 0.01 * (first / 0.1) / (sqrt(second / 0.01) + 1e-6);
-    program_.lines.push_back(text("new_", p.name, " = adamw(", p.name, ", ", g.name, ", ", m.name, ", ", v.name, ")"));
-    program_.outputs.push_back({next, "new_" + p.name});
+    auto add = [&](const char* what, const Tensor& tensor) {
+      program_.outputs.push_back({tensor, what + p.name});
+      program_.lines.push_back(text(what, p.name, " = adamw(", p.name, ", ", g.name, ", ", m.name, ", ", v.name, ")"));
+    };
+    add("new_", next);
     if (alone) continue;
-    program_.outputs.push_back({first, "m_" + p.name});
-    program_.outputs.push_back({second, "v_" + p.name});
+    add("m_", first);
+    add("v_", second);
   }
 }
 

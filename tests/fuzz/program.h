@@ -58,7 +58,8 @@ struct Program {
   DType dtype = kF32;
   bool exact = false;  // all numbers are small and whole
   int blocks = 0;
-  std::string text() const;
+  // As pseudo code: all of it, or what these names need.
+  std::string text(const std::vector<std::string>& names = {}) const;
 };
 
 // `inputs`: tensors in place of the leaves. `realize_steps`: every value is computed as soon as it has a name.
