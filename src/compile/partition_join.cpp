@@ -226,9 +226,26 @@ void Partitioner::order_groups() {
     sorted.push_back(std::move(moved));
   }
   if (sorted.size() != expected) {
-    std::vector<int> circle;
-    for (size_t g = 0; g < result_.groups.size(); ++g)
-      if (missing[g] > 0) circle.push_back(static_cast<int>(g));
+    // What only waits for a circle is no part of it: nobody in it waits for that.
+    std::vector<int> circle, end;
+    std::vector<std::vector<int>> needs(users.size());
+    std::vector<int> waiting(users.size(), 0);
+    for (size_t g = 0; g < users.size(); ++g)
+      for (int user : users[g]) {
+        if (missing[g] == 0) continue;
+        needs[static_cast<size_t>(user)].push_back(static_cast<int>(g));
+        ++waiting[g];
+      }
+    for (size_t g = 0; g < users.size(); ++g)
+      if (missing[g] > 0 && waiting[g] == 0) end.push_back(static_cast<int>(g));
+    while (!end.empty()) {
+      int g = end.back();
+      end.pop_back();
+      for (int from : needs[static_cast<size_t>(g)])
+        if (--waiting[static_cast<size_t>(from)] == 0) end.push_back(from);
+    }
+    for (size_t g = 0; g < users.size(); ++g)
+      if (missing[g] > 0 && waiting[g] > 0) circle.push_back(static_cast<int>(g));
     break_up(circle);
   }
   result_.groups = std::move(sorted);

@@ -118,11 +118,14 @@ TEST(Composite, a_nested_product_with_what_uses_it) {
 }
 
 TEST(Composite, a_nested_product_of_integers) {
-  Tensor a = (noise({64, 8}, 1) * 9).cast(kI32).realize(), b = (noise({8, 64}, 2) * 9).cast(kI32).realize();
-  Tensor c = (noise({64, 8}, 3) * 9).cast(kI32).realize();
-  for (DType dtype : {kI32, kF32}) {
-    auto t = [&] { return matmul(matmul(a.cast(dtype), b.cast(dtype)), c.cast(dtype)); };
-    expect_right([&] { return Tensors{t() * 2, t(), a.cast(dtype) + t()}; }, 1e-9);
+  for (DType dtype : {kI32, kF32, kF64}) {
+    auto integers = [&](const Dims& shape, uint64_t seed) {
+      return trunc(noise(shape, seed) * 9).cast(dtype).realize();
+    };
+    Tensor a = integers({64, 8}, 1), b = integers({8, 64}, 2), c = integers({64, 8}, 3);
+    auto t = [&] { return matmul(matmul(a, b), c); };
+    expect_right([&] { return Tensors{t() * 2, t()}; }, 1e-9);
+    expect_right([&] { return Tensors{a + t(), t()}; }, 1e-9);
   }
 }
 
