@@ -12,6 +12,7 @@ namespace heddle::fuzz {
 const char* name(ProgramWay way) {
   switch (way) {
     case ProgramWay::Together: return "together";
+    case ProgramWay::Some: return "some";
     case ProgramWay::Forward: return "forward";
     case ProgramWay::Gradients: return "gradients";
     case ProgramWay::One: return "one";
@@ -23,7 +24,9 @@ const char* name(ProgramWay way) {
 }
 
 std::vector<ProgramWay> ways_of_seed(uint64_t seed) {
-  return {ProgramWay::Together, kProgramWays[1 + seed % (std::size(kProgramWays) - 1)]};
+  constexpr uint64_t kFirst = 2;  // the others are at the end
+  return {seed % 2 == 0 ? ProgramWay::Together : ProgramWay::Some,
+          kProgramWays[kFirst + seed % (std::size(kProgramWays) - kFirst)]};
 }
 
 ProgramCounts& program_counts() {
@@ -75,7 +78,10 @@ std::vector<size_t> chosen(const Program& program, ProgramWay way) {
     if (way == ProgramWay::Gradients && i < program.forward) continue;
     all.push_back(i);
   }
-  if (way == ProgramWay::One && !all.empty()) all = {Random(program.recipe.seed ^ 0x6f6e65).of(all)};
+  Random random(program.recipe.seed ^ 0x6f6e65);
+  if (way == ProgramWay::One && !all.empty()) all = {random.of(all)};
+  while (way == ProgramWay::Some && all.size() > 1 && random.chance(0.8))
+    all.erase(all.begin() + random.below(static_cast<int64_t>(all.size())));
   for (size_t i : all)
     if (program.recipe.keep.empty() || program.recipe.keep.contains(static_cast<int>(i))) result.push_back(i);
   return result;
@@ -213,7 +219,7 @@ void check_program(const Recipe& given, ProgramWay way) {
 }
 
 Failure shrink(Recipe& recipe, ProgramWay& way, Failure failure) {
-  constexpr int kMostTries = 100;
+  constexpr int kMostTries = 150;
   int tries = 0;
   // Takes the smaller program over if it fails too.
   auto fails = [&](Recipe smaller, ProgramWay how) {
@@ -231,24 +237,41 @@ Failure shrink(Recipe& recipe, ProgramWay& way, Failure failure) {
   };
   recipe.captured |= way == ProgramWay::Captured;
   recipe.smaller = settled(recipe).recipe.smaller;
-  if (way != ProgramWay::Captured && way != ProgramWay::Differences) fails(recipe, ProgramWay::Together);
+  if (way != ProgramWay::Captured && way != ProgramWay::Differences && !fails(recipe, ProgramWay::Together)) {
+    Recipe less = recipe;
+    for (size_t i : chosen(settled(recipe), way)) less.keep.insert(static_cast<int>(i));
+    fails(less, ProgramWay::Together);
+  }
   const int blocks = settled(recipe).blocks;
   for (size_t before = SIZE_MAX; before != recipe.without.size();) {
     before = recipe.without.size();
     for (int number = 0; number < blocks; ++number) {
       Recipe less = recipe;
+      if (!less.without.insert(number).second) continue;
+      const int left = less.keep.empty() ? 0 : static_cast<int>(build_program(less).outputs.size());
       less.keep.clear();
-      if (less.without.insert(number).second) fails(less, way);
+      // Without the block results have other numbers.
+      bool found = fails(less, way);
+      for (int i = 0; i < left && !found; ++i) {
+        less.keep = {i};
+        found = fails(less, way);
+      }
     }
     if (Recipe less = recipe; less.smaller < kSmallest) {
       ++less.smaller;
       if (fails(less, way)) before = SIZE_MAX;
     }
   }
-  if (way == ProgramWay::Differences || way == ProgramWay::One) return failure;
+  if (way == ProgramWay::Differences || way == ProgramWay::One || way == ProgramWay::Some) return failure;
   const int outputs = static_cast<int>(settled(recipe).outputs.size());
   std::set<int> all;
   for (int i = 0; i < outputs; ++i) all.insert(i);
+  bool one = false;
+  for (int i = 0; i < outputs && outputs > 1 && !one && recipe.keep.empty(); ++i) {
+    Recipe less = recipe;
+    less.keep = {i};
+    one = fails(less, way);
+  }
   if (recipe.keep.empty()) recipe.keep = all;
   for (int i = 0; i < outputs && recipe.keep.size() > 1; ++i) {
     Recipe less = recipe;

@@ -9,6 +9,7 @@ namespace heddle::fuzz {
 // How a program's outputs, values and gradients alike, come to be computed.
 enum class ProgramWay {
   Together,     // all in one call
+  Some,         // a random half of them
   Forward,      // the values alone
   Gradients,    // the gradients alone
   One,          // one of them by itself
@@ -16,9 +17,9 @@ enum class ProgramWay {
   Captured,     // by a captured function, three times with other values, while a state is assigned
   Differences,  // not at all: the gradients are compared with differences, in double precision
 };
-inline constexpr ProgramWay kProgramWays[] = {ProgramWay::Together,   ProgramWay::Forward, ProgramWay::Gradients,
-                                              ProgramWay::One,        ProgramWay::Steps,   ProgramWay::Captured,
-                                              ProgramWay::Differences};
+inline constexpr ProgramWay kProgramWays[] = {ProgramWay::Together,  ProgramWay::Some,       ProgramWay::Forward,
+                                              ProgramWay::Gradients, ProgramWay::One,        ProgramWay::Steps,
+                                              ProgramWay::Captured,  ProgramWay::Differences};
 const char* name(ProgramWay way);
 // What a seed is put through when nobody asks for something else.
 std::vector<ProgramWay> ways_of_seed(uint64_t seed);

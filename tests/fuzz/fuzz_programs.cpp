@@ -3,8 +3,8 @@
 //   fuzz_programs --seeds 0:2000        these seeds
 //   fuzz_programs --seconds 60          new seeds until the time is over
 //   --only BLOCKS                       programs of these blocks alone, several with commas; --list names them
-//   --way WAYS                          together, forward, gradients, one, steps, captured, differences; several with
-//                                       commas. Without it every seed goes two of them.
+//   --way WAYS                          together, some, forward, gradients, one, steps, captured, differences; several
+//                                       with commas. Without it every seed goes two of them.
 //   --threads N                         seeds at the same time (default: 1)
 //   --survey                            do not stop at a failure: one line for each, with the command
 //   --show                              print the programs
@@ -109,7 +109,8 @@ void run_seed(const Options& options, uint64_t seed, Driver& driver) {
     } catch (const Failure& first) {
       driver.fail([&] {
         ProgramWay how = way;
-        Failure failure = shrink(recipe, how, first);
+        bool small = options.recipe.smaller >= 0;  // a command that repeats a failure
+        Failure failure = small ? first : shrink(recipe, how, first);
         std::string again = command(options.driver.program, recipe, how);
         if (options.driver.survey) return text("FAILED: ", again, ": ", failure.message.substr(0, 300));
         return text("FAILED: seed ", seed, ", ", name(way), ": ", failure.message, "\n", failure.detail,

@@ -220,7 +220,7 @@ void Builder::run_blocks() {
     for (int i = 0; i < block.weight; ++i) usable.push_back(&block);
   }
   if (usable.empty()) return;
-  program_.blocks = static_cast<int>(random_.of(std::vector<int64_t>{1, 1, 2, 2, 3, 4, 5, 7}));
+  program_.blocks = static_cast<int>(random_.of(std::vector<int64_t>{1, 1, 1, 2, 2, 2, 3, 3, 4, 6}));
   for (int number = 0; number < program_.blocks; ++number) {
     // Blocks have streams of their own, so that one can be left out and the others stay.
     random_ = Random(hash_combine(recipe_.seed, 1000 + static_cast<uint64_t>(number)));
