@@ -12,7 +12,7 @@ Term logits_of(Builder& b) {
   Term x = b.matrix(b.most_work() / 32);
   if (b.chance(0.4)) return x;
   int64_t inputs = x.tensor.size(1), classes = b.size(std::max<int64_t>(2, b.most_work() / x.tensor.numel()));
-  if (b.chance(0.15) && x.tensor.numel() <= 64) classes = b.of<int64_t>({1031, 2053});
+  if (b.chance(0.15) && x.tensor.numel() <= 64) classes = b.of<int64_t>({1031, 2053, 4099});  // words
   Term w = b.leaf({classes, inputs}, inputs);
   return b.expression("matmul($, transpose($))", {x, w}, matmul(x.tensor, transpose(w.tensor)));
 }

@@ -9,7 +9,8 @@ namespace heddle::fuzz {
 const std::vector<Block>& all_blocks() {
   static const std::vector<Block> all = [] {
     std::vector<Block> list;
-    for (auto topic : {norm_blocks, product_blocks, attention_blocks, image_blocks, move_blocks, loss_blocks})
+    for (auto topic :
+         {norm_blocks, product_blocks, attention_blocks, image_blocks, move_blocks, loss_blocks, model_blocks})
       for (const Block& block : topic()) list.push_back(block);
     return list;
   }();
@@ -271,6 +272,15 @@ void Builder::add_gradients() {
   Term all = terms[0];
   for (size_t i = 1; i < terms.size(); ++i) all = expression("$ + $", {all, terms[i]}, all.tensor + terms[i].tensor);
   if (all.tensor.numel() != 1 || !all.tensor.requires_grad()) return;
+  // A penalty on the length of a gradient: derivatives of second order.
+  if (!exact_ && chance(0.06)) {
+    const Term& p = random_.of(parameters_);
+    Tensor first = grad(all.tensor, p.tensor, {.allow_unused = true});
+    if (first.requires_grad()) {
+      Term g{first, "grad(" + all.name + ", " + p.name + ")"};
+      all = expression("$ + 0.1 * mean(square($))", {all, g}, all.tensor + 0.1 * mean(square(first)));
+    }
+  }
   program_.lines.push_back("loss = " + all.name);
   program_.loss = all.tensor;
   TensorList wanted;

@@ -149,6 +149,7 @@ std::vector<Block> attention_blocks();
 std::vector<Block> image_blocks();
 std::vector<Block> move_blocks();
 std::vector<Block> loss_blocks();
+std::vector<Block> model_blocks();
 const std::vector<Block>& all_blocks();
 
 }  // namespace heddle::fuzz
