@@ -50,7 +50,8 @@ Program settled(Recipe recipe) {
   if (recipe.smaller >= 0) return build_program(recipe);
   for (recipe.smaller = 0;; ++recipe.smaller) {
     Program program = build_program(recipe);
-    if (recipe.smaller == kSmallest || evaluation_work(nodes_of(program.outputs)) <= kMostEvaluation) return program;
+    double most = program.large ? 10 * kMostEvaluation : kMostEvaluation;
+    if (recipe.smaller == kSmallest || evaluation_work(nodes_of(program.outputs)) <= most) return program;
   }
 }
 
@@ -87,6 +88,9 @@ std::vector<size_t> chosen(const Program& program, ProgramWay way) {
   return result;
 }
 
+// Whether the device computes anything. One that does not still compiles everything.
+bool computes() { return device().name() != "null"; }
+
 class ProgramCheck {
  public:
   ProgramCheck(Program program, ProgramWay way)
@@ -113,7 +117,7 @@ class ProgramCheck {
   std::vector<Bounded> references(const Program& program) const {
     std::vector<NodeRef> roots;
     for (const Tensor& x : selected(program)) roots.push_back(x.node());
-    return evaluate_bounded(roots);
+    return computes() ? evaluate_bounded(roots) : std::vector<Bounded>();
   }
 
   void compare_one(const Bounded& want, const Tensor& got, const std::string& what) const {
@@ -152,13 +156,14 @@ class ProgramCheck {
       TensorList results = f(reference.inputs);
       std::string when = text(" in call ", round);
       compare_all(want, results, when);
-      for (size_t i = 0; has_state && i < expected.error.size(); ++i) {
+      if (!has_state || !computes()) continue;
+      for (size_t i = 0; i < expected.error.size(); ++i) {
         double& value = expected.value.floats[i];
         double part = want[0].error.empty() ? 0 : want[0].error[i];
         value = value * 0.5 + want[0].value.floats[i];
         expected.error[i] = expected.error[i] / 2 + part + testing::unit(first.dtype()) * std::abs(value);
       }
-      if (has_state) compare_one(expected, state, "the state" + when);
+      compare_one(expected, state, "the state" + when);
     }
   }
 

@@ -13,8 +13,9 @@
 //                                       smaller sizes, without some blocks, some outputs only: what the command that
 //                                       repeats a failure has
 //
-// The device and the target are those that the environment chooses (docs/environment.md). The first failure is made
-// smaller, printed with the command that repeats it, and ends the run.
+// The device and the target are those that the environment chooses (docs/environment.md); HEDDLE_DEVICE=null compiles
+// everything for a GPU and compares nothing. The first failure is made smaller, printed with the command that repeats
+// it, and ends the run.
 #include <algorithm>
 #include <iostream>
 

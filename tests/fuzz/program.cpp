@@ -83,6 +83,7 @@ Builder::Builder(const Recipe& recipe, const std::vector<Tensor>* inputs, bool r
                    : which < 0.95 ? kF16
                                   : kBF16;
   if (recipe.dtype) program_.dtype = *recipe.dtype;
+  program_.large = Random(recipe.seed ^ 0x6c61726765).chance(0.03);
   for (int i = 0; i < 3; ++i) sizes_.push_back(size());
 }
 
@@ -222,6 +223,7 @@ void Builder::run_blocks() {
   }
   if (usable.empty()) return;
   program_.blocks = static_cast<int>(random_.of(std::vector<int64_t>{1, 1, 1, 2, 2, 2, 3, 3, 4, 6}));
+  if (program_.large) program_.blocks = std::min(program_.blocks, 2);
   for (int number = 0; number < program_.blocks; ++number) {
     // Blocks have streams of their own, so that one can be left out and the others stay.
     random_ = Random(hash_combine(recipe_.seed, 1000 + static_cast<uint64_t>(number)));

@@ -57,6 +57,7 @@ struct Program {
   std::optional<Tensor> loss;
   DType dtype = kF32;
   bool exact = false;  // all numbers are small and whole
+  bool large = false;  // few blocks, of sizes for which matrix units are used
   int blocks = 0;
   // As pseudo code: all of it, or what these names need.
   std::string text(const std::vector<std::string>& names = {}) const;
@@ -85,8 +86,8 @@ class Builder {
   DType dtype() const { return program_.dtype; }
 
   // Limits that keep the reference evaluator's work small.
-  int64_t most_elements() const { return kMostElements >> (2 * smaller_); }
-  int64_t most_work() const { return kMostWork >> (2 * smaller_); }
+  int64_t most_elements() const { return (program_.large ? 2 * kMostElements : kMostElements) >> (2 * smaller_); }
+  int64_t most_work() const { return (program_.large ? 8 * kMostWork : kMostWork) >> (2 * smaller_); }
   // A size of an axis, at most `limit`: one the program has already, a small one, or one beside a threshold.
   int64_t size(int64_t limit = 1 << 20);
   int64_t small(int64_t limit = 17) { return random_.between(1, std::max<int64_t>(1, std::min<int64_t>(limit, 17))); }
