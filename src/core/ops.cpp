@@ -255,4 +255,17 @@ double apply_double(ScalarOp op, std::span<const double> operands) {
   return float_op(op, operands.data());
 }
 
+Scalar apply_unrounded(ScalarOp op, std::span<const Scalar> operands, DType result) {
+  if (!is_float(operands.back().dtype)) return apply(op, operands);
+  double values[3];
+  for (size_t i = 0; i < operands.size(); ++i)
+    values[i] = is_float(operands[i].dtype) ? operands[i].f : operands[i].as_double();
+  double value = apply_double(op, {values, operands.size()});
+  if (!is_float(result)) return Scalar::of(result, value != 0);
+  Scalar unrounded;
+  unrounded.dtype = result;
+  unrounded.f = value;
+  return unrounded;
+}
+
 }  // namespace heddle

@@ -39,5 +39,7 @@ std::optional<DType> result_dtype(ScalarOp op, std::span<const DType> operands);
 Scalar apply(ScalarOp op, std::span<const Scalar> operands);
 // The same on doubles without rounding to the dtype: what the reference evaluator uses for floats.
 double apply_double(ScalarOp op, std::span<const double> operands);
+// op on single values of which floats are any doubles and stay so; `result` is the dtype it gives.
+Scalar apply_unrounded(ScalarOp op, std::span<const Scalar> operands, DType result);
 
 }  // namespace heddle

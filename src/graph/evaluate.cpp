@@ -66,20 +66,6 @@ void set(HostArray& array, int64_t i, const heddle::Scalar& value) {
     array.integers[i] = value.u;
 }
 
-// Floats stay unrounded doubles, integers follow their dtype.
-heddle::Scalar apply_unrounded(ScalarOp op, std::span<const heddle::Scalar> operands, DType result) {
-  if (!is_float(operands.back().dtype)) return apply(op, operands);
-  SmallVector<double, 3> values;
-  for (const heddle::Scalar& operand : operands)
-    values.push_back(is_float(operand.dtype) ? operand.f : operand.as_double());
-  double value = apply_double(op, values);
-  if (!is_float(result)) return Scalar::of(result, value != 0);
-  Scalar unrounded;
-  unrounded.dtype = result;
-  unrounded.f = value;
-  return unrounded;
-}
-
 ScalarOp combiner(ReduceOp op) {
   switch (op) {
     case ReduceOp::Sum: return ScalarOp::add;
@@ -97,8 +83,8 @@ void combine_into(HostArray& array, int64_t i, ScalarOp op, const heddle::Scalar
 
 class Evaluation {
  public:
-  Evaluation(const SymbolValues& symbols, const std::unordered_map<const Node*, HostArray>& inputs)
-      : symbols_(symbols), given_(inputs) {}
+  Evaluation(const SymbolValues& symbols, const std::unordered_map<const Node*, HostArray>& inputs, Rounding rounding)
+      : symbols_(symbols), given_(inputs), rounding_(rounding) {}
 
   std::vector<HostArray> run(std::span<const NodeRef> roots);
   int64_t bad_indices() const { return bad_indices_; }
@@ -131,6 +117,7 @@ class Evaluation {
 
   const SymbolValues& symbols_;
   const std::unordered_map<const Node*, HostArray>& given_;
+  const Rounding rounding_;
   NodeMap number_;
   std::vector<HostArray> values_;
   std::unordered_map<uint32_t, HostArray> positions_;  // second results of ArgReduce and Sort
@@ -159,6 +146,7 @@ Index Evaluation::sizes(std::span<const Expr> list) const {
 }
 
 HostArray Evaluation::buffer(const Node& node) const {
+  if (given_.count(&node)) return input(node);
   HostArray result = empty(node.dtype, sizes(node.shape));
   const void* data = node.storage->host_data();
   if (!data && result.numel() > 0)
@@ -201,6 +189,9 @@ HostArray Evaluation::cast_of(const Node& node) const {
     Scalar value = get(x, i);
     if (node.op == NodeOp::Bitcast)
       value = bitcast(is_float(x.dtype) ? Scalar::of(x.dtype, value.f) : value, node.dtype);
+    else if (rounding_ == Rounding::Never && is_float(node.dtype) && is_float(x.dtype) &&
+             size_of(x.dtype) < size_of(node.dtype))
+      value.dtype = node.dtype;  // a wider one has all the values
     else
       value = is_float(x.dtype) ? Scalar::of(node.dtype, value.f) : cast(value, node.dtype);
     set(result, i, value);
@@ -392,7 +383,8 @@ HostArray Evaluation::scatter(const Node& node) {
   const HostArray &index = operand(node, 1), &updates = operand(node, 2);
   HostArray result = operand(node, 0);
   size_t along = static_cast<size_t>(axis(node));
-  auto round = [&](heddle::Scalar value) { return is_float(node.dtype) ? Scalar::of(node.dtype, value.f) : value; };
+  bool rounds = is_float(node.dtype) && (rounding_ != Rounding::Never || compute_dtype(node.dtype) != node.dtype);
+  auto round = [&](heddle::Scalar value) { return rounds ? Scalar::of(node.dtype, value.f) : value; };
   // Row-major order keeps ascending order along the axis.
   for_each_index(index.shape, [&](int64_t position, const Index& at) {
     uint64_t chosen = index.integers[position];
@@ -475,7 +467,8 @@ std::vector<HostArray> Evaluation::run(std::span<const NodeRef> roots) {
   std::vector<HostArray> results;
   for (const NodeRef& root : roots) {
     HostArray result = values_[number_.find(root.get())];
-    for (double& value : result.floats) value = Scalar::of(result.dtype, value).f;
+    if (rounding_ != Rounding::Never)
+      for (double& value : result.floats) value = Scalar::of(result.dtype, value).f;
     results.push_back(std::move(result));
   }
   return results;
@@ -486,8 +479,9 @@ std::vector<HostArray> Evaluation::run(std::span<const NodeRef> roots) {
 int64_t HostArray::numel() const { return product(shape); }
 
 std::vector<HostArray> evaluate(std::span<const NodeRef> roots, const SymbolValues& symbols,
-                                const std::unordered_map<const Node*, HostArray>& inputs, int64_t* bad_indices) {
-  Evaluation evaluation(symbols, inputs);
+                                const std::unordered_map<const Node*, HostArray>& inputs, int64_t* bad_indices,
+                                Rounding rounding) {
+  Evaluation evaluation(symbols, inputs, rounding);
   std::vector<HostArray> results = evaluation.run(roots);
   if (bad_indices) *bad_indices = evaluation.bad_indices();
   return results;

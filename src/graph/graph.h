@@ -23,8 +23,8 @@ bool is_placeholder(const Node& node);
 std::string print_graph(std::span<const NodeRef> roots);
 std::string print_dot(std::span<const NodeRef> roots);
 
-// The oracle: runs the graph node by node on the host. Floats are computed in double and rounded to the dtype only by
-// cast and at the end; integers natively. Slow, simple and obviously right.
+// The oracle: runs the graph node by node on the host. Floats are computed in double and rounded to the dtype by casts
+// and where `Rounding` says; integers natively. Slow, simple and obviously right.
 struct HostArray {
   DType dtype;
   std::vector<int64_t> shape;
@@ -32,11 +32,16 @@ struct HostArray {
   std::vector<uint64_t> integers;  // else: bits of the int64 or uint64 value (bool: 0 or 1)
   int64_t numel() const;
 };
-// `symbols` gives values of symbolic dimensions that are not bound to one, `inputs` those of Input nodes. `bad_indices`
-// counts the elements of indices that were out of range, whether or not anybody needs what they choose.
+enum class Rounding {
+  Results,  // the results
+  Never,    // nothing but casts to narrower floats, and scatters of small ones: for programs that compute in double
+};
+// `symbols` gives values of symbolic dimensions that are not bound to one, `inputs` those of Input nodes, and of
+// Buffers that are to have other contents. `bad_indices` counts the elements of indices that were out of range, whether
+// or not anybody needs what they choose.
 using SymbolValues = std::vector<std::pair<Expr, int64_t>>;
 std::vector<HostArray> evaluate(std::span<const NodeRef> roots, const SymbolValues& symbols = {},
                                 const std::unordered_map<const Node*, HostArray>& inputs = {},
-                                int64_t* bad_indices = nullptr);
+                                int64_t* bad_indices = nullptr, Rounding rounding = Rounding::Results);
 
 }  // namespace heddle
