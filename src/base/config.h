@@ -20,7 +20,7 @@ struct Config {
   std::string cache;         // HEDDLE_CACHE: the file of the disk cache, or off; empty means the user's cache folder
   int64_t cache_size = 0;    // HEDDLE_CACHE_SIZE: bytes the disk cache may take; 0 (not set) means 512 MiB
   int tune = 0;              // HEDDLE_TUNE: schedules to try for each kernel that has no tuned one; 0 (not set): none
-  bool check_kernels = false;  // HEDDLE_CHECK: verify kernels after every pass
+  bool check_kernels = false;  // HEDDLE_CHECK: verify after every pass, check fused kernels
   bool deterministic = false;  // HEDDLE_DETERMINISTIC: what is_deterministic() says at first
 };
 

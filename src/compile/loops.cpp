@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <sstream>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -201,59 +200,6 @@ std::string print(const Loops& loops) {
     out << line.substr(0, begin) << how << line.substr(begin + 10, end - begin - 10) << "\n";
   }
   return out.str();
-}
-
-void verify(const Loops& loops) {
-  std::vector<bool> known(loops.values.size(), false);
-  std::unordered_map<kernel::Value, const Stage*> keeping;
-  auto check_kept = [&](kernel::Value v, const Stage& stage) {
-    auto from = keeping.find(v);
-    if (from == keeping.end()) return;
-    for (size_t i = 0; i < from->second->kept; ++i) {
-      const Expr& var = from->second->inner[i].var;
-      HD_ASSERT(std::any_of(stage.inner.begin(), stage.inner.end(), [&](const Axis& axis) { return axis.var == var; }),
-                "value %", v, " is kept along ", var, ", which is no axis of a stage that uses it");
-    }
-  };
-  auto check_axes = [&](const Expr& e, const Stage& stage, const kernel::Inst& inst) {
-    for (const Expr& var : variables(e)) {
-      auto is_axis = [&](const Axis& axis) { return axis.var == var; };
-      bool found = std::any_of(loops.outer.begin(), loops.outer.end(), is_axis) ||
-                   std::any_of(stage.inner.begin(), stage.inner.end(), is_axis) ||
-                   std::find(loops.symbols.begin(), loops.symbols.end(), var) != loops.symbols.end() ||
-                   std::find(inst.binds.begin(), inst.binds.end(), var) != inst.binds.end();
-      HD_ASSERT(found, "in ", loops.name, " the variable ", var, " is no axis of its stage");
-    }
-  };
-  for (const Stage& stage : loops.stages) {
-    for (const kernel::Inst& inst : stage.body.insts) {
-      for (kernel::Value v : inst.args) {
-        HD_ASSERT(known.at(static_cast<size_t>(v)), "value %", v, " used before it is computed");
-        check_kept(v, stage);
-      }
-      for (kernel::Value v : inst.results) known.at(static_cast<size_t>(v)) = true;
-      HD_ASSERT(inst.coords.empty(), "loops hold scalars only");
-      check_axes(inst.address, stage, inst);
-      check_axes(inst.guard, stage, inst);
-    }
-    HD_ASSERT(!has_scan(stage) || (!stage.reducer && stage.inner.size() == 1), "a scan along ", stage.inner.size(),
-              " axes");
-    HD_ASSERT((stage.reducer   ? stage.reducer->width()
-               : stage.combine ? 0
-                               : stage.body.results.size()) == stage.results.size(),
-              "a reducer's results");
-    HD_ASSERT(!stage.combine || (stage.ordered && stage.body.results.size() == 1), "updates that combine");
-    HD_ASSERT(stage.kept <= stage.inner.size(), stage.kept, " kept axes of ", stage.inner.size());
-    HD_ASSERT(stage.reducer || stage.kept == (stores(stage) ? 0 : stage.inner.size()), "axes that a stage keeps");
-    for (kernel::Value v : stage.body.results) {
-      HD_ASSERT(known.at(static_cast<size_t>(v)), "lifted value %", v);
-      check_kept(v, stage);
-    }
-    for (kernel::Value v : stage.results) {
-      known.at(static_cast<size_t>(v)) = true;
-      if (stage.kept > 0) keeping[v] = &stage;
-    }
-  }
 }
 
 uint64_t hash(const Loops& loops) {

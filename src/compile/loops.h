@@ -89,6 +89,10 @@ void share_blocks(Loops& loops);
 std::vector<Expr> find_symbols(const Loops& loops);
 
 std::string print(const Loops& loops);
+// Throws InternalError naming the first broken rule. Axes: a variable has one extent wherever it is walked, no stage
+// walks one twice, none walks an outer one again. Values: computed before they are used, what a body computes is seen
+// by its own stage alone, results of a stage with kept axes only by stages that walk all of these. Memory: what can be
+// shown to lie outside its buffer, or to be written by several points.
 void verify(const Loops& loops);
 uint64_t hash(const Loops& loops);
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/config.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "compile/check_program.h"
 #include "compile/schedule_nested.h"
 #include "graph/graph.h"
 #include "runtime/alias.h"
@@ -44,6 +46,7 @@ class PlanBuilder {
     if (!computed_.empty()) {
       program_ = fuse(computed_, replaced_leaves());
       if (!nests_fit()) program_ = fuse(computed_, replaced_leaves(), false);
+      if (config().check_kernels) check_on_random_data(program_);
       // Only schedules of GPUs count with it; elsewhere it would be another kernel for nothing.
       if (device_.target().machine != Machine::Simt)
         for (Program::Step& step : program_.steps) step.loops.together = 1;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <unordered_map>
 
+#include "compile/check_program.h"
 #include "compile/fuse.h"
 #include "compile/lower.h"
 #include "compile/schedule.h"
@@ -131,6 +132,7 @@ inline void expect_close(const HostArray& got, const HostArray& want, double tol
 inline void expect_like_evaluator(std::span<const NodeRef> roots, int launches, double tolerance,
                                   const std::function<int(How)>& seeds) {
   std::vector<HostArray> want = evaluate(roots);
+  check_program(fuse(roots));
   for (How how : {How::Tile, How::Simd, How::Simt}) {
     SCOPED_TRACE(how == How::Tile ? "tile" : how == How::Simd ? "simd" : "simt");
     for (int seed = 0; seed < seeds(how); ++seed) {

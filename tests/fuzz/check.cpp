@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "codegen/codegen.h"
+#include "compile/check_program.h"
 #include "compile/fuse.h"
 #include "compile/lower.h"
 #include "compile/schedule.h"
@@ -25,6 +26,7 @@ const char* name(Way way) {
   switch (way) {
     case Way::Realize: return "realize";
     case Way::Simulated: return "simulated";
+    case Way::Loops: return "loops";
     case Way::Tile: return "tile";
     case Way::Simd: return "simd";
     case Way::Simt: return "simt";
@@ -128,6 +130,10 @@ class ProgramRun {
     for (const NodeRef& root : roots)
       if (numel(root->shape) > 0) full.push_back(root);
     Program program = fuse(full);
+    if (way_ == Way::Loops) {
+      check_program(program, graph_.symbols);
+      return {};
+    }
     for (const Program::Tensor& tensor : program.tensors) {
       tensors_.emplace_back(tensor.node->dtype, numel(tensor.node->shape));
       if (tensor.node->op == NodeOp::Buffer) tensors_.back().copy_from(tensor.node->storage->host_data());
@@ -367,7 +373,7 @@ void check(const Check& check, Way way) {
       std::vector<HostArray> got =
           whole ? run_realize(graph, want, bad_indices > 0, way == Way::Simulated ? "simulated" : "")
                 : ProgramRun(graph, way, check, where, bad_indices > 0).run();
-      if (way == Way::Ptx) return;
+      if (way == Way::Ptx || way == Way::Loops) return;
       misses += run_stats().plan_misses - before;
       if (misses > 1) throw Failure{text("variant ", variant, " of the sizes does not share the plan"), ""};
       for (size_t i = 0; i < want.size(); ++i)

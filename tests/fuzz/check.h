@@ -11,6 +11,7 @@ namespace heddle::fuzz {
 enum class Way {
   Realize,    // the real pipeline: default schedules, JIT, thread pool, plan cache
   Simulated,  // the same on the simulated SIMT device
+  Loops,      // fused kernels as Loops, interpreted
   Tile,       // tile level, interpreted
   Simd,       // SIMD lowering, interpreted
   Simt,       // SIMT lowering, interpreted with simulated threads
@@ -20,8 +21,8 @@ enum class Way {
   Gradient,   // differentiated: against differences, and its gradients through the real pipeline
   Vmap,       // batched, against one example after the other
 };
-inline constexpr Way kAllWays[] = {Way::Realize, Way::Simulated, Way::Tile, Way::Simd,     Way::Simt,
-                                   Way::Passes,  Way::Jit,       Way::Ptx,  Way::Gradient, Way::Vmap};
+inline constexpr Way kAllWays[] = {Way::Realize, Way::Simulated, Way::Loops, Way::Tile,     Way::Simd, Way::Simt,
+                                   Way::Passes,  Way::Jit,       Way::Ptx,   Way::Gradient, Way::Vmap};
 const char* name(Way way);
 
 struct Failure {

@@ -70,7 +70,7 @@ Options parse(int count, char** arguments) {
 // What a seed does when nobody asks for something else. Compiling takes most of the time, so only some seeds do it
 // twice.
 std::vector<Way> ways_of(uint64_t seed) {
-  std::vector<Way> result{Way::Realize, Way::Tile, Way::Simd, Way::Simt, Way::Passes};
+  std::vector<Way> result{Way::Realize, Way::Loops, Way::Tile, Way::Simd, Way::Simt, Way::Passes};
   if (seed % 4 == 0) result.push_back(Way::Jit);
   if (seed % 4 == 2 || seed % 8 == 7) result.push_back(Way::Simulated);
   if (seed % 8 == 1) result.push_back(Way::Ptx);
