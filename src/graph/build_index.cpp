@@ -71,7 +71,7 @@ NodeRef make_gather(const NodeRef& x, const NodeRef& index, int axis, int64_t la
   result.append(x->shape.begin() + axis + 1, x->shape.end());
   check_shape("gather", result, x->dtype);
   const Expr& n = x->shape[axis];
-  if (has_zero(result)) return const_like(Scalar::of(x->dtype, 0), result);
+  if (has_zero(result)) return make_unmoved(const_like(Scalar::of(x->dtype, 0), result), std::span(&x, 1));
   check_not_empty("gather", x, index, axis);
   if (index->op == NodeOp::Const && n.is_const()) {
     const heddle::Scalar& at = index->literal;
@@ -88,7 +88,7 @@ NodeRef make_gather_along(const NodeRef& x, const NodeRef& index, int axis, int6
   if (!fits_along(x->shape, index->shape, axis))
     throw ShapeError(text("gather: ", index->dtype, index->shape, " does not match ", x->dtype, x->shape,
                           " on the axes other than ", axis));
-  if (has_zero(index->shape)) return const_like(Scalar::of(x->dtype, 0), index->shape);
+  if (has_zero(index->shape)) return make_unmoved(const_like(Scalar::of(x->dtype, 0), index->shape), std::span(&x, 1));
   check_not_empty("gather", x, index, axis);
   return finish_gather(x, index, index->shape, axis, true, label);
 }
@@ -115,7 +115,7 @@ NodeRef make_scatter(ScatterOp op, const NodeRef& base, const NodeRef& index, co
     throw ShapeError(text("scatter: the index ", index->dtype, index->shape, " and the updates ", updates->dtype,
                           updates->shape, " must have one shape, that of ", base->dtype, base->shape,
                           " but along axis ", axis));
-  if (has_zero(index->shape)) return base;
+  if (has_zero(index->shape)) return make_unmoved(base, std::span(&updates, 1));
   check_not_empty("scatter", base, index, axis);
   NewNode node = new_node(NodeOp::Scatter, base->dtype, base->shape);
   node->scatter_op = op;

@@ -83,7 +83,7 @@ NodeRef make_cat(std::span<const NodeRef> inputs, int axis) {
   Shape result = first->shape;
   result[axis] = 0;
   bool one_constant = true;
-  SmallVector<NodeRef, 2> parts;
+  SmallVector<NodeRef, 2> parts, empty;
   for (const NodeRef& input : inputs) {
     if (input->dtype != first->dtype) throw DTypeError(text("cat: operands differ in dtype: ", describe(inputs)));
     bool fits = input->shape.size() == first->shape.size();
@@ -91,18 +91,21 @@ NodeRef make_cat(std::span<const NodeRef> inputs, int axis) {
       fits = i == axis || same_dim(input->shape[i], first->shape[i]);
     if (!fits) throw ShapeError(text("cat: operands differ in shape outside axis ", axis, ": ", describe(inputs)));
     result[axis] = result[axis] + input->shape[axis];
-    if (input->shape[axis].is_const(0)) continue;
+    if (input->shape[axis].is_const(0)) {
+      empty.push_back(input);
+      continue;
+    }
     parts.push_back(input);
     one_constant = one_constant && input->op == NodeOp::Const && input->literal == parts[0]->literal;
   }
-  if (parts.empty()) return first;
-  if (parts.size() == 1) return parts[0];
+  if (parts.empty()) return make_unmoved(first, empty);
+  if (parts.size() == 1) return make_unmoved(parts[0], empty);
   check_shape("cat", result, first->dtype);
-  if (one_constant) return const_like(parts[0]->literal, result);
+  if (one_constant) return make_unmoved(const_like(parts[0]->literal, result), empty);
   NewNode node = new_node(NodeOp::Cat, first->dtype, result);
   node->inputs = std::move(parts);
   node->attrs.push_back(axis);
-  return finish(std::move(node));
+  return make_unmoved(finish(std::move(node)), empty);
 }
 
 NodeRef make_barrier_with(const NodeRef& x, const NodeRef& token, uint64_t number) {
@@ -180,6 +183,31 @@ NodeRef make_detached(const NodeRef& x) {
   if (x && x->op == NodeOp::Pullback && !x->rule) return x;
   if (x && x->op == NodeOp::Buffer && x->rule) return make_buffer(x->storage, x->dtype, x->shape);
   return make_pullback(x, {}, nullptr);
+}
+
+namespace {
+thread_local bool forgetting = false;
+}  // namespace
+
+ForgetSources::ForgetSources() : before_(std::exchange(forgetting, true)) {}
+ForgetSources::~ForgetSources() { forgetting = before_; }
+
+NodeRef make_unmoved(const NodeRef& value, std::span<const NodeRef> by) {
+  if (forgetting || !is_float(value->dtype)) return value;
+  // The value itself comes first, if it is tracked, and gets what arrives.
+  SmallVector<NodeRef, 4> sources;
+  if (value->tracked) sources.push_back(value);
+  for (const NodeRef& source : by)
+    if (source->tracked && source != value) sources.push_back(source);
+  if (sources.size() == (value->tracked ? 1 : 0)) return value;
+  static const auto rule = std::make_shared<const GradientRule>(GradientRule{
+      "unmoved", [](const Node& node, const NodeRef& g) {
+        std::vector<NodeRef> gradients;
+        for (const NodeRef& source : std::span(node.inputs).subspan(1))
+          gradients.push_back(source == node.inputs[0] ? g : const_like(Scalar::of(source->dtype, 0), source->shape));
+        return gradients;
+      }});
+  return make_pullback(value, sources, rule);
 }
 
 NodeRef make_barrier(const NodeRef& x, const NodeRef& token) {

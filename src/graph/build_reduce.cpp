@@ -55,7 +55,8 @@ NodeRef make_reduce(ReduceOp op, const NodeRef& x, std::span<const int> axes) {
   SmallVector<int, 4> real;  // axes with more than one element
   Expr count = 1;
   for (int axis : sorted) {
-    if (x->shape[axis].is_const(0)) return const_like(reduce_identity(op, x->dtype), result);
+    if (x->shape[axis].is_const(0))
+      return make_unmoved(const_like(reduce_identity(op, x->dtype), result), std::span(&x, 1));
     if (!x->shape[axis].is_const(1)) real.push_back(axis);
     count = count * x->shape[axis];
   }

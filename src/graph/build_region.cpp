@@ -42,7 +42,7 @@ NodeRef shrink_of_pad(const Node& pad, std::span<const Expr> begin, std::span<co
     before.push_back(std::max<int64_t>(from - first, 0));
     after.push_back(std::max<int64_t>(end - to, 0));
   }
-  if (outside) return const_like(pad.literal, Shape(size));
+  if (outside) return make_unmoved(const_like(pad.literal, Shape(size)), std::span(&x, 1));
   return make_pad(shrink_within(x, inner_begin, inner_size, fuel), before, after, pad.literal);
 }
 
@@ -68,7 +68,7 @@ NodeRef shrink_of_cat(const Node& cat, std::span<const Expr> begin, std::span<co
     if (begin[axis].value() >= start && begin[axis].value() + size[axis].value() <= end) {
       SmallVector<Expr, 4> inner(begin);
       inner[axis] = begin[axis].value() - start;
-      return shrink_within(part, inner, size, fuel);
+      return make_unmoved(shrink_within(part, inner, size, fuel), cat.inputs);
     }
     start = end;
   }
@@ -79,7 +79,7 @@ NodeRef shrink_of_cat(const Node& cat, std::span<const Expr> begin, std::span<co
 NodeRef shrink_within(const NodeRef& x, std::span<const Expr> begin, std::span<const Expr> size, int fuel) {
   Shape result(size);
   if (result == x->shape) return x;
-  if (has_zero(result)) return const_like(Scalar::of(x->dtype, 0), result);
+  if (has_zero(result)) return make_unmoved(const_like(Scalar::of(x->dtype, 0), result), std::span(&x, 1));
   bool may_move = fuel > 0;
   switch (x->op) {
     case NodeOp::Const: return const_like(x->literal, result);
@@ -127,7 +127,8 @@ NodeRef make_pad(const NodeRef& x, std::span<const Expr> before, std::span<const
   }
   if (idle) return x;
   check_shape("pad", result, x->dtype);
-  if (has_zero(x->shape) || (x->op == NodeOp::Const && x->literal == value)) return const_like(value, result);
+  if (has_zero(x->shape)) return make_unmoved(const_like(value, result), std::span(&x, 1));
+  if (x->op == NodeOp::Const && x->literal == value) return const_like(value, result);
   if (x->op == NodeOp::Pad && x->literal == value) {
     SmallVector<Expr, 4> all_before, all_after;
     for (size_t i = 0; i < rank; ++i) {

@@ -86,7 +86,7 @@ NodeRef arithmetic(ScalarOp op, const NodeRef& a, const NodeRef& b) {
     case ScalarOp::mod: return exact && is_value(c, 1) ? same_shape_const(a, a->dtype, 0) : NodeRef();
     case ScalarOp::pow:
       if (is_value(c, 1)) return a;
-      if (c && c->f == 0) return same_shape_const(a, a->dtype, 1);
+      if (c && c->f == 0) return make_unmoved(same_shape_const(a, a->dtype, 1), std::span(&a, 1));
       if (is_value(c, 2)) {
         NodeRef twice[] = {a, a};
         return make_scalar(ScalarOp::mul, twice);
@@ -121,7 +121,8 @@ NodeRef bitwise(ScalarOp op, const NodeRef& a, const NodeRef& b) {
 }
 
 NodeRef choice(const NodeRef& condition, const NodeRef& yes, const NodeRef& no) {
-  if (const heddle::Scalar* c = constant(condition)) return c->as_bool() ? yes : no;
+  if (const heddle::Scalar* c = constant(condition))
+    return c->as_bool() ? make_unmoved(yes, std::span(&no, 1)) : make_unmoved(no, std::span(&yes, 1));
   if (yes == no) return yes;
   if (!is_applied(condition, ScalarOp::bit_not)) return {};
   NodeRef turned[] = {condition->inputs[0], no, yes};

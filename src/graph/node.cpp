@@ -4,6 +4,7 @@
 
 #include "base/intern.h"
 #include "graph/build.h"
+#include "graph/gradient.h"
 #include "graph/walk.h"
 
 namespace heddle {
@@ -99,6 +100,14 @@ void compute_hashes(Node& node) {
   if (node.token) value = hash_combine(value, node.token);
   node.hash = hash_mix(value);
   node.structure = hash_mix(structure);
+}
+
+bool leads_to_leaf(const Node& node) {
+  if (!is_float(node.dtype) || node.op == NodeOp::Bitcast) return false;
+  if (node.op == NodeOp::Input || leaf_rule(node)) return true;
+  for (const NodeRef& input : differentiable_inputs(node))
+    if (input->tracked) return true;
+  return false;
 }
 
 }  // namespace
@@ -199,6 +208,7 @@ NewNode new_node(NodeOp op, DType dtype, const Shape& shape) {
 
 NodeRef finish_as_is(NewNode node) {
   compute_hashes(*node);
+  node->tracked = leads_to_leaf(*node);
   node->refs.store(1, std::memory_order_relaxed);
   Node* found = table().intern(*node, [&] { return node.get(); });
   if (found == node.get()) node.release();
@@ -206,7 +216,8 @@ NodeRef finish_as_is(NewNode node) {
 }
 
 NodeRef finish(NewNode node) {
-  if (has_zero(node->shape)) return const_like(heddle::Scalar::of(node->dtype, 0), node->shape);
+  if (has_zero(node->shape))
+    return make_unmoved(const_like(heddle::Scalar::of(node->dtype, 0), node->shape), differentiable_inputs(*node));
   return finish_as_is(std::move(node));
 }
 

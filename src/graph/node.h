@@ -150,6 +150,8 @@ class Node {
   std::shared_ptr<Storage> storage;          // Buffer: equal only if the same storage
   std::shared_ptr<const GradientRule> rule;  // Pullback, Buffer: equal only if the same object
   uint64_t token = 0;                        // Barrier: distinguishes computations that must not merge
+  // Whether gradients can flow from here to a leaf or to an Input.
+  bool tracked = false;
 
   // Identity of the value: equal nodes are one object.
   uint64_t hash = 0;
@@ -231,6 +233,19 @@ NodeRef make_barrier(const NodeRef& x, const NodeRef& token);
 NodeRef make_pullback(const NodeRef& value, std::span<const NodeRef> inputs, std::shared_ptr<const GradientRule> rule);
 // x as a constant for gradients.
 NodeRef make_detached(const NodeRef& x);
+// `value`, which the given sources have no influence on: their gradients are zero, where otherwise there would be none.
+NodeRef make_unmoved(const NodeRef& value, std::span<const NodeRef> by);
+// While one of these lives, builders on this thread forget sources that they fold away: nobody will differentiate.
+class ForgetSources {
+ public:
+  ForgetSources();
+  ForgetSources(const ForgetSources&) = delete;
+  ForgetSources& operator=(const ForgetSources&) = delete;
+  ~ForgetSources();
+
+ private:
+  bool before_;
+};
 // x as a leaf for gradients, different from all others: the argument of a function, through which gradients of an outer
 // function still flow to x; or the value of a tensor, at which they end.
 NodeRef make_leaf(const NodeRef& x);

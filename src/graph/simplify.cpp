@@ -159,6 +159,7 @@ std::vector<NodeRef> simplify_once(std::span<const NodeRef> roots) {
 std::vector<NodeRef> simplify(std::span<const NodeRef> roots) {
   // What one round makes of a node may let its inputs become simpler. More than two rounds with effect are rare.
   constexpr int kRounds = 8;
+  ForgetSources forget;
   std::vector<NodeRef> result(roots.begin(), roots.end());
   for (int round = 0; round < kRounds; ++round) {
     std::vector<NodeRef> next = simplify_once(result);

@@ -102,7 +102,7 @@ Tensor pow(const Operand& a, const Operand& b) {
 Tensor atan2(const Operand& y, const Operand& x) { return binary(ScalarOp::atan2, floats("atan2", y, x)); }
 Tensor copysign(const Operand& a, const Operand& b) {
   Pair p = floats("copysign", a, b);
-  return Tensor(with_sign(p.a, p.b));
+  return Tensor(make_unmoved(with_sign(p.a, p.b), std::span(&p.b, 1)));
 }
 Tensor nextafter(const Operand& a, const Operand& b) {
   Pair p = floats("nextafter", a, b);

@@ -165,7 +165,7 @@ Tensor replace_part(const Tensor& x, const std::vector<Index>& indices, const Te
     steps.push_back(step);
     ++axis;
   }
-  return part.numel() == 0 ? x : update_slice(x, part, begins, steps);
+  return update_slice(x, part, begins, steps);
 }
 
 // For a mask among whole axes and a value that does not tell its true elements apart: nothing has to be counted.

@@ -265,7 +265,7 @@ Tensor dropout(const Tensor& x, double p, bool training, Generator& generator) {
   if (!(p >= 0 && p <= 1)) throw ValueError(text("dropout: ", p, " is no probability"));
   Tensor f = to_float(x);
   if (!training || p == 0) return f;
-  if (p == 1) return zeros_like(f);
+  if (p == 1) return where(full({}, false, kBool), f, 0);
   Draw draw("dropout", generator.next_key(), x.numel());
   Tensor kept = ge(draw.elements(unit_f32(draw.own_words(0)), x.shape()), p);
   return where(kept, mul(f, 1 / (1 - p)), 0);

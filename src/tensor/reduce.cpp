@@ -151,7 +151,7 @@ Tensor norm(const Tensor& x, double p, const Axes& axes, bool keepdim) {
   if (std::isinf(p))
     result = extreme("norm", p > 0 ? ReduceOp::Max : ReduceOp::Min, size, axes, keepdim);
   else if (p == 0)
-    result = sum_of(cast(ne(size, 0), size.dtype()));
+    result = sum_of(where(ne(size, 0), 1, mul(size, 0)));
   else if (p == 1)
     result = sum_of(size);
   else if (p == 2)

@@ -166,7 +166,7 @@ Tensor update_slice(const Tensor& x, const Tensor& value, const std::vector<int6
     int64_t size = n->shape[i].value(), count = v->shape[i].value(), step = steps.empty() ? 1 : steps[i];
     int64_t begin = begins[i], axis = static_cast<int64_t>(i);
     if (step == 0) throw ValueError(text(op, ": the step along axis ", i, " is 0"));
-    if (count == 0) return x;
+    if (count == 0) return Tensor(make_unmoved(n, std::span(&v, 1)));
     int64_t room = -1;  // steps that stay inside, in terms that cannot overflow
     if (begin >= 0 && begin < size) room = step > 0 ? (size - 1 - begin) / step : step == INT64_MIN ? 0 : begin / -step;
     if (room < count - 1)
@@ -209,7 +209,7 @@ Tensor update_slice(const Tensor& x, const Tensor& value, const Tensor& begins) 
   if (value.rank() != x.rank())
     throw ShapeError(text(op, ": a value of shape ", value.node()->shape, " for ", n->shape));
   std::vector<NodeRef> from = begins_of(op, n->shape, begins, sizes);
-  if (value.numel() == 0) return x;
+  if (NodeRef v = value.node(); value.numel() == 0) return Tensor(make_unmoved(x.node(), std::span(&v, 1)));
   // Every element of x looks whether the value covers it. Positions are clamped, so that none is out of range.
   Tensor placed = cast(plain(value), x.dtype());
   Tensor written(make_const(Scalar::of(kBool, true), n->shape));

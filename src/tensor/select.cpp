@@ -41,7 +41,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
   Shape shape = broadcast_shapes("masked_select", from->shape, chosen->shape);
   Tensor at = positions(flatten(Tensor(broadcast_to(chosen, shape))).node());
   Tensor elements = flatten(Tensor(broadcast_to(from, shape)));
-  if (at.numel() == 0) return zeros({0}, x.dtype());
+  if (at.numel() == 0) return slice(elements, 0, 0, 0);
   return Tensor(make_gather(elements.node(), at.node(), 0));
 }
 

@@ -9,6 +9,7 @@
 
 namespace heddle {
 bool is_tracked(const NodeRef& value) {
+  if (!value->tracked) return false;
   std::vector<const Node*> pending{value.get()};
   std::unordered_set<const Node*> seen;
   while (!pending.empty()) {

@@ -263,7 +263,7 @@ Tensor as_strided(const Tensor& x, const Dims& dims, const Dims& strides, int64_
   if (!nothing && (first < 0 || last >= total))
     throw IndexError(text("as_strided: shape ", list_text(dims), " with strides ", list_text(strides), " from ", offset,
                           " leaves the ", total, " elements of ", n->shape));
-  if (nothing) return Tensor(make_const(Scalar::of(n->dtype, 0), shape));
+  if (nothing) return Tensor(make_unmoved(make_const(Scalar::of(n->dtype, 0), shape), std::span(&n, 1)));
   Tensor position(make_const(Scalar::of(kI64, offset), shape));
   for (size_t i = 0; i < dims.size(); ++i)
     position = add(position, mul(Tensor(make_iota(kI64, shape, static_cast<int>(i))), strides[i]));
