@@ -30,6 +30,10 @@ std::span<const NodeRef> differentiable_inputs(const Node& node);
 // Every node that gradients can reach from here, inputs before users, each once.
 std::vector<const Node*> differentiable_order(std::span<const NodeRef> roots);
 
+// gradient * slope, and zero where the gradient is zero even if the slope is infinite or NaN. Linear in the gradient as
+// far as differentiation can see.
+NodeRef scaled(const NodeRef& gradient, const NodeRef& slope);
+
 // The rules, one per op: gradients for node.inputs, null where `wanted` is false or there is none.
 using Wanted = std::span<const bool>;
 void scalar_gradient(const Node& node, const NodeRef& gradient, Wanted wanted, std::span<NodeRef> result);

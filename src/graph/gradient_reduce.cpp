@@ -3,6 +3,7 @@
 
 #include "graph/arithmetic.h"
 #include "graph/gradient.h"
+#include "graph/graph.h"
 
 namespace heddle {
 using namespace arithmetic;
@@ -88,8 +89,30 @@ NodeRef of_extreme(const Node& node, const NodeRef& g) {
   return choose(chosen, spread(node, g), 0);
 }
 
+// For each element the product of those before it, times the sum over all results from it on of gradients times the
+// products of the elements between. Nothing is divided, so that derivatives of every order are right at zeros; but the
+// work is the square of the axis.
+NodeRef of_product_scan_by_pairs(const NodeRef& x, const NodeRef& g, int axis) {
+  int last = x->shape.rank();  // the axis of results, beside that of elements
+  Shape from = x->shape, pairs = x->shape;
+  from.push_back(1);
+  pairs.push_back(x->shape[axis]);
+  SmallVector<int, 4> swapped;
+  for (int i = 0; i <= last; ++i) swapped.push_back(i == axis ? last : i == last ? axis : i);
+  auto along_results = [&](const NodeRef& y) {
+    return make_expand(make_permute(make_reshape(y, from), swapped), pairs);
+  };
+  NodeRef element = make_iota(DType::i64, pairs, axis), result = make_iota(DType::i64, pairs, last);
+  NodeRef factors = along_results(x);
+  NodeRef between = make_scan(ReduceOp::Prod, choose(less(element, result), factors, like(factors, 1)), last);
+  NodeRef terms = choose(less(result, element), like(factors, 0), along_results(g) * between);
+  NodeRef sums = make_reduce(ReduceOp::Sum, terms, std::span(&last, 1));
+  return scan_before(ReduceOp::Prod, x, axis) * sums;
+}
+
 // Each result is a product of elements up to it. Divided by an element it is the product of the others; for the first
-// zero of a row, the products with a one in its place.
+// zero of a row, the products with a one in its place. That is the value; its derivatives between zeros need the other
+// formula.
 NodeRef of_product_scan(const Node& node, const NodeRef& g, int axis) {
   const NodeRef& x = node.inputs[0];
   NodeRef is_zero = equal(x, like(x, 0));
@@ -97,7 +120,23 @@ NodeRef of_product_scan(const Node& node, const NodeRef& g, int axis) {
   NodeRef first = apply(ScalarOp::bit_and, {is_zero, equal(zeros, const_like(Scalar::of(DType::i64, 1), x->shape))});
   NodeRef others = make_scan(ReduceOp::Prod, choose(first, like(x, 1), x), axis);
   NodeRef usual = sums_from_here(g * NodeRef::share(&node), axis) / choose(is_zero, like(x, 1), x);
-  return choose(first, sums_from_here(g * others, axis), choose(is_zero, like(x, 0), usual));
+  NodeRef value = choose(first, sums_from_here(g * others, axis), choose(is_zero, like(x, 0), usual));
+  auto rule = std::make_shared<GradientRule>();
+  rule->name = "cumprod";
+  rule->pull = [axis](const Node& of, const NodeRef& arriving) {
+    // With placeholders: g may have been computed from x, and its own part of the gradient is another one.
+    std::unordered_map<const Node*, NodeRef> meant;
+    auto stand_in = [&](const NodeRef& for_this) {
+      NodeRef made = make_placeholder(for_this->dtype, for_this->shape);
+      meant[made.get()] = for_this;
+      return made;
+    };
+    NodeRef from[] = {stand_in(of.inputs[1]), stand_in(of.inputs[2])}, cotangent = stand_in(arriving);
+    NodeRef pairs = of_product_scan_by_pairs(from[0], from[1], axis);
+    return replace(gradient(std::span(&pairs, 1), std::span(&cotangent, 1), from), meant);
+  };
+  NodeRef inputs[] = {x, g};
+  return make_pullback(value, inputs, rule);
 }
 
 // The gradient goes to the last element that the running extreme was taken from: the latest of equal ones. An element

@@ -6,10 +6,7 @@
 
 namespace heddle {
 using namespace arithmetic;
-namespace {
 
-// gradient * slope, and zero where the gradient is zero even if the slope is infinite or NaN. Linear in the gradient as
-// far as differentiation can see.
 NodeRef scaled(const NodeRef& gradient, const NodeRef& slope) {
   if (slope->op == NodeOp::Const || gradient->op == NodeOp::Const) return gradient * slope;
   static const auto rule = std::make_shared<const GradientRule>(
@@ -19,6 +16,24 @@ NodeRef scaled(const NodeRef& gradient, const NodeRef& slope) {
   NodeRef value = choose(equal(gradient, like(gradient, 0)), like(gradient, 0), gradient * slope);
   NodeRef inputs[] = {gradient, slope};
   return make_pullback(value, inputs, rule);
+}
+
+namespace {
+
+// A slope whose own derivative is given by a formula of itself and x: at poles the derivative of how it is computed
+// would be infinity times zero.
+template <class F>
+NodeRef with_derivative(const NodeRef& slope, const NodeRef& x, F) {
+  static const auto rule = std::make_shared<const GradientRule>(
+      GradientRule{"slope", [](const Node& node, const NodeRef& g) -> std::vector<NodeRef> {
+                     return {scaled(g, F()(NodeRef::share(&node), node.inputs[1]))};
+                   }});
+  return make_pullback(slope, std::span(&x, 1), rule);
+}
+// Of asin.
+NodeRef arc_slope(const NodeRef& x) {
+  return with_derivative(1 / sqrt((1 - x) * (x + 1)), x,
+                         [](const NodeRef& s, const NodeRef& at) { return at * s * s * s; });
 }
 
 // Of maximum(a, b) for a. With a constant the side of the tie does not matter to what is kept: `result` is enough, so
@@ -55,27 +70,39 @@ NodeRef of_unary(const Node& node, const NodeRef& g) {
     case ScalarOp::sin: return scaled(g, apply(ScalarOp::cos, {x}));
     case ScalarOp::cos: return scaled(g, -apply(ScalarOp::sin, {x}));
     case ScalarOp::tan: return scaled(g, y * y + 1);
-    case ScalarOp::asin: return scaled(g, 1 / sqrt((1 - x) * (x + 1)));
-    case ScalarOp::acos: return scaled(g, -1 / sqrt((1 - x) * (x + 1)));
+    case ScalarOp::asin: return scaled(g, arc_slope(x));
+    case ScalarOp::acos: return scaled(g, -arc_slope(x));
     case ScalarOp::atan: return scaled(g, 1 / (x * x + 1));
     case ScalarOp::sinh: return scaled(g, apply(ScalarOp::cosh, {x}));
     case ScalarOp::cosh: return scaled(g, apply(ScalarOp::sinh, {x}));
     case ScalarOp::tanh: return g * (1 - y * y);
     case ScalarOp::asinh: return scaled(g, 1 / sqrt(x * x + 1));
-    case ScalarOp::acosh: return scaled(g, 1 / sqrt((x + (-1)) * (x + 1)));
-    case ScalarOp::atanh: return scaled(g, 1 / ((1 - x) * (x + 1)));
+    case ScalarOp::acosh:
+      return scaled(g, with_derivative(1 / sqrt((x + (-1)) * (x + 1)), x,
+                                       [](const NodeRef& s, const NodeRef& at) { return -(at * s * s * s); }));
+    case ScalarOp::atanh:
+      return scaled(g, with_derivative(1 / ((1 - x) * (x + 1)), x,
+                                       [](const NodeRef& s, const NodeRef& at) { return at * s * s * 2; }));
     case ScalarOp::erf: return scaled(g, exp(-(x * x)) * (2 * inv_sqrtpi));
     case ScalarOp::erfinv: return scaled(g, exp(y * y) * (0.5 / inv_sqrtpi));
-    case ScalarOp::cbrt: return scaled(g, 1 / (y * y * 3.0));
+    case ScalarOp::cbrt:
+      return scaled(g, with_derivative(1 / (y * y * 3.0), x,
+                                       [](const NodeRef& s, const NodeRef& at) { return s / at * (-2.0 / 3); }));
     default: return {};
   }
 }
 
-// Of pow(a, b) for the base: b * a^(b-1); for the exponent: a^b log(a), where nothing changes at a = 0.
+// Of pow(a, b) for the base: b * a^(b-1), and zero for b = 0 whatever a is; for the exponent: a^b log(a), where nothing
+// changes at a = 0 as long as b is not negative.
 NodeRef of_pow(const Node& node, size_t which, const NodeRef& g) {
   const NodeRef &a = node.inputs[0], &b = node.inputs[1];
-  if (which == 0) return scaled(g, b * apply(ScalarOp::pow, {a, b + (-1)}));
-  NodeRef still = equal(a, like(a, 0));
+  NodeRef zero = like(a, 0);
+  if (which == 0) {
+    NodeRef sized = less(zero, apply(ScalarOp::abs, {a}));
+    NodeRef one = choose(sized, less(zero, zero), equal(b, zero));  // 0 ** 0 and NaN ** 0
+    return scaled(g, choose(one, zero, b * apply(ScalarOp::pow, {a, choose(one, like(b, 1), b) + (-1)})));
+  }
+  NodeRef still = apply(ScalarOp::bit_and, {equal(a, zero), apply(ScalarOp::le, {zero, b})});
   return scaled(g, choose(still, like(a, 0), NodeRef::share(&node) * log(choose(still, like(a, 1), a))));
 }
 

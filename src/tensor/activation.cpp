@@ -9,7 +9,18 @@ template <class F>
 Tensor in_wide_float(const Tensor& x, F compute) {
   return from_wide_float(compute(to_wide_float(x)), x);
 }
-Tensor sigmoid_of(const Tensor& f) { return div(1, add(1, exp(neg(f)))); }
+// y * (1 - y), where 1 - y is the sigmoid of -x and neither of them is lost in the other.
+std::vector<NodeRef> sigmoid_gradient(const Node& node, const NodeRef& g) {
+  static const auto rule = std::make_shared<const GradientRule>(GradientRule{"sigmoid", sigmoid_gradient});
+  Tensor y(NodeRef::share(&node)), turned = neg(Tensor(node.inputs[1])), e = exp(turned);
+  NodeRef other = where(isinf(e), 1, mul(e, Tensor(node.inputs[0]))).node(), of = turned.node();
+  return {mul(Tensor(g), mul(y, Tensor(make_pullback(other, std::span(&of, 1), rule)))).node()};
+}
+Tensor sigmoid_of(const Tensor& f) {
+  static const auto rule = std::make_shared<const GradientRule>(GradientRule{"sigmoid", sigmoid_gradient});
+  NodeRef x = f.node();
+  return Tensor(make_pullback(div(1, add(1, exp(neg(f)))).node(), std::span(&x, 1), rule));
+}
 // exp() of a number that is not positive neither overflows nor drowns the 1.
 // Written with comparisons, which have the right derivative at zero, where maximum and abs have none.
 Tensor softplus_of(const Tensor& f) {

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "graph/gradient.h"
 #include "tensor/build.h"
 
 namespace heddle {
@@ -73,7 +74,20 @@ Tensor floor_divide(const Pair& p) {
 Tensor floordiv(const Operand& a, const Operand& b) { return floor_divide(arithmetic("floordiv", a, b)); }
 Tensor mod(const Operand& a, const Operand& b) { return binary(ScalarOp::mod, arithmetic("mod", a, b)); }
 Tensor remainder(const Operand& a, const Operand& b) { return binary(ScalarOp::mod, arithmetic("remainder", a, b)); }
-Tensor fmod(const Operand& a, const Operand& b) { return truncated_remainder(arithmetic("fmod", a, b)); }
+Tensor fmod(const Operand& a, const Operand& b) {
+  Pair p = arithmetic("fmod", a, b);
+  Tensor rest = truncated_remainder(p);
+  if (!is_float(p.a->dtype)) return rest;
+  // What it is made of has no derivative at 0; a - n * b has.
+  static const auto rule = std::make_shared<const GradientRule>(
+      GradientRule{"fmod", [](const Node& node, const NodeRef& g) -> std::vector<NodeRef> {
+                     Tensor value(NodeRef::share(&node)), dividend(node.inputs[1]), divisor(node.inputs[2]);
+                     Tensor times = round(div(sub(dividend, value), divisor));
+                     return {g, scaled(g, neg(times).node())};
+                   }});
+  NodeRef inputs[] = {p.a, p.b};
+  return Tensor(make_pullback(rest.node(), inputs, rule));
+}
 std::pair<Tensor, Tensor> divmod(const Operand& a, const Operand& b) {
   Pair p = arithmetic("divmod", a, b);
   return {floor_divide(p), binary(ScalarOp::mod, p)};
@@ -116,7 +130,17 @@ Tensor nextafter(const Operand& a, const Operand& b) {
   next = where(eq(x, y), y, next);
   return where(logical_or(isnan(x), isnan(y)), std::numeric_limits<double>::quiet_NaN(), next);
 }
+namespace {
+// Of hypot: each side divided by it, at every order.
+std::vector<NodeRef> hypot_gradients(const Node& node, const NodeRef& g) {
+  Tensor size(NodeRef::share(&node)), arriving(g);
+  Tensor none = logical_or(eq(size, 0), isinf(size)), divisor = where(none, 1, size);
+  auto of = [&](const NodeRef& side) { return mul(arriving, where(none, 0, div(Tensor(side), divisor))).node(); };
+  return {of(node.inputs[1]), of(node.inputs[2])};
+}
+}  // namespace
 Tensor hypot(const Operand& a, const Operand& b) {
+  static const auto rule = std::make_shared<const GradientRule>(GradientRule{"hypot", hypot_gradients});
   Pair p = floats("hypot", a, b);
   Tensor x = abs(Tensor(p.a)), y = abs(Tensor(p.b)), result;
   if (x.dtype() == kF64) {
@@ -126,15 +150,19 @@ Tensor hypot(const Operand& a, const Operand& b) {
     result = cast(sqrt(add(square(cast(x, kF64)), square(cast(y, kF64)))), x.dtype());
   }
   double infinity = std::numeric_limits<double>::infinity();
-  return where(logical_or(eq(x, infinity), eq(y, infinity)), infinity, result);
+  result = where(logical_or(eq(x, infinity), eq(y, infinity)), infinity, result);
+  NodeRef inputs[] = {p.a, p.b};
+  return Tensor(make_pullback(result.node(), inputs, rule));
 }
 namespace {
-// max(a, b) + f(-|a - b|); equal infinities have no difference.
+// max(a, b) + f(-|a - b|), with comparisons, which have the right derivatives where a = b. Equal infinities have no
+// difference.
 template <class F>
 Tensor log_add(const Pair& p, F of_difference) {
-  Tensor x(p.a), y(p.b);
-  Tensor difference = where(eq(x, y), 0, neg(abs(sub(x, y))));
-  return add(maximum(x, y), of_difference(difference));
+  Tensor x(p.a), y(p.b), first = gt(x, y);
+  Tensor same = logical_and(eq(x, y), isinf(x));
+  Tensor difference = where(same, 0, where(first, sub(y, x), sub(x, y)));
+  return where(same, mul(add(x, y), 0.5), add(where(first, x, y), of_difference(difference)));
 }
 }  // namespace
 Tensor logaddexp(const Operand& a, const Operand& b) {
@@ -150,7 +178,9 @@ Tensor logaddexp2(const Operand& a, const Operand& b) {
 Tensor xlogy(const Operand& a, const Operand& b) {
   Pair p = floats("xlogy", a, b);
   Tensor x(p.a), y(p.b);
-  return where(logical_and(eq(x, 0), eq(y, y)), 0, mul(x, log(y)));
+  // Only where the logarithm has no value: elsewhere x = 0 is a point like others, with a derivative.
+  Tensor none = logical_and(eq(x, 0), logical_or(le(y, 0), isposinf(y)));
+  return where(none, 0, mul(x, log(where(none, 1, y))));
 }
 Tensor heaviside(const Tensor& x, const Operand& at_zero) {
   Pair p = floats("heaviside", x, at_zero);

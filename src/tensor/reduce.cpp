@@ -119,7 +119,8 @@ Tensor variance_of(const char* name, const Tensor& f, const Axes& axes, bool kee
   Tensor deviation = cast(sub(f, detach(first_of(f, list))), kF64);
   Tensor total = reduce(name, ReduceOp::Sum, deviation.node(), axes, keepdim);
   Tensor squares = reduce(name, ReduceOp::Sum, square(deviation).node(), axes, keepdim);
-  Tensor centred = maximum(sub(squares, div(square(total), count_tensor(n, kF64))), 0);
+  Tensor centred = sub(squares, div(square(total), count_tensor(n, kF64)));
+  centred = where(lt(centred, 0), 0, centred);  // has a derivative at 0, as maximum() has not
   return cast(div(centred, count_tensor(degrees, kF64)), f.dtype());
 }
 
@@ -144,7 +145,7 @@ Tensor std(const Tensor& x, const Axes& axes, bool keepdim, int64_t correction) 
 }
 
 Tensor norm(const Tensor& x, double p, const Axes& axes, bool keepdim) {
-  Tensor size = abs(to_wide_float(x));
+  Tensor f = to_wide_float(x), size = abs(f);
   auto sum_of = [&](const Tensor& y) { return reduce("norm", ReduceOp::Sum, y.node(), axes, keepdim); };
   Tensor result;
   if (std::isnan(p)) throw ValueError("norm: the order is not a number");
@@ -155,7 +156,7 @@ Tensor norm(const Tensor& x, double p, const Axes& axes, bool keepdim) {
   else if (p == 1)
     result = sum_of(size);
   else if (p == 2)
-    result = root_of(sum_of(square(size)));
+    result = root_of(sum_of(square(f)));
   else
     result = power_of(sum_of(pow(size, p)), 1 / p);
   return from_wide_float(result, x);

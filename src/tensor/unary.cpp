@@ -60,7 +60,11 @@ Tensor isnan(const Tensor& x) { return ne(x, x); }
 Tensor frac(const Tensor& x) { return is_float(x.dtype()) ? sub(x, trunc(x)) : zeros_like(x); }
 Tensor sinc(const Tensor& x) {
   Tensor angle = mul(to_float(x), 3.14159265358979323846);
-  return where(eq(angle, 0), 1, div(sin(angle), angle));
+  // Near zero the series: it has derivatives there, of every order.
+  Tensor near = lt(abs(angle), 0.1), away = where(near, 1, angle), squared = square(where(near, angle, 0));
+  Tensor series = mul(squared, -1.0 / 39916800);
+  for (double term : {1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6}) series = mul(squared, add(series, term));
+  return where(near, add(series, 1), div(sin(away), away));
 }
 Tensor rad2deg(const Tensor& x) { return mul(to_float(x), 57.29577951308232087680); }
 Tensor deg2rad(const Tensor& x) { return mul(to_float(x), 0.01745329251994329577); }

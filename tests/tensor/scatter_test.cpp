@@ -180,5 +180,19 @@ TEST(Scatter, fuses_what_makes_its_operands) {
   EXPECT_EQ(again->launches, 3u);  // the softmax, the scatter, the sum
 }
 
+TEST(Scatter, ties_of_extremes_go_to_the_first_as_in_reductions) {
+  Tensor at = zeros({3}, kI64);
+  for (const char* how : {"amax", "amin"}) {
+    Tensor x = tensor({2.}).requires_grad_(), u = tensor({2., 2., 2.}).requires_grad_();
+    TensorList g = grad(sum(scatter_reduce(x, 0, at, u, how)), {x, u});
+    expect_equal(g[0], {1});
+    expect_equal(g[1], {0, 0, 0});
+    g = grad(sum(scatter_reduce(x, 0, at, u, how, false)), {x, u});
+    expect_equal(g[0], {0});
+    expect_equal(g[1], {1, 0, 0});
+    expect_equal(grad(sum(std::string(how) == "amax" ? amax(u) : amin(u)), u), {1, 0, 0});
+  }
+}
+
 }  // namespace
 }  // namespace heddle
