@@ -23,6 +23,10 @@ Pair floats(const char* op, const Operand& a, const Operand& b) {
 Pair integers(const char* op, const Operand& a, const Operand& b, bool allow_bool) {
   Pair p = promote_pair(op, a, b);
   DType dtype = p.a->dtype;
+  bool tensors = a.kind() == Operand::Kind::Tensor && b.kind() == Operand::Kind::Tensor;
+  if (tensors && is_float(dtype) && is_integer(a.tensor().dtype()) && is_integer(b.tensor().dtype()))
+    throw DTypeError(text(op, ": no integer dtype holds both ", a.tensor().dtype(), " and ", b.tensor().dtype(),
+                          "; cast one of them"));
   if (!is_integer(dtype) && !(allow_bool && dtype == kBool))
     throw DTypeError(text(op, ": needs integers", allow_bool ? " or bool" : "", ", not ", dtype));
   return p;

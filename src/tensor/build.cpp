@@ -26,8 +26,16 @@ Shape to_shape(const char* op, const Dims& dims, DType dtype) {
   return shape;
 }
 
+int axis_along(const char* op, int64_t axis, int rank) {
+  return rank == 0 && (axis == 0 || axis == -1) ? 0 : normalize_axis(op, axis, rank);
+}
+
 std::vector<int> to_axes(const char* op, const Axes& axes, int rank, bool empty_means_all) {
   std::vector<int> result;
+  if (empty_means_all && rank == 0 && axes.size() == 1) {
+    axis_along(op, axes[0], rank);
+    return result;
+  }
   for (int64_t axis : axes) result.push_back(normalize_axis(op, axis, rank));
   std::sort(result.begin(), result.end());
   auto twice = std::adjacent_find(result.begin(), result.end());

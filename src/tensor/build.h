@@ -13,7 +13,10 @@ __extension__ using Int128 = __int128;
 std::string list_text(std::span<const int64_t> list);  // "[2, 3]"
 // Checks sizes (none negative, product within bounds).
 Shape to_shape(const char* op, const Dims& dims, DType dtype);
-// Normalised, sorted, each once; all axes when none are given.
+// Normalised. Along axis 0 or -1 a scalar counts as a vector of one element.
+int axis_along(const char* op, int64_t axis, int rank);
+// Normalised, sorted, each once; with `empty_means_all`, of a reduction: all axes when none are given, and none of a
+// scalar for its axis 0 or -1.
 std::vector<int> to_axes(const char* op, const Axes& axes, int rank, bool empty_means_all);
 // Expands x to `shape`, adding axes in front as broadcasting does.
 NodeRef broadcast_to(const NodeRef& x, const Shape& shape);

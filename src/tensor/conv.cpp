@@ -24,6 +24,12 @@ Dims per_axis(const char* op, const char* what, const Dims& given, size_t axes, 
   return result;
 }
 
+int64_t checked_extent(const char* op, Int128 extent) {
+  constexpr Int128 kMost = Int128{1} << 60;
+  if (extent > kMost) throw ShapeError(text(op, ": an axis of more than 2^60 elements, with padding and dilation"));
+  return static_cast<int64_t>(extent);
+}
+
 Tensor with_batch(const char* op, const Tensor& x, size_t axes, bool& alone) {
   alone = x.rank() == static_cast<int>(axes) + 1;
   if (!alone && x.rank() != static_cast<int>(axes) + 2)
@@ -80,6 +86,12 @@ std::vector<int64_t> spatial(const Tensor& x) {
   return {shape.begin() + 2, shape.end()};
 }
 
+// A step that is never taken may be as large as any number; gradients would fill it with zeros.
+void forget_idle_steps(ConvForm& form, size_t axis) {
+  if (form.y_size[axis] == 1) form.stride[axis] = 1;
+  if (form.kernel[axis] == 1) form.dilation[axis] = 1;
+}
+
 Tensor conv(const char* op, size_t axes, const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
             const ConvOptions& options) {
   Operands o = operands(op, axes, x, weight, bias, options.groups, false);
@@ -91,17 +103,19 @@ Tensor conv(const char* op, size_t axes, const Tensor& x, const Tensor& weight, 
                 {},
                 options.groups};
   for (size_t i = 0; i < axes; ++i) {
-    int64_t reach = form.dilation[i] * (form.kernel[i] - 1), zeros = 2 * form.before[i];
+    Int128 far = static_cast<Int128>(form.dilation[i]) * (form.kernel[i] - 1), zeros = 2 * Int128{form.before[i]};
     if (options.padding.is_same()) {
       if (form.stride[i] != 1) throw ValueError(text(op, ": padding \"same\" with a stride of ", form.stride[i]));
-      zeros = reach;
-      form.before[i] = reach / 2;
+      zeros = far;
+      form.before[i] = checked_extent(op, far) / 2;
     }
-    if (form.kernel[i] < 1 || form.x_size[i] + zeros <= reach)
+    if (form.kernel[i] < 1 || form.x_size[i] + zeros <= far)
       throw ShapeError(text(op, ": a kernel of ", list_text(form.kernel), " with dilation ", list_text(form.dilation),
                             " does not fit into an input of shape ", x.shape(), " with a padding of ",
                             list_text(form.before)));
-    form.y_size.push_back((form.x_size[i] + zeros - reach - 1) / form.stride[i] + 1);
+    int64_t all = checked_extent(op, form.x_size[i] + zeros), reach = static_cast<int64_t>(far);
+    form.y_size.push_back((all - reach - 1) / form.stride[i] + 1);
+    forget_idle_steps(form, i);
   }
   return finished(o, conv_y(form, o.x, o.w));
 }
@@ -121,12 +135,15 @@ Tensor conv_transpose(const char* op, size_t axes, const Tensor& x, const Tensor
     if (more[i] >= form.stride[i] && more[i] >= form.dilation[i])
       throw ValueError(text(op, ": an output_padding of ", more[i], " is not less than the stride, ", form.stride[i],
                             ", or the dilation, ", form.dilation[i]));
-    int64_t size = (form.y_size[i] - 1) * form.stride[i] - 2 * form.before[i] +
-                   form.dilation[i] * (form.kernel[i] - 1) + 1 + more[i];
+    Int128 all = static_cast<Int128>(form.y_size[i] - 1) * form.stride[i] +
+                 static_cast<Int128>(form.dilation[i]) * (form.kernel[i] - 1) + 1 + more[i];
+    Int128 size = all - 2 * Int128{form.before[i]};
     if (form.kernel[i] < 1 || form.y_size[i] < 1 || size < 1)
       throw ShapeError(text(op, ": an input of shape ", x.shape(), " with a kernel of ", list_text(form.kernel),
                             " and a padding of ", list_text(form.before), " leaves nothing"));
-    form.x_size.push_back(size);
+    checked_extent(op, all);
+    form.x_size.push_back(static_cast<int64_t>(size));
+    forget_idle_steps(form, i);
   }
   return finished(o, conv_x(form, o.w, o.x));
 }

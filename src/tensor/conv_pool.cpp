@@ -24,21 +24,21 @@ Pool pool_of(const char* op, size_t axes, const Tensor& x, const Dims& kernel, c
   p.padding = per_axis(op, "padding", padding, axes, 0);
   p.dilation = per_axis(op, "dilation", dilation, axes, 1);
   for (size_t i = 0; i < axes; ++i) {
-    if (2 * p.padding[i] > p.kernel[i])
+    Int128 reach = static_cast<Int128>(p.dilation[i]) * (p.kernel[i] - 1) + 1;
+    if (2 * Int128{p.padding[i]} > reach)
       throw ValueError(
           text(op, ": a padding of ", list_text(p.padding), " is more than half of the kernel, ", list_text(p.kernel)));
-    int64_t n = x.size(static_cast<int64_t>(i) + 2),
-            rest = n + 2 * p.padding[i] - p.dilation[i] * (p.kernel[i] - 1) - 1;
-    if (n < 1 || rest < 0)
+    // In ceil_mode a window may reach beyond the end, as long as it begins before that.
+    int64_t n = x.size(static_cast<int64_t>(i) + 2);
+    Int128 all = n + 2 * Int128{p.padding[i]}, step = p.stride[i], rest = all - reach + (ceil_mode ? step - 1 : 0);
+    Int128 count = rest < 0 ? 0 : rest / step + 1;
+    if (ceil_mode && count > 0 && (count - 1) * step >= n + Int128{p.padding[i]}) --count;
+    if (n < 1 || count < 1)
       throw ShapeError(text(op, ": a kernel of ", list_text(p.kernel), " does not fit into an input of shape ",
                             x.shape(), " with a padding of ", list_text(p.padding)));
-    int64_t count = rest / p.stride[i] + 1;
-    if (ceil_mode) {
-      count = (rest + p.stride[i] - 1) / p.stride[i] + 1;
-      if ((count - 1) * p.stride[i] >= n + p.padding[i]) --count;  // a window begins inside
-    }
+    checked_extent(op, all + reach);
     p.size.push_back(n);
-    p.positions.push_back(count);
+    p.positions.push_back(static_cast<int64_t>(count));
   }
   return p;
 }
@@ -138,6 +138,10 @@ Tensor adaptive_pool(const char* op, size_t axes, const Tensor& given, const Dim
       throw ShapeError(text(op, ": ", wanted[i], " windows of an input of shape ", given.shape()));
     if (wanted[i] == -1 || wanted[i] == n) continue;
     if (n % wanted[i] != 0) {
+      checked_extent(op, static_cast<Int128>(n) * wanted[i]);
+      // Later axes first: of equal elements the first in order of rows then wins, as in windows of one size.
+      if (!inner.empty()) y = even(y, inner);
+      inner.clear();
       y = uneven(y, axis, wanted[i]);
       continue;
     }

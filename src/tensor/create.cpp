@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -63,6 +64,17 @@ Tensor tensor(const Numbers& values, DType dtype) {
 
 namespace {
 
+// A sequence whose first and last value are these; integers do not wrap, and truth values are no numbers.
+void check_ends(const char* op, double first, double last, DType dtype) {
+  if (dtype == kBool) throw DTypeError(text(op, ": numbers in steps, not bool; compare them or cast them"));
+  if (is_float(dtype)) return;
+  int digits = precision(dtype);
+  double above = std::ldexp(1.0, digits), below = is_signed(dtype) ? -above : 0;
+  for (double value : {first, last})
+    if (!(std::trunc(value) >= below && std::trunc(value) < above))
+      throw ValueError(text(op, ": ", value, " does not fit a tensor of dtype ", dtype));
+}
+
 // begin + i * step for i < count, computed in i64 or f64.
 Tensor progression(int64_t count, const Operand& begin, const Operand& step, DType dtype) {
   Tensor positions(make_iota(kI64, Shape{count}, 0));
@@ -101,6 +113,10 @@ Tensor arange(const Operand& begin, const Operand& end, const Operand& step, std
   }
   DType to = dtype.value_or(whole ? kI64 : kF32);
   to_shape("arange", {count}, to);
+  double last = begin.real() + static_cast<double>(std::max<int64_t>(count - 1, 0)) * step.real();
+  // Of i64 both ends are numbers of that dtype; a double might round the last one up.
+  bool exact = whole && to == kI64;
+  check_ends("arange", exact || count == 0 ? 0 : begin.real(), exact || count == 0 ? 0 : last, to);
   return progression(count, begin, step, to);
 }
 
@@ -108,6 +124,7 @@ Tensor linspace(double begin, double end, int64_t count, bool endpoint, DType dt
   if (count < 0) throw ValueError(text("linspace: a count of ", count));
   to_shape("linspace", {count}, dtype);
   int64_t parts = endpoint ? count - 1 : count;
+  check_ends("linspace", count > 0 ? begin : 0, count > 1 && endpoint ? end : count > 0 ? begin : 0, dtype);
   Tensor position(make_iota(kI64, Shape{count}, 0)), at = cast(position, kF64);
   // From whichever end is nearer, so that both ends are exact.
   double step = parts > 0 ? (end - begin) / static_cast<double>(parts) : 0;
@@ -118,6 +135,8 @@ Tensor linspace(double begin, double end, int64_t count, bool endpoint, DType dt
 
 Tensor logspace(double begin, double end, int64_t count, bool endpoint, double base, DType dtype) {
   if (count < 0) throw ValueError(text("logspace: a count of ", count));
+  double first = std::pow(base, begin), last = std::pow(base, endpoint ? end : begin);
+  check_ends("logspace", count > 0 ? first : 0, count > 1 ? last : 0, dtype);
   return cast(pow(base, linspace(begin, end, count, endpoint, kF64)), dtype);
 }
 
@@ -137,10 +156,12 @@ Positions positions(const char* op, int64_t n, int64_t m, DType dtype) {
 Tensor eye(int64_t n, DType dtype) { return eye(n, n, 0, dtype); }
 Tensor eye(int64_t n, int64_t m, int64_t k, DType dtype) {
   Positions at = positions("eye", n, m, dtype);
+  k = std::clamp(k, -n, m);  // beyond the corners all diagonals are alike
   return cast(eq(k == 0 ? at.row : add(at.row, k), at.column), dtype);
 }
 Tensor tri(int64_t n, int64_t m, int64_t k, DType dtype) {
   Positions at = positions("tri", n, m, dtype);
+  k = std::clamp(k, -n, m);
   return cast(ge(k == 0 ? at.row : add(at.row, k), at.column), dtype);
 }
 

@@ -13,6 +13,7 @@ Tensor diagonal_of(const char* op, const Tensor& x, int64_t offset, int64_t axis
   // The two axes last and as one: there the diagonal is every (m + 1)-th element.
   Tensor flat = flatten(moveaxis(x, {first, second}, {-2, -1}), -2, -1);
   int64_t n = x.size(first), m = x.size(second);
+  offset = std::clamp(offset, -n, m);  // beyond the corners there is nothing either
   int64_t row = std::max<int64_t>(-offset, 0), column = std::max<int64_t>(offset, 0);
   int64_t count = row >= n || column >= m ? 0 : std::min(n - row, m - column);
   if (count == 0) return slice(flat, -1, 0, 0);
@@ -24,7 +25,9 @@ Tensor embedded(const char* op, const Tensor& x, int64_t offset, int64_t axis0, 
   if (x.rank() == 0) throw ShapeError(text(op, ": a scalar is no diagonal"));
   int first = normalize_axis(op, axis0, x.rank() + 1), second = normalize_axis(op, axis1, x.rank() + 1);
   if (first == second) throw ValueError(text(op, ": the axes ", axis0, " and ", axis1, " are the same"));
-  int64_t row = std::max<int64_t>(-offset, 0), column = std::max<int64_t>(offset, 0), size = x.size(-1);
+  int64_t size = x.size(-1);
+  if (offset == INT64_MIN) throw ShapeError(text(op, ": the offset ", offset, " overflows"));
+  int64_t row = std::max<int64_t>(-offset, 0), column = std::max<int64_t>(offset, 0);
   if (__builtin_add_overflow(size, std::max(row, column), &size))
     throw ShapeError(text(op, ": the offset ", offset, " overflows"));
   Dims shape = x.shape();
@@ -43,6 +46,7 @@ Tensor triangle(const char* op, const Tensor& x, int64_t k, bool upper) {
   if (x.rank() < 2) throw ShapeError(text(op, ": ", x.node()->shape, " is no matrix"));
   Shape shape = x.node()->shape;
   Tensor rows(make_iota(kI64, shape, x.rank() - 2)), columns(make_iota(kI64, shape, x.rank() - 1));
+  k = std::clamp(k, -x.size(-2), x.size(-1));  // beyond the corners all diagonals are alike
   Tensor edge = k == 0 ? rows : add(rows, k);
   return where(upper ? ge(columns, edge) : le(columns, edge), x, scalar(0, x.dtype()));
 }

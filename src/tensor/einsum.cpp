@@ -41,7 +41,9 @@ Term read_term(std::string_view equation, std::string_view part) {
     } else if (std::isalpha(static_cast<unsigned char>(c))) {
       term.letters += c;
     } else {
-      fail(equation, text("'", c, "' is no label"));
+      size_t bytes = 1;  // of a character in UTF-8
+      while (i + bytes < part.size() && (static_cast<unsigned char>(part[i + bytes]) & 0xc0) == 0x80) ++bytes;
+      fail(equation, text("'", part.substr(i, bytes), "' is no label: labels are letters from a to z and A to Z"));
     }
   }
   return term;

@@ -140,6 +140,7 @@ Tensor index(const Tensor& x, const std::vector<Tensor>& indices, int64_t axis) 
 Tensor one_hot(const Tensor& ids, int64_t classes, DType dtype) {
   if (!is_integer(ids.dtype())) throw DTypeError(text("one_hot: ids must be integers, not ", ids.dtype()));
   if (classes < 0) throw ValueError(text("one_hot: ", classes, " classes"));
+  to_shape("one_hot", {classes}, kI64);
   bool wide = size_of(ids.dtype()) == 8 || ids.dtype() == kU32 || classes > INT32_MAX;
   DType common = ids.dtype() == kU64 ? kU64 : wide ? kI64 : kI32;
   return cast(eq(unsqueeze(cast(ids, common), -1), cast(arange(classes), common)), dtype);

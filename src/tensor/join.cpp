@@ -29,6 +29,10 @@ Tensor cat(const std::vector<Tensor>& parts, int64_t axis) {
   std::vector<NodeRef> nodes;
   for (const Tensor& p : parts) nodes.push_back(make_cast(p.node(), dtype));
   int at = normalize_axis("cat", axis, parts[0].rank());
+  int64_t total = 0;
+  for (const NodeRef& node : nodes)
+    if (at < node->shape.rank() && __builtin_add_overflow(total, node->shape[static_cast<size_t>(at)].hi(), &total))
+      throw ShapeError(text("cat: the sizes along axis ", at, " overflow"));
   share_symbols(nodes, at);
   return Tensor(make_cat(nodes, at));
 }

@@ -35,7 +35,7 @@ Tensor along_channels(const char* op, const char* what, const Tensor& x, const T
 
 // f is wide.
 Tensor softmax_of(const char* op, const Tensor& f, int64_t axis) {
-  int64_t at = normalize_axis(op, axis, f.rank());
+  int64_t at = axis_along(op, axis, f.rank());
   if (f.numel() == 0) return f;
   Tensor e = exp(sub(f, detach(max(f, at, true))));
   return mul(e, reciprocal(sum(e, at, true)));  // one division per row
@@ -58,7 +58,7 @@ Tensor softmin(const Tensor& x, int64_t axis) {
 }
 Tensor log_softmax(const Tensor& x, int64_t axis) {
   Tensor f = to_wide_float(x);
-  int64_t at = normalize_axis("log_softmax", axis, f.rank());
+  int64_t at = axis_along("log_softmax", axis, f.rank());
   if (f.numel() == 0) return from_wide_float(f, x);
   Tensor shifted = sub(f, detach(max(f, at, true)));
   return from_wide_float(sub(shifted, log(sum(exp(shifted), at, true))), x);

@@ -40,9 +40,9 @@ Tensor arg_reduce(const char* name, ReduceOp op, const Tensor& x, std::optional<
   NodeRef n = x.node();
   Shape before = n->shape;
   int at = 0;
-  if (axis) {
-    at = normalize_axis(name, *axis, n->shape.rank());
-  } else {
+  if (axis) at = axis_along(name, *axis, n->shape.rank());
+  if (n->shape.rank() == 0) axis.reset();
+  if (!axis) {
     n = make_reshape(n, Shape{n->shape.numel()});
   }
   if (known_size(n->shape[static_cast<size_t>(at)]) == 0)

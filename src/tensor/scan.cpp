@@ -12,18 +12,19 @@ struct Along {
 };
 
 Along along(const char* name, const NodeRef& x, std::optional<int64_t> axis) {
-  if (axis) return {x, normalize_axis(name, *axis, x->shape.rank())};
+  if (axis) return {x, axis_along(name, *axis, x->shape.rank())};
   return {make_reshape(x, Shape{x->shape.numel()}), 0};
 }
 
 Tensor scan(const char* name, ReduceOp op, const NodeRef& x, std::optional<int64_t> axis) {
   Along a = along(name, x, axis);
-  return Tensor(make_scan(op, a.x, a.axis));
+  return Tensor(a.x->shape.empty() ? a.x : make_scan(op, a.x, a.axis));
 }
 
 // An element that equals the extreme so far has set it, or has met it again: the last such position is the one wanted.
 std::pair<Tensor, Tensor> with_indices(const char* name, ReduceOp op, const Tensor& x, std::optional<int64_t> axis) {
   Along a = along(name, x.node(), axis);
+  if (a.x->shape.empty()) return {Tensor(a.x), scalar(0, kI64)};
   NodeRef best = make_scan(op, a.x, a.axis);
   NodeRef sets = scalar_node(ScalarOp::eq, {a.x, best});
   if (is_float(a.x->dtype)) sets = scalar_node(ScalarOp::bit_or, {sets, scalar_node(ScalarOp::ne, {a.x, a.x})});

@@ -25,12 +25,19 @@ Tensor axis_back(const Tensor& x, int axis) {
 }
 
 ValuesIndices first_of(const Tensor& x, int axis, bool descending, int64_t count) {
+  if (x.rank() == 0) {  // a vector of one element
+    ValuesIndices one = first_of(unsqueeze(x, 0), 0, descending, count);
+    return count == 1 ? ValuesIndices{squeeze(one.values, 0), squeeze(one.indices, 0)} : one;
+  }
   // Networks are made for one number of elements.
   NodeRef sorted = make_sort(with_numbers(axis_last(x, axis).node()), descending, count);
   return {axis_back(Tensor(make_get(sorted, 0)), axis), axis_back(Tensor(make_get(sorted, 1)), axis)};
 }
 
+int64_t size_along(const Tensor& x, int axis) { return x.rank() == 0 ? 1 : x.size(axis); }
+
 Tensor without_axis(const Tensor& x, int axis, int64_t at, bool keepdim) {
+  if (x.rank() == 0) return x;
   Tensor result = select(x, axis, at);
   return keepdim ? unsqueeze(result, axis) : result;
 }
@@ -38,25 +45,25 @@ Tensor without_axis(const Tensor& x, int axis, int64_t at, bool keepdim) {
 }  // namespace
 
 ValuesIndices sort(const Tensor& x, int64_t axis, bool descending) {
-  int at = normalize_axis("sort", axis, x.rank());
-  return first_of(x, at, descending, x.size(at));
+  int at = axis_along("sort", axis, x.rank());
+  return first_of(x, at, descending, size_along(x, at));
 }
 
 Tensor argsort(const Tensor& x, int64_t axis, bool descending) {
-  int at = normalize_axis("argsort", axis, x.rank());
-  return first_of(x, at, descending, x.size(at)).indices;
+  int at = axis_along("argsort", axis, x.rank());
+  return first_of(x, at, descending, size_along(x, at)).indices;
 }
 
 ValuesIndices topk(const Tensor& x, int64_t k, int64_t axis, bool largest) {
-  int at = normalize_axis("topk", axis, x.rank());
-  if (k < 0 || k > x.size(at))
+  int at = axis_along("topk", axis, x.rank());
+  if (k < 0 || k > size_along(x, at))
     throw ValueError(text("topk: cannot take ", k, " elements of axis ", at, " of ", x.dtype(), x.node()->shape));
   return first_of(x, at, largest, k);
 }
 
 ValuesIndices kthvalue(const Tensor& x, int64_t k, int64_t axis, bool keepdim) {
-  int at = normalize_axis("kthvalue", axis, x.rank());
-  if (k < 1 || k > x.size(at))
+  int at = axis_along("kthvalue", axis, x.rank());
+  if (k < 1 || k > size_along(x, at))
     throw ValueError(text("kthvalue: axis ", at, " of ", x.dtype(), x.node()->shape, " has no element number ", k));
   ValuesIndices sorted = first_of(x, at, false, k);
   return {without_axis(sorted.values, at, k - 1, keepdim), without_axis(sorted.indices, at, k - 1, keepdim)};
@@ -67,7 +74,8 @@ namespace {
 Tensor quantile_of(const char* name, const Tensor& x, double q, std::optional<int64_t> axis, bool keepdim) {
   if (!(q >= 0 && q <= 1)) throw ValueError(text(name, ": q must lie between 0 and 1, not ", q));
   Tensor f = to_float(x);
-  int at = axis ? normalize_axis(name, *axis, x.rank()) : 0;
+  int at = axis ? axis_along(name, *axis, x.rank()) : 0;
+  if (x.rank() == 0) axis.reset();
   Tensor rows = axis ? f : flatten(f);
   int64_t n = rows.size(at);
   if (n == 0) throw ValueError(text(name, ": axis ", at, " of ", x.dtype(), x.node()->shape, " is empty"));

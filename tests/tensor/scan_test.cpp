@@ -136,7 +136,7 @@ TEST(Scan, positions_of_extremes_are_the_last_among_equals) {
 TEST(Scan, mistakes_name_the_call) {
   expect_error<IndexError>([] { cumsum(zeros({2, 3}), 2); }, {"cumsum", "2"});
   expect_error<IndexError>([] { cummax(zeros({2, 3}), -3); }, {"cummax", "-3"});
-  expect_error<IndexError>([] { cumprod(scalar(1), 0); }, {"cumprod"});
+  expect_error<IndexError>([] { cumprod(scalar(1), 1); }, {"cumprod", "1", "rank 0"});
   expect_error<IndexError>([] { cummin_with_indices(zeros({2}), 1); }, {"cummin_with_indices", "1"});
 }
 

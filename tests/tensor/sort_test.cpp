@@ -166,7 +166,7 @@ TEST(SortOps, searchsorted_finds_places) {
 TEST(SortOps, refuse_bad_arguments) {
   Tensor x = counting({2, 3});
   expect_error<IndexError>([&] { sort(x, 2); }, {"sort", "2"});
-  expect_error<IndexError>([&] { argsort(Tensor()); }, {"argsort"});
+  expect_error<IndexError>([&] { argsort(Tensor(), 1); }, {"argsort", "1", "rank 0"});
   expect_error<ValueError>([&] { topk(x, 4); }, {"topk", "4", "f32[2, 3]"});
   expect_error<ValueError>([&] { topk(x, -1); }, {"topk", "-1"});
   expect_error<ValueError>([&] { kthvalue(x, 0); }, {"kthvalue", "0"});
