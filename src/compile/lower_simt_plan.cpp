@@ -150,7 +150,12 @@ class Planner {
     for (const Place& place : places_) {
       const Inst& inst = *place.inst;
       if (inst.op == Op::dot) dot_axis_[node(inst)] = inst.axis;
-      if (inst.op == Op::matrix_dot) matrix_[inst.results[0]] = &kernel_.values[inst.results[0]].shape;
+      // A left factor lies as sums do, whatever it was computed from.
+      if (inst.op == Op::matrix_dot) {
+        matrix_[inst.results[0]] = &kernel_.values[inst.results[0]].shape;
+        for (size_t i = inst.sums_in_args(); i < inst.args.size(); ++i)
+          matrix_[inst.args[i]] = &kernel_.values[inst.args[i]].shape;
+      }
     }
     for (const Place& place : places_) {
       const Inst& inst = *place.inst;
@@ -199,6 +204,9 @@ class Planner {
       plan_.inst_group[place.inst] = g;
       if (g >= 0 && accesses_memory(place.inst->op)) accesses[g].push_back(place.inst);
       if (g >= 0 && (place.inst->op == Op::matrix_dot || place.inst->op == Op::matrix_store)) matrix[g] = true;
+      if (place.inst->op == Op::matrix_dot)
+        for (size_t i = place.inst->sums_in_args(); i < place.inst->args.size(); ++i)
+          matrix[group_of(place.inst->args[i])] = true;
       if (g >= 0 && place.inst->op == Op::warp_dot) warps.insert(g);
       // Their results appear in the registers of the layout they run in, whatever else they were joined with.
       if (place.inst->op != Op::reduce && place.inst->op != Op::dot && place.inst->op != Op::scan) continue;

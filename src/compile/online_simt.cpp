@@ -28,6 +28,12 @@ std::optional<Contraction> product_of(const Loops& loops, size_t s) {
   return c;
 }
 
+bool is_kept_by_product(const Loops& loops, const Expr& var) {
+  for (size_t s = 0; s < loops.stages.size(); ++s)
+    if (product_of(loops, s) && loops.stages[s].inner[0].var == var) return true;
+  return false;
+}
+
 // The columns of a product's sums.
 int64_t columns_of(const Loops& loops, const Schedule& schedule, size_t s) {
   const Axis& axis = loops.stages[s].inner[0];
@@ -129,6 +135,10 @@ std::string check_online_simt(const Schedule& schedule, const Loops& loops, cons
     }
     if (plan.dot || plan.ahead != 0 || !plan.loops.empty() || !plan.staged.empty())
       return text("stage ", s, " cannot be walked between products");
+    // Rows of further axes would all be there at once, each filled up to whole columns.
+    for (const Axis& axis : stage.inner)
+      if (!(axis.var == online.along) && !is_kept_by_product(loops, axis.var))
+        return text("stage ", s, " runs along ", axis.var, ", which no product has");
   }
   if (bytes > target.local_bytes) return text(bytes, " bytes of local memory for blocks on their way");
   constexpr int64_t kMostRegisters = 192;  // of a thread, for sums and factors

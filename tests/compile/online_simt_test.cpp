@@ -197,6 +197,62 @@ TEST(OnlineSimt, there_is_room_for_what_finishes_results) {
   EXPECT_LT(others, 10);
 }
 
+// What a product takes from registers may come straight from memory, along any axis: no other product laid it out.
+TEST(OnlineSimt, a_left_factor_that_was_loaded) {
+  for (const char* where : {"d1 * 64 + d0", "d0 * 128 + d1"}) {
+    SCOPED_TRACE(where);
+    kernel::Kernel tiles = kernel::parse(text(R"(
+kernel @loaded(in %x: bf16[8192], in %y: bf16[16384], out %z: bf16[8192]) threads 256 thread t {
+  phase grid() {
+    %0 = constant 0 : tile<64x1x128xf32>
+    %1 = loop l0 < 1 carry(%2 = %0) {
+      %3 = load %x[)",
+                                              where, R"(] : tile<64x128x1xbf16>
+      %4 = matrix_dot ahead 2 after (l0 * 2) adds %2, %3 steps (l1 < 2) %y[0] of (128, 128) by (1, 128) at (0, l1 * 64) turned : tile<64x1x128xf32>
+      yield %4
+    }
+    %5 = cast %1 : tile<64x1x128xbf16>
+    store %z[d2 * 64 + d0], %5
+  }
+}
+)"));
+    const kernel::Kernel threads = lower(tiles, machine());
+    EXPECT_NO_THROW(kernel::verify(threads));
+    auto run = [](const kernel::Kernel& k) {
+      std::vector<std::vector<std::byte>> memory;
+      std::vector<void*> buffers;
+      std::vector<int64_t> sizes;
+      for (const kernel::Buffer& buffer : k.buffers) {
+        sizes.push_back(buffer.size.value());
+        memory.emplace_back(static_cast<size_t>(sizes.back() * size_of(buffer.dtype)));
+        for (int64_t i = 0; i < sizes.back() && memory.size() <= 2; ++i)
+          store_scalar(memory.back().data(), i, Scalar::of(buffer.dtype, static_cast<double>(i * 7 % 31) - 15));
+      }
+      for (auto& bytes : memory) buffers.push_back(bytes.data());
+      kernel::interpret(k, buffers, sizes, {});
+      return memory[2];
+    };
+    EXPECT_EQ(run(threads), run(tiles));
+  }
+}
+
+// A cell of rows and columns has no room for what each of its results is spread over.
+TEST(OnlineSimt, results_that_are_spread_over_more_axes) {
+  const Target target = machine();
+  NodeRef x = leaf({16, 64, 5, 7}, 9, DType::bf16);
+  NodeRef o = make_reshape(attention({16, 64, 64, 64}, DType::bf16), {16, 64, 1, 1});
+  NodeRef root = op(ScalarOp::add, {make_expand(o, x->shape), x});
+  HostArray want = evaluate(std::span(&root, 1))[0];
+  int64_t largest = 0;
+  auto pick = [&](const Loops& loops, const Target& on) {
+    Schedule schedule = default_schedule(loops, on);
+    for (const kernel::Type& type : tile(loops, schedule, on).values) largest = std::max(largest, type.numel());
+    return schedule;
+  };
+  expect_close(run_program(std::span(&root, 1), How::Simt, pick, {}, nullptr, &target)[0], want, 1.6e-2);
+  EXPECT_LE(largest, 16 * 64 * 64);
+}
+
 TEST(OnlineSimt, what_it_does_not_take) {
   int found = 0;
   const Target target = machine();
