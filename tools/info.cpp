@@ -40,6 +40,7 @@ constexpr Variable kVariables[] = {
     {"HEDDLE_JIT_CHECK", "0"},
     {"HEDDLE_DETERMINISTIC", "0"},
     {"HEDDLE_CHECK", "0"},
+    {"HEDDLE_FALLBACK", "1"},
 };
 
 // Variables that cannot be used, with the reason.

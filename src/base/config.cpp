@@ -89,6 +89,7 @@ Config read_environment() {
   c.tune = static_cast<int>(number("HEDDLE_TUNE", 0, 1 << 20));
   c.check_jit = flag("HEDDLE_JIT_CHECK");
   c.check_kernels = flag("HEDDLE_CHECK");
+  c.fall_back = variable("HEDDLE_FALLBACK").empty() || flag("HEDDLE_FALLBACK");
   c.deterministic = flag("HEDDLE_DETERMINISTIC");
   return c;
 }

@@ -21,6 +21,7 @@ struct Config {
   int64_t cache_size = 0;    // HEDDLE_CACHE_SIZE: bytes the disk cache may take; 0 (not set) means 512 MiB
   int tune = 0;              // HEDDLE_TUNE: schedules to try for each kernel that has no tuned one; 0 (not set): none
   bool check_kernels = false;  // HEDDLE_CHECK: verify after every pass, check fused kernels
+  bool fall_back = true;       // HEDDLE_FALLBACK: a kernel that cannot be compiled gets a plainer schedule
   bool deterministic = false;  // HEDDLE_DETERMINISTIC: what is_deterministic() says at first
 };
 

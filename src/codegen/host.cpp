@@ -1,12 +1,9 @@
 // Kernels for the CPU we run on: entry functions, compilation, texts.
-#include <llvm/ADT/SmallVector.h>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/IntrinsicsX86.h>
-#include <llvm/IR/LegacyPassManager.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/TargetSelect.h>
-#include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Target/TargetOptions.h>
 #include <llvm/TargetParser/Host.h>
@@ -14,11 +11,11 @@
 #include <map>
 #include <mutex>
 
-#include "base/config.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "codegen/codegen.h"
 #include "codegen/emit.h"
+#include "codegen/generate.h"
 #include "codegen/link.h"
 
 namespace heddle {
@@ -72,28 +69,9 @@ llvm::TargetMachine& target_machine(const Target& target) {
   return *machine;
 }
 
-std::unique_ptr<llvm::Module> make_module(const kernel::Kernel& kernel, const Target& target,
-                                          llvm::TargetMachine& machine, llvm::LLVMContext& context) {
-  auto module = std::make_unique<llvm::Module>(kernel.name, context);
-  module->setTargetTriple(machine.getTargetTriple().str());
-  module->setDataLayout(machine.createDataLayout());
-  emit_host(kernel, target, *module);
-  if (config().check_kernels) check_module(kernel, *module);
-  if (log_enabled(Log::Llvm)) log_write(Log::Llvm, text_of(*module));
-  return module;
-}
-
-std::string generate(const kernel::Kernel& kernel, llvm::TargetMachine& machine, llvm::Module& module,
-                     llvm::CodeGenFileType kind) {
-  llvm::SmallVector<char, 0> bytes;
-  llvm::raw_svector_ostream out(bytes);
-  llvm::legacy::PassManager passes;
-  llvm::MCContext* unused = nullptr;
-  bool failed = kind == llvm::CodeGenFileType::ObjectFile ? machine.addPassesToEmitMC(passes, unused, out)
-                                                          : machine.addPassesToEmitFile(passes, out, nullptr, kind);
-  if (failed) throw CompileError(text("kernel ", kernel.name, ": LLVM cannot generate code for the host"));
-  passes.run(module);
-  return std::string(bytes.data(), bytes.size());
+void emit(const kernel::Kernel& kernel, const Target& target, CodeUnit& unit) {
+  emit_host(kernel, target, unit.module());
+  if (log_enabled(Log::Llvm)) log_write(Log::Llvm, text_of(unit.module()));
 }
 
 }  // namespace
@@ -164,11 +142,10 @@ void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module&
 
 CompiledKernel compile_host(const kernel::Kernel& kernel, const Target& target, std::string* object) {
   using namespace codegen;
-  llvm::TargetMachine& machine = target_machine(target);
-  llvm::LLVMContext context;
-  auto module = make_module(kernel, target, machine, context);
+  CodeUnit unit(kernel, target_machine(target));
+  emit(kernel, target, unit);
   if (log_enabled(Log::Asm)) log_write(Log::Asm, host_assembly(kernel, target));
-  std::string made = generate(kernel, machine, *module, llvm::CodeGenFileType::ObjectFile);
+  std::string made = unit.generate(llvm::CodeGenFileType::ObjectFile);
   CompiledKernel result = load_host(kernel, made);
   if (object) *object = std::move(made);
   return result;
@@ -190,22 +167,23 @@ CompiledKernel load_host(const kernel::Kernel& kernel, const std::string& object
 
 std::string host_assembly(const kernel::Kernel& kernel, const Target& target) {
   using namespace codegen;
-  llvm::TargetMachine& machine = target_machine(target);
-  llvm::LLVMContext context;
-  auto module = make_module(kernel, target, machine, context);
-  return generate(kernel, machine, *module, llvm::CodeGenFileType::AssemblyFile);
+  CodeUnit unit(kernel, target_machine(target));
+  emit(kernel, target, unit);
+  return unit.generate(llvm::CodeGenFileType::AssemblyFile);
 }
 
 std::string llvm_ir(const kernel::Kernel& kernel, const Target& target) {
   using namespace codegen;
-  initialize_llvm();
-  llvm::LLVMContext context;
   if (target.machine == Machine::Simt) {
+    initialize_llvm();
+    llvm::LLVMContext context;
     llvm::Module module(kernel.name, context);
     emit_nvptx(kernel, target, module, false);
     return text_of(module);
   }
-  return text_of(*make_module(kernel, target, target_machine(target), context));
+  CodeUnit unit(kernel, target_machine(target));
+  emit(kernel, target, unit);
+  return text_of(unit.module());
 }
 
 }  // namespace heddle

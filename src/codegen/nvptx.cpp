@@ -1,10 +1,7 @@
 // Kernels for NVIDIA GPUs, as PTX.
-#include <llvm/ADT/SmallVector.h>
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
-#include <llvm/IR/LegacyPassManager.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Target/TargetOptions.h>
 
@@ -15,6 +12,7 @@
 #include "base/log.h"
 #include "codegen/codegen.h"
 #include "codegen/emit.h"
+#include "codegen/generate.h"
 #include "kernel/tensor_maps.h"
 
 namespace heddle {
@@ -303,21 +301,10 @@ std::string ptx(const kernel::Kernel& kernel, const Target& target, bool many) {
   if (local_bytes(kernel) > target.local_bytes)
     throw CompileError(text("kernel ", kernel.name, ": a cell needs ", local_bytes(kernel), " bytes of local memory, ",
                             target.name, " has ", target.local_bytes));
-  llvm::TargetMachine& machine = target_machine(target, multiplies_f8(kernel));
-  llvm::LLVMContext context;
-  llvm::Module module(kernel.name, context);
-  module.setTargetTriple(target.llvm_triple);
-  module.setDataLayout(machine.createDataLayout());
-  emit_nvptx(kernel, target, module, many);
-  if (config().check_kernels) check_module(kernel, module);
-  if (log_enabled(Log::Llvm)) log_write(Log::Llvm, text_of(module));
-  llvm::SmallVector<char, 0> bytes;
-  llvm::raw_svector_ostream out(bytes);
-  llvm::legacy::PassManager passes;
-  if (machine.addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::AssemblyFile))
-    throw CompileError(text("kernel ", kernel.name, ": LLVM cannot make PTX for ", target.name));
-  passes.run(module);
-  std::string result(bytes.data(), bytes.size());
+  CodeUnit unit(kernel, target_machine(target, multiplies_f8(kernel)));
+  emit_nvptx(kernel, target, unit.module(), many);
+  if (log_enabled(Log::Llvm)) log_write(Log::Llvm, text_of(unit.module()));
+  std::string result = unit.generate(llvm::CodeGenFileType::AssemblyFile);
   if (log_enabled(Log::Asm)) log_write(Log::Asm, result);
   return result;
 }

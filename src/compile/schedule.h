@@ -69,6 +69,8 @@ struct Schedule {
 };
 
 Schedule default_schedule(const Loops& loops, const Target& target);
+// Legal ones for when that cannot be compiled, the better ones first: without special units, then row by row.
+std::vector<Schedule> plainer_schedules(const Loops& loops, const Target& target);
 // A random schedule that is legal for the loops; what fuzzing and search draw from. The same seed gives the same one.
 Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed);
 // Empty if legal, else why not.

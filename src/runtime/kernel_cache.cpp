@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -112,6 +113,79 @@ std::optional<Schedule> tuned_schedule(const Program::Step& step, const std::str
   return search && config().tune > 0 ? search(step, device, config().tune) : std::nullopt;
 }
 
+// One way to compile a step, from its schedule (none: it is built directly) to what the device can launch.
+class Compilation {
+ public:
+  Compilation(const Program::Step& step, uint64_t key, Device& device)
+      : step_(step), name_(step.direct ? step.direct->name : step.loops.name), key_(key), device_(device) {}
+
+  // `code` receives machine code if it is not null.
+  std::shared_ptr<Executable> run(const Schedule* schedule, std::string* code) {
+    const Target& target = device_.target();
+    threads_ = schedule ? lowered(*schedule) : build_direct(*step_.direct, target);
+    show(Log::Thread, ".thread", [&] { return kernel::print(threads_); });
+    kernel::verify(threads_);  // nothing else may reach a code generator
+    if (!config().dump_directory.empty() && target.machine == Machine::Simd) {
+      dump(name_, key_, ".ll", llvm_ir(threads_, target));
+      dump(name_, key_, ".s", host_assembly(threads_, target));
+    } else if (!config().dump_directory.empty()) {
+      dump(name_, key_, ".ptx", ptx(threads_, target));
+    }
+    std::shared_ptr<Executable> result = device_.compile(threads_, code);
+    const auto& buffers = step_.direct ? step_.direct->buffers : step_.loops.buffers;
+    HD_ASSERT(fits(*result, buffers, step_.loops.symbols), "the buffers of kernel ", name_, " changed on the way down");
+    return result;
+  }
+  const kernel::Kernel& threads() const { return threads_; }
+
+  template <class Thing>
+  void show(Log topic, const char* ending, Thing&& thing) {
+    const bool dumping = !config().dump_directory.empty();
+    if (!dumping && !log_enabled(topic)) return;
+    std::string content = thing();
+    if (dumping) dump(name_, key_, ending, content);
+    if (log_enabled(topic)) log_write(topic, content);
+  }
+
+ private:
+  kernel::Kernel lowered(const Schedule& schedule) {
+    const Target& target = device_.target();
+    show(Log::Schedule, ".schedule", [&] { return print(schedule); });
+    const std::string problem = check(schedule, step_.loops, target);
+    HD_ASSERT(problem.empty(), "a schedule that is not legal, ", problem);
+    kernel::Kernel tiles = tile(step_.loops, schedule, target);
+    show(Log::Tile, ".tile", [&] { return kernel::print(tiles); });
+    return lower(std::move(tiles), target);
+  }
+
+  const Program::Step& step_;
+  const std::string& name_;
+  uint64_t key_;
+  Device& device_;
+  kernel::Kernel threads_;
+};
+
+// What is thrown, if it speaks of a fault of the compiler; nothing else is caught.
+template <class F>
+std::exception_ptr fault_of(F&& f, std::string& what) {
+  auto kept = [&](const std::exception& e) {
+    what = e.what();
+    return std::current_exception();
+  };
+  try {
+    f();
+    return nullptr;
+  } catch (const InternalError& e) {
+    return kept(e);
+  } catch (const CompileError& e) {
+    return kept(e);
+  } catch (const std::logic_error& e) {
+    return kept(e);
+  }
+}
+
+std::atomic<size_t> replaced{0};  // schedules by plainer ones
+
 std::shared_ptr<Executable> compile(const Program::Step& step, const std::string& description, uint64_t key,
                                     Device& device) {
   const Target& target = device.target();
@@ -126,37 +200,36 @@ std::shared_ptr<Executable> compile(const Program::Step& step, const std::string
     std::shared_ptr<Executable> loaded = load_kernel(*disk, description, choice, device);
     if (loaded && fits(*loaded, buffers, step.loops.symbols)) return loaded;
   }
-  auto show = [&](Log topic, const char* ending, auto&& thing) {
-    bool dumping = !config().dump_directory.empty();
-    if (!dumping && !log_enabled(topic)) return;
-    std::string content = thing();
-    if (dumping) dump(name, key, ending, content);
-    if (log_enabled(topic)) log_write(topic, content);
-  };
-  kernel::Kernel threads;
-  if (step.direct) {
-    show(Log::Fuse, ".direct", [&] { return step.direct->description + "\n"; });
-    threads = build_direct(*step.direct, target);
-  } else {
-    show(Log::Fuse, ".loops", [&] { return print(step.loops); });
-    Schedule schedule = tuned ? *tuned : default_schedule(step.loops, target);
-    show(Log::Schedule, ".schedule", [&] { return print(schedule); });
-    kernel::Kernel tiles = tile(step.loops, schedule, target);
-    show(Log::Tile, ".tile", [&] { return kernel::print(tiles); });
-    threads = lower(std::move(tiles), target);
-  }
-  show(Log::Thread, ".thread", [&] { return kernel::print(threads); });
-  if (!config().dump_directory.empty() && target.machine == Machine::Simd) {
-    dump(name, key, ".ll", llvm_ir(threads, target));
-    dump(name, key, ".s", host_assembly(threads, target));
-  } else if (!config().dump_directory.empty()) {
-    dump(name, key, ".ptx", ptx(threads, target));
-  }
+  Compilation compilation(step, key, device);
+  if (step.direct)
+    compilation.show(Log::Fuse, ".direct", [&] { return step.direct->description + "\n"; });
+  else
+    compilation.show(Log::Fuse, ".loops", [&] { return print(step.loops); });
 
-  std::string code;
-  std::shared_ptr<Executable> result = device.compile(threads, disk ? &code : nullptr);
-  HD_ASSERT(fits(*result, buffers, step.loops.symbols), "the buffers of kernel ", name, " changed on the way down");
-  if (disk) store_kernel(*disk, description, choice, device, threads, code);
+  std::string code, what, another;
+  std::shared_ptr<Executable> result;
+  auto attempt = [&](const Schedule* schedule) { result = compilation.run(schedule, disk ? &code : nullptr); };
+  std::exception_ptr fault = fault_of(
+      [&] {
+        if (step.direct) return attempt(nullptr);
+        const Schedule schedule = tuned ? *tuned : default_schedule(step.loops, target);
+        attempt(&schedule);
+      },
+      what);
+  if (fault && (step.direct || !config().fall_back)) std::rethrow_exception(fault);
+  if (fault) {
+    // A fault of a schedule is no reason to stop: another one computes the same.
+    std::vector<Schedule> others;
+    fault_of([&] { others = plainer_schedules(step.loops, target); }, another);
+    for (size_t i = 0; i < others.size() && !result; ++i) fault_of([&] { attempt(&others[i]); }, another);
+    if (!result) std::rethrow_exception(fault);
+    ++replaced;
+    constexpr size_t kMostText = 400;
+    if (what.size() > kMostText) what = what.substr(0, kMostText) + " ...";
+    warn(text("kernel ", name, " runs slowly, with a plainer schedule, because of a fault of Heddle: ", what));
+  } else if (disk) {
+    store_kernel(*disk, description, choice, device, compilation.threads(), code);
+  }
   return result;
 }
 
@@ -252,6 +325,8 @@ std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& devi
   }
   return compiled;
 }
+
+size_t replaced_schedules() { return replaced; }
 
 void clear_kernel_cache() {
   std::unordered_map<uint64_t, Entry> gone;

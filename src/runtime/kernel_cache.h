@@ -11,7 +11,9 @@
 namespace heddle {
 
 // With the tuned schedule of the disk cache, else the default one. The first buffers are those of the step. Code comes
-// from the disk cache if it is there, and goes there if not. Throws CompileError.
+// from the disk cache if it is there, and goes there if not. A kernel that cannot be lowered, that kernel::verify()
+// refuses or that the device cannot compile gets a plainer schedule, with a warning. Throws CompileError, and
+// InternalError where no schedule helps.
 std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& device);
 // Those of a whole program; different ones are compiled at the same time.
 std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::Step> steps, Device& device);
@@ -27,6 +29,9 @@ void set_tuner(Tuner search);
 // Sees every step for which a program wants a kernel, cached or not. Called from several threads. Null: nobody looks.
 using StepObserver = std::function<void(const Program::Step& step, Device& device)>;
 void observe_steps(StepObserver observer);
+
+// Kernels of this process that needed a plainer schedule.
+size_t replaced_schedules();
 
 void clear_kernel_cache();
 size_t kernel_cache_size();

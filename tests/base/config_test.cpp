@@ -16,7 +16,7 @@ template <class Show>
 [[noreturn]] void print_config(const char* name, const char* value, Show show) {
   for (const char* other :
        {"HEDDLE_THREADS", "HEDDLE_TARGET", "HEDDLE_LOG", "HEDDLE_DUMP", "HEDDLE_MEMORY_LIMIT", "HEDDLE_CHECK",
-        "HEDDLE_MATRIX_UNIT", "HEDDLE_FLOAT32_MATMUL", "HEDDLE_CACHE", "HEDDLE_CACHE_SIZE"})
+        "HEDDLE_FALLBACK", "HEDDLE_MATRIX_UNIT", "HEDDLE_FLOAT32_MATMUL", "HEDDLE_CACHE", "HEDDLE_CACHE_SIZE"})
     unsetenv(other);
   if (name) setenv(name, value, 1);
   try {
@@ -36,6 +36,7 @@ auto exited = testing::ExitedWithCode(0);
 std::string threads(const Config& c) { return std::to_string(c.threads); }
 std::string limit(const Config& c) { return std::to_string(c.memory_limit); }
 std::string checks(const Config& c) { return std::to_string(c.check_kernels); }
+std::string falls_back(const Config& c) { return std::to_string(c.fall_back); }
 
 TEST_F(ConfigDeathTest, DefaultsWithoutVariables) {
   EXPECT_EXIT(print_config(nullptr, nullptr,
@@ -48,6 +49,8 @@ TEST_F(ConfigDeathTest, ReadsNumbersSuffixesAndFlags) {
   EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "2G", limit), exited, "<2147483648>");
   EXPECT_EXIT(print_config("HEDDLE_CHECK", "1", checks), exited, "<1>");
   EXPECT_EXIT(print_config("HEDDLE_CHECK", "0", checks), exited, "<0>");
+  EXPECT_EXIT(print_config("HEDDLE_FALLBACK", "0", falls_back), exited, "<0>");
+  EXPECT_EXIT(print_config("HEDDLE_CHECK", "1", falls_back), exited, "<1>");
   EXPECT_EXIT(print_config("HEDDLE_MATRIX_UNIT", "warps", [](const Config& c) { return c.matrix_unit; }), exited,
               "<warps>");
   EXPECT_EXIT(print_config("HEDDLE_FLOAT32_MATMUL", "tf32", [](const Config& c) { return c.float32_matmul; }), exited,

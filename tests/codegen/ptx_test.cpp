@@ -274,6 +274,29 @@ kernel.thread @copy(in %x: f32[100], in %i: i32[100], out %y: f32[128]) threads 
   EXPECT_HAS(late, "ld.global.nc");
 }
 
+// LLVM would end the process over an instruction that the machine lacks. Afterwards it still works.
+TEST(Ptx, what_llvm_gives_up_on_is_an_error) {
+  kernel::Kernel kernel = kernel::parse(R"(
+kernel.thread @new(in %x: f32[128], out %y: f32[128]) threads 32 thread t {
+  local %l: f32[128]
+  phase grid() {
+    copy %l[t * 4], %x[t * 4] first 4
+    copy_fence 0
+    barrier
+    %a = load %l[t] : f32
+    store %y[t], %a
+  }
+}
+)");
+  EXPECT_NO_THROW(kernel::verify(kernel));
+  Target old = nvidia_target("sm_60");
+  old.warp_products = true;
+  testing::internal::CaptureStderr();
+  EXPECT_THROW(ptx(kernel, old), CompileError);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_HAS(ptx(kernel, nvidia_target()), "cp.async");
+}
+
 TEST(Ptx, too_much_local_memory_is_refused) {
   kernel::Kernel kernel = kernel::parse(R"(
 kernel.thread @big(out %y: f32[4]) threads 32 thread t {

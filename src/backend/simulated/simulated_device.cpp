@@ -2,7 +2,7 @@
 // verify, and each pointer must be live memory of this device, large enough.
 //
 //   simulated  the interpreter runs the kernels: blocks, warps, shuffles and barriers, with races detected
-//   null       nothing runs; results are whatever the memory held
+//   null       kernels become PTX, and nothing runs; results are whatever the memory held
 #include <heddle/precision.h>
 
 #include <atomic>
@@ -120,6 +120,7 @@ class SimulatedDevice final : public Device {
     kernel::verify(kernel);
     if (kernel.level != kernel::Level::Thread)
       throw CompileError(text("kernel ", kernel.name, " is not at thread level"));
+    if (!runs_) ptx(kernel, target());
     return std::make_shared<SimulatedExecutable>(this, kernel);
   }
   void launch(const Executable& executable, std::span<const LaunchSegment> segments) override {
