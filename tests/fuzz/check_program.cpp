@@ -15,7 +15,7 @@ const char* name(ProgramWay way) {
     case ProgramWay::Some: return "some";
     case ProgramWay::Forward: return "forward";
     case ProgramWay::Gradients: return "gradients";
-    case ProgramWay::One: return "one";
+    case ProgramWay::Alone: return "alone";
     case ProgramWay::Steps: return "steps";
     case ProgramWay::Captured: return "captured";
     case ProgramWay::Differences: return "differences";
@@ -36,8 +36,8 @@ ProgramCounts& program_counts() {
 
 namespace {
 
-constexpr double kMostEvaluation = 6e5;  // elements that the evaluator computes
-constexpr int kSmallest = 4;             // of Recipe::smaller
+constexpr double kMostEvaluation = 2e6;  // elements that the evaluator computes
+constexpr int kSmallest = 8;             // of Recipe::smaller
 
 std::vector<NodeRef> nodes_of(const std::vector<Term>& terms) {
   std::vector<NodeRef> nodes;
@@ -50,7 +50,7 @@ Program settled(Recipe recipe) {
   if (recipe.smaller >= 0) return build_program(recipe);
   for (recipe.smaller = 0;; ++recipe.smaller) {
     Program program = build_program(recipe);
-    double most = program.large ? 10 * kMostEvaluation : kMostEvaluation;
+    double most = program.large ? 5 * kMostEvaluation : kMostEvaluation;
     if (recipe.smaller == kSmallest || evaluation_work(nodes_of(program.outputs)) <= most) return program;
   }
 }
@@ -80,9 +80,12 @@ std::vector<size_t> chosen(const Program& program, ProgramWay way) {
     all.push_back(i);
   }
   Random random(program.recipe.seed ^ 0x6f6e65);
-  if (way == ProgramWay::One && !all.empty()) all = {random.of(all)};
-  while (way == ProgramWay::Some && all.size() > 1 && random.chance(0.8))
-    all.erase(all.begin() + random.below(static_cast<int64_t>(all.size())));
+  auto too_many = [&] {
+    constexpr size_t kMostAlone = 6;
+    return way == ProgramWay::Alone ? all.size() > kMostAlone
+                                    : way == ProgramWay::Some && all.size() > 1 && random.chance(0.8);
+  };
+  while (too_many()) all.erase(all.begin() + random.below(static_cast<int64_t>(all.size())));
   for (size_t i : all)
     if (program.recipe.keep.empty() || program.recipe.keep.contains(static_cast<int>(i))) result.push_back(i);
   return result;
@@ -101,6 +104,7 @@ class ProgramCheck {
     if (which_.empty()) return;
     if (way == ProgramWay::Captured) return captured();
     std::vector<Bounded> want = references(program_);
+    if (way == ProgramWay::Alone) return each_alone(want);
     Program again = build_program(recipe_, &program_.inputs, way == ProgramWay::Steps);
     std::vector<Tensor> results = selected(again);
     realize(results);
@@ -128,6 +132,14 @@ class ProgramCheck {
 
   void compare_all(const std::vector<Bounded>& want, const std::vector<Tensor>& got, const std::string& when) const {
     for (size_t i = 0; i < want.size(); ++i) compare_one(want[i], got[i], program_.outputs[which_[i]].name + when);
+  }
+
+  void each_alone(const std::vector<Bounded>& want) const {
+    for (size_t i = 0; i < which_.size(); ++i) {
+      Term x = build_program(recipe_, &program_.inputs).outputs.at(which_[i]);
+      x.tensor.realize();
+      if (computes()) compare_one(want[i], x.tensor, x.name + " alone");
+    }
   }
 
   // A state is given a new value by every call, computed from one of the results.
@@ -240,13 +252,23 @@ Failure shrink(Recipe& recipe, ProgramWay& way, Failure failure) {
     }
     return false;
   };
+  // All together, those that the way has together, or one of them.
+  auto simplify_way = [&] {
+    if (fails(recipe, ProgramWay::Together)) return;
+    std::set<int> all;
+    for (size_t i : chosen(settled(recipe), way)) all.insert(static_cast<int>(i));
+    Recipe less = recipe;
+    less.keep = all;
+    bool found = fails(less, ProgramWay::Together);
+    for (int i : all) {
+      if (found) break;
+      less.keep = {i};
+      found = fails(less, ProgramWay::Together);
+    }
+  };
   recipe.captured |= way == ProgramWay::Captured;
   recipe.smaller = settled(recipe).recipe.smaller;
-  if (way != ProgramWay::Captured && way != ProgramWay::Differences && !fails(recipe, ProgramWay::Together)) {
-    Recipe less = recipe;
-    for (size_t i : chosen(settled(recipe), way)) less.keep.insert(static_cast<int>(i));
-    fails(less, ProgramWay::Together);
-  }
+  if (way != ProgramWay::Captured && way != ProgramWay::Differences) simplify_way();
   const int blocks = settled(recipe).blocks;
   for (size_t before = SIZE_MAX; before != recipe.without.size();) {
     before = recipe.without.size();
@@ -267,7 +289,7 @@ Failure shrink(Recipe& recipe, ProgramWay& way, Failure failure) {
       if (fails(less, way)) before = SIZE_MAX;
     }
   }
-  if (way == ProgramWay::Differences || way == ProgramWay::One || way == ProgramWay::Some) return failure;
+  if (way == ProgramWay::Differences || way == ProgramWay::Alone || way == ProgramWay::Some) return failure;
   const int outputs = static_cast<int>(settled(recipe).outputs.size());
   std::set<int> all;
   for (int i = 0; i < outputs; ++i) all.insert(i);

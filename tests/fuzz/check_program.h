@@ -12,13 +12,13 @@ enum class ProgramWay {
   Some,         // a random half of them
   Forward,      // the values alone
   Gradients,    // the gradients alone
-  One,          // one of them by itself
+  Alone,        // each by itself
   Steps,        // every value as soon as it has a name, then the rest
   Captured,     // by a captured function, three times with other values, while a state is assigned
   Differences,  // not at all: the gradients are compared with differences, in double precision
 };
 inline constexpr ProgramWay kProgramWays[] = {ProgramWay::Together,  ProgramWay::Some,       ProgramWay::Forward,
-                                              ProgramWay::Gradients, ProgramWay::One,        ProgramWay::Steps,
+                                              ProgramWay::Gradients, ProgramWay::Alone,      ProgramWay::Steps,
                                               ProgramWay::Captured,  ProgramWay::Differences};
 const char* name(ProgramWay way);
 // What a seed is put through when nobody asks for something else.

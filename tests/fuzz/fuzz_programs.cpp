@@ -3,7 +3,8 @@
 //   fuzz_programs --seeds 0:2000        these seeds
 //   fuzz_programs --seconds 60          new seeds until the time is over
 //   --only BLOCKS                       programs of these blocks alone, several with commas; --list names them
-//   --way WAYS                          together, some, forward, gradients, one, steps, captured, differences; several
+//   --way WAYS                          together, some, forward, gradients, alone, steps, captured, differences;
+//   several
 //                                       with commas. Without it every seed goes two of them.
 //   --threads N                         seeds at the same time (default: 1)
 //   --survey                            do not stop at a failure: one line for each, with the command

@@ -84,7 +84,9 @@ Builder::Builder(const Recipe& recipe, const std::vector<Tensor>* inputs, bool r
                                   : kBF16;
   if (recipe.dtype) program_.dtype = *recipe.dtype;
   program_.large = Random(recipe.seed ^ 0x6c61726765).chance(0.03);
-  for (int i = 0; i < 3; ++i) sizes_.push_back(size());
+  // Many rules of fusion ask for 64 rows; then the other sizes have to be small.
+  if (chance(0.4)) sizes_.push_back(of<int64_t>({63, 64, 65, 96, 128, 129, 200, 256, 257}));
+  while (sizes_.size() < 3) sizes_.push_back(size());
 }
 
 // ---- sizes and leaves ----
@@ -165,8 +167,8 @@ Term Builder::any(int64_t limit) {
     const Term& x = chance(0.5) ? pool_.back() : random_.of(pool_);
     if (x.tensor.numel() <= limit) return x;
   }
-  int64_t n = size(limit);
-  Term x = leaf({n, size(limit / n)});
+  int64_t n = chance(0.5) ? std::min(sizes_[0], limit) : size(limit);
+  Term x = leaf({n, chance(0.4) ? small(limit / n) : size(limit / n)});
   pool_.push_back(x);
   return x;
 }

@@ -21,7 +21,7 @@ using testing::Random;
 
 struct Recipe {
   uint64_t seed = 0;
-  int smaller = -1;               // divides the limits of sizes by powers of four; negative: as the work allows
+  int smaller = -1;               // divides the limits of sizes by powers of two; negative: as the work allows
   uint64_t round = 0;             // other values in the leaves
   std::optional<DType> dtype;     // in place of the seed's
   std::vector<std::string> only;  // names of blocks; empty: all
@@ -86,8 +86,8 @@ class Builder {
   DType dtype() const { return program_.dtype; }
 
   // Limits that keep the reference evaluator's work small.
-  int64_t most_elements() const { return (program_.large ? 2 * kMostElements : kMostElements) >> (2 * smaller_); }
-  int64_t most_work() const { return (program_.large ? 8 * kMostWork : kMostWork) >> (2 * smaller_); }
+  int64_t most_elements() const { return (program_.large ? 2 * kMostElements : kMostElements) >> smaller_; }
+  int64_t most_work() const { return (program_.large ? 4 * kMostWork : kMostWork) >> smaller_; }
   // A size of an axis, at most `limit`: one the program has already, a small one, or one beside a threshold.
   int64_t size(int64_t limit = 1 << 20);
   int64_t small(int64_t limit = 17) { return random_.between(1, std::max<int64_t>(1, std::min<int64_t>(limit, 17))); }
@@ -116,7 +116,7 @@ class Builder {
 
   void add_loss(const Term& loss) { losses_.push_back(loss); }
 
-  static constexpr int64_t kMostElements = 1 << 14, kMostWork = 1 << 17;
+  static constexpr int64_t kMostElements = 1 << 14, kMostWork = 1 << 18;
 
  private:
   void run_blocks();
