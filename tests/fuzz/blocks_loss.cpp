@@ -12,7 +12,6 @@ Term logits_of(Builder& b) {
   Term x = b.matrix(b.most_work() / 32);
   if (b.chance(0.4)) return x;
   int64_t inputs = x.tensor.size(1), classes = b.size(std::max<int64_t>(2, b.most_work() / x.tensor.numel()));
-  if (b.chance(0.15) && x.tensor.numel() <= 64) classes = b.of<int64_t>({1031, 2053, 4099});  // words
   Term w = b.leaf({classes, inputs}, inputs);
   return b.expression("matmul($, transpose($))", {x, w}, matmul(x.tensor, transpose(w.tensor)));
 }
@@ -45,6 +44,16 @@ void classifier(Builder& b) {
     y = b.expression("($ + $)", {y, d}, y.tensor + d.tensor);
   }
   Term t = b.index({batch}, count);
+  finish(b, "cross_entropy($, $)", {y, t}, cross_entropy(y.tensor, t.tensor));
+}
+
+// A head over the words of a language, with the step of an optimiser behind its gradient.
+void wide_head(Builder& b) {
+  int64_t words = b.large() ? 50257 : b.of<int64_t>({1031, 2053, 4099});
+  int64_t rows = b.between(1, 4), width = b.large() ? 2 : b.between(1, 6);
+  Term x = b.leaf({rows, width}), w = b.leaf({words, width}, width), t = b.index({rows}, words);
+  Term y = b.expression("matmul($, transpose($))", {x, w}, matmul(x.tensor, transpose(w.tensor)));
+  b.want_updates();
   finish(b, "cross_entropy($, $)", {y, t}, cross_entropy(y.tensor, t.tensor));
 }
 
@@ -97,11 +106,9 @@ void divergence(Builder& b) {
 }  // namespace
 
 std::vector<Block> loss_blocks() {
-  return {{"cross_entropy", 3, false, classes},
-          {"classifier", 3, false, classifier},
-          {"distance", 3, false, distance},
-          {"contrast", 2, false, contrast},
-          {"kl_div", 1, false, divergence}};
+  return {{"cross_entropy", 3, false, classes}, {"classifier", 3, false, classifier},
+          {"wide_head", 1, false, wide_head},   {"distance", 3, false, distance},
+          {"contrast", 2, false, contrast},     {"kl_div", 1, false, divergence}};
 }
 
 }  // namespace heddle::fuzz

@@ -39,6 +39,14 @@ int64_t width_for(Builder& b, const Term& x) { return b.size(std::max<int64_t>(1
 
 void product(Builder& b) {
   Term x = b.chance(0.7) ? b.matrix() : b.batch();
+  if (b.dtype() == kF32 && !b.exact() && b.chance(0.1)) {  // mixed precision
+    DType narrow = b.chance(0.5) ? kBF16 : kF16;
+    int64_t inputs = x.tensor.size(-1);
+    Term w = b.leaf({inputs, width_for(b, x)}, inputs);
+    Tensor y = matmul(x.tensor.cast(narrow), w.tensor.cast(narrow)).cast(kF32);
+    b.let(text("cast(matmul(cast($, ", name(narrow), "), cast($, ", name(narrow), ")), f32)"), {x, w}, y);
+    return;
+  }
   Term y = linear(b, x, width_for(b, x), b.chance(0.4));
   if (b.chance(0.3)) y = activated(b, y);
   b.let("$", {y}, y.tensor);

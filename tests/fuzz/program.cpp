@@ -299,7 +299,7 @@ void Builder::add_gradients() {
                              described(found[i]));
     program_.outputs.push_back(gradients.back());
   }
-  if (!exact_ && chance(0.2)) add_updates(parameters, gradients);
+  if (!exact_ && (chance(0.2) || updates_)) add_updates(parameters, gradients);
   program_.parameters = numbers;
 }
 

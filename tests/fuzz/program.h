@@ -82,6 +82,7 @@ class Builder {
     return *(list.begin() + random_.below(static_cast<int64_t>(list.size())));
   }
   bool exact() const { return exact_; }  // all values are small whole numbers
+  bool large() const { return program_.large; }
   bool captured() const { return recipe_.captured; }
   DType dtype() const { return program_.dtype; }
 
@@ -115,6 +116,8 @@ class Builder {
   int64_t axis(const Term& x) { return random_.below(x.tensor.rank()); }
 
   void add_loss(const Term& loss) { losses_.push_back(loss); }
+  // The step of an optimiser is to follow the gradients; else it does now and then.
+  void want_updates() { updates_ = true; }
 
   static constexpr int64_t kMostElements = 1 << 14, kMostWork = 1 << 18;
 
@@ -131,7 +134,7 @@ class Builder {
   bool realize_steps_;
   Random random_;
   int smaller_;
-  bool exact_ = false;
+  bool exact_ = false, updates_ = false;
   std::vector<int64_t> sizes_;  // that come again and again
   std::vector<Term> pool_, losses_, candidates_, parameters_;
   Program program_;
