@@ -201,6 +201,15 @@ class Rounding {
       values[k] = middle;
       off += most;
     }
+    // All at once: a product of two errors counts where both factors are zero.
+    if (off < kUnknown && !certain) {
+      for (double sign : {-1.0, 1.0}) {
+        double moved[3];
+        for (size_t k = 0; k < values.size(); ++k) moved[k] = values[k] + sign * errors[k];
+        double there = std::abs(apply_double(op, std::span(moved, values.size())) - here);
+        if (there > off) off = there;
+      }
+    }
     switch (op) {
       case ScalarOp::neg:
       case ScalarOp::abs:
