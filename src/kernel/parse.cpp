@@ -91,7 +91,12 @@ Scalar Parser::literal(DType dtype) {
   const char* last = word.data() + word.size();
   pos_ = end;
   if (dtype == DType::boolean && (word == "true" || word == "false")) return Scalar::of(dtype, word == "true");
-  if (is_float(dtype) && !word.empty()) {
+  if (constexpr std::string_view kNan = "nan_0x"; is_float(dtype) && word.starts_with(kNan)) {
+    uint64_t bits = 0;
+    auto result = std::from_chars(word.data() + kNan.size(), last, bits, 16);
+    Scalar value = Scalar::from_bits(dtype, bits);
+    if (result.ec == std::errc() && result.ptr == last && value.bits() == bits && value.f != value.f) return value;
+  } else if (is_float(dtype) && !word.empty()) {
     char* stop = nullptr;
     // Through the dtype's own width: shortest decimals of an f32 are not those of an f64.
     double value = dtype == DType::f32 ? std::strtof(word.c_str(), &stop) : std::strtod(word.c_str(), &stop);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -27,6 +28,16 @@ std::string unique_name(const std::string& wanted, const std::vector<std::string
     std::string numbered = name + "_" + std::to_string(i);
     if (!is_taken(numbered)) return numbered;
   }
+}
+
+// Of a NaN that is not the usual one all bits: kernels that differ must differ as texts.
+std::string literal(const Scalar& value) {
+  bool unusual = is_float(value.dtype) && value.f != value.f &&
+                 !(value == Scalar::of(value.dtype, std::numeric_limits<double>::quiet_NaN()));
+  if (!unusual) return heddle::to_string(value);
+  std::ostringstream bits;
+  bits << "nan_0x" << std::hex << value.bits();
+  return bits.str();
 }
 
 const char* keyword(Space space) {
@@ -208,7 +219,7 @@ void Printer::reducer_lines(const Reducer& r, std::string& s) {
   inner.block(r.combine);
   inner.out_.append(2 * static_cast<size_t>(depth_), ' ');
   s += inner.out_ + "} identity(";
-  for (size_t i = 0; i < r.identity.size(); ++i) s += (i ? ", " : "") + heddle::to_string(r.identity[i]);
+  for (size_t i = 0; i < r.identity.size(); ++i) s += (i ? ", " : "") + literal(r.identity[i]);
   s += ")";
 }
 
@@ -288,7 +299,7 @@ void Printer::inst(const Inst& inst) {
     return t;
   };
   switch (inst.op) {
-    case Op::constant: s += " " + heddle::to_string(inst.literal) + " : " + result_type(); break;
+    case Op::constant: s += " " + literal(inst.literal) + " : " + result_type(); break;
     case Op::cast:
     case Op::bitcast: s += " " + arguments + " : " + result_type(); break;
     case Op::index: s += " " + expr(inst.address) + tail() + " : " + result_type(); break;

@@ -210,6 +210,12 @@ TEST(Text, constants_keep_every_bit) {
       EXPECT_TRUE(parse(print(k)).phases[0].body.insts[0].literal == k.phases[0].body.insts[0].literal) << print(k);
     }
   }
+  for (uint64_t bits : {0x7fc00001u, 0xffc00000u, 0x7fc00000u}) {  // NaNs
+    Kernel k{.name = "k"};
+    k.phases.emplace_back();
+    Builder(k, k.phases[0]).constant(Scalar::from_bits(DType::f32, bits));
+    EXPECT_EQ(parse(print(k)).phases[0].body.insts[0].literal.bits(), bits) << print(k);
+  }
   for (uint64_t value : {uint64_t{0}, ~uint64_t{0}}) {
     Kernel k{.name = "k"};
     k.phases.emplace_back();

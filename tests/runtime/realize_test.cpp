@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 
 #include "base/error.h"
@@ -174,6 +175,23 @@ TEST(Realize, signs_of_zero_and_nan_are_told_apart_among_scalars) {
     EXPECT_FALSE(std::signbit(times(0.0)[0]));
     EXPECT_TRUE(std::isnan(times(NAN)[0]));
   }
+}
+
+TEST(Realize, constants_keep_all_bits_of_a_nan) {
+  clear_plan_cache();
+  NodeRef a = tensor({1, -1}), b = tensor({-1, 1});
+  auto unless_positive = [](const NodeRef& x, uint32_t bits) {
+    NodeRef inputs[] = {binary(ScalarOp::lt, full_like(x, 0), x), x,
+                        make_const(Scalar::from_bits(DType::f32, bits), x->shape)};
+    return make_scalar(ScalarOp::where, inputs);
+  };
+  auto bits_of = [](const NodeRef& realised, size_t i) { return std::bit_cast<uint32_t>(values(realised)[i]); };
+  NodeRef roots[] = {unless_positive(a, 0x7fc00001), unless_positive(b, 0x7fc00002)};
+  std::vector<NodeRef> together = realize(roots);
+  EXPECT_EQ(bits_of(together[0], 1), 0x7fc00001u);
+  EXPECT_EQ(bits_of(together[1], 0), 0x7fc00002u);
+  for (uint32_t bits : {0x7fc00003u, 0x7fc00004u, 0x7fc00003u, 0xffc00000u})
+    EXPECT_EQ(bits_of(realize_one(unless_positive(a, bits)), 1), bits);
 }
 
 TEST(Realize, integer_scalars_are_part_of_the_plan) {
