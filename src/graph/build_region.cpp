@@ -68,7 +68,7 @@ NodeRef shrink_of_cat(const Node& cat, std::span<const Expr> begin, std::span<co
     if (begin[axis].value() >= start && begin[axis].value() + size[axis].value() <= end) {
       SmallVector<Expr, 4> inner(begin);
       inner[axis] = begin[axis].value() - start;
-      return make_unmoved(shrink_within(part, inner, size, fuel), cat.inputs);
+      return shrink_within(part, inner, size, fuel);
     }
     start = end;
   }
@@ -95,7 +95,8 @@ NodeRef shrink_within(const NodeRef& x, std::span<const Expr> begin, std::span<c
       if (NodeRef merged = may_move ? shrink_of_pad(*x, begin, size, fuel - 1) : NodeRef()) return merged;
       break;
     case NodeOp::Cat:
-      if (NodeRef part = may_move ? shrink_of_cat(*x, begin, size, fuel - 1) : NodeRef()) return part;
+      if (NodeRef part = may_move ? shrink_of_cat(*x, begin, size, fuel - 1) : NodeRef())
+        return make_unmoved(part, std::span(&x, 1));
       break;
     default: break;
   }
