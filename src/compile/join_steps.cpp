@@ -76,7 +76,8 @@ class Dismantler {
     word(axes.size());
     for (const Axis& axis : axes) {
       visit(axis.extent);
-      axes_.emplace(axis.var.id(), axes_.size());
+      // Stages may share an axis.
+      word(axes_.try_emplace(axis.var.id(), axes_.size()).first->second);
       result_.extents.push_back(axis.extent.is_const() ? axis.extent.value() : -1);
       points *= static_cast<double>(axis.extent.hi());
     }
@@ -191,9 +192,9 @@ class Rewriter {
   void rewrite(std::vector<Axis>& axes) {
     for (Axis& axis : axes) {
       Expr extent = rewrite(axis.extent);
-      Expr var = Expr::index(axis.var.name(), extent);
-      variables_.emplace(axis.var.id(), var);
-      axis = {var, extent};
+      auto [var, fresh] = variables_.try_emplace(axis.var.id());
+      if (fresh) var->second = Expr::index(axis.var.name(), extent);
+      axis = {var->second, extent};
     }
   }
 

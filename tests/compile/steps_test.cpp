@@ -1,6 +1,7 @@
 // Which steps are joined, and in what order they run.
 #include "../graph/host_storage.h"
 #include "compile/fuse.h"
+#include "compile/join_steps.h"
 #include "graph/build.h"
 #include "gtest/gtest.h"
 
@@ -28,6 +29,34 @@ TEST(Steps, of_equal_structure_are_segments_of_one) {
   EXPECT_EQ(step.loops.symbols[0].multiple(), 16);
   for (const Program::Segment& segment : step.segments)
     EXPECT_EQ(segment.traffic.written, 4 * static_cast<uint64_t>(segment.symbols[0].value()));
+}
+
+TEST(Steps, that_share_axes_between_stages_still_do_when_they_are_joined) {
+  // Maxima and sums of exponentials of rows: two stages along one axis.
+  Program both;
+  std::vector<NodeRef> alive;
+  for (int64_t n : {11, 17}) {
+    NodeRef x = counting(kF32, {n, 3 * n});
+    NodeRef most = make_reduce(ReduceOp::Max, x, std::vector<int>{1});
+    NodeRef lower = scalar_node(ScalarOp::sub, {x, make_expand(make_reshape(most, Shape{n, 1}), x->shape)});
+    NodeRef sum = make_reduce(ReduceOp::Sum, scalar_node(ScalarOp::exp, {lower}), std::vector<int>{1});
+    alive.push_back(sum);
+    Program one = fuse(std::span(&sum, 1));
+    ASSERT_EQ(one.steps.size(), 1u);
+    std::vector<Stage>& stages = one.steps[0].loops.stages;
+    ASSERT_TRUE(stages.size() >= 2 && stages[0].inner.size() == 1 && stages[1].inner.size() == 1);
+    const Axis shared = stages[0].inner[0];
+    for (kernel::Inst& inst : stages[1].body.insts)
+      inst.address = substitute(inst.address, {{stages[1].inner[0].var, shared.var}});
+    stages[1].inner[0] = shared;
+    for (int& tensor : one.steps[0].segments[0].tensors) tensor += static_cast<int>(both.tensors.size());
+    both.tensors.insert(both.tensors.end(), one.tensors.begin(), one.tensors.end());
+    both.steps.push_back(std::move(one.steps[0]));
+  }
+  join_steps(both);
+  ASSERT_EQ(both.steps.size(), 1u);
+  ASSERT_EQ(both.steps[0].segments.size(), 2u);
+  verify(both.steps[0].loops);
 }
 
 TEST(Steps, of_another_structure_stay_apart) {
