@@ -3,6 +3,7 @@
 //   fuzz_programs --seeds 0:2000        these seeds
 //   fuzz_programs --seconds 60          new seeds until the time is over
 //   --only BLOCKS                       programs of these blocks alone, several with commas; --list names them
+//   --blocks N                          so many in every program
 //   --way WAYS                          together, some, forward, gradients, alone, steps, captured, differences;
 //   several
 //                                       with commas. Without it every seed goes two of them.
@@ -29,7 +30,8 @@ namespace heddle::fuzz {
 namespace {
 
 constexpr const char* kUsage =
-    "fuzz_programs [--seeds BEGIN:END] [--seconds N] [--only BLOCKS] [--way WAYS] [--threads N] [--survey] [--show]"
+    "fuzz_programs [--seeds BEGIN:END] [--seconds N] [--only BLOCKS] [--blocks N] [--way WAYS] [--threads N] "
+    "[--survey] [--show]"
     " [--verbose] [--list] [--smaller N] [--without N,..] [--keep N,..]";
 
 struct Options {
@@ -67,6 +69,8 @@ Options parse(int count, char** arguments) {
         if (found == std::end(kProgramWays)) line.fail("there is no way '" + wanted + "'");
         options.ways.push_back(*found);
       }
+    } else if (line.option() == "--blocks") {
+      options.recipe.blocks = static_cast<int>(line.number());
     } else if (line.option() == "--smaller") {
       options.recipe.smaller = static_cast<int>(line.number());
     } else if (line.option() == "--without") {
@@ -95,6 +99,7 @@ std::string joined(const List& list) {
 std::string command(const std::string& program, const Recipe& recipe, ProgramWay way) {
   std::string line = text(program, " --seeds ", recipe.seed, ":", recipe.seed + 1, " --way ", name(way));
   if (!recipe.only.empty()) line += " --only " + joined(recipe.only);
+  if (recipe.blocks > 0) line += text(" --blocks ", recipe.blocks);
   if (recipe.smaller >= 0) line += text(" --smaller ", recipe.smaller);
   if (!recipe.without.empty()) line += " --without " + joined(recipe.without);
   if (!recipe.keep.empty()) line += " --keep " + joined(recipe.keep);

@@ -226,6 +226,7 @@ void Builder::run_blocks() {
   if (usable.empty()) return;
   program_.blocks = static_cast<int>(random_.of(std::vector<int64_t>{1, 1, 1, 2, 2, 2, 3, 3, 4, 6}));
   if (program_.large) program_.blocks = std::min(program_.blocks, 2);
+  if (recipe_.blocks > 0) program_.blocks = recipe_.blocks;
   for (int number = 0; number < program_.blocks; ++number) {
     // Blocks have streams of their own, so that one can be left out and the others stay.
     random_ = Random(hash_combine(recipe_.seed, 1000 + static_cast<uint64_t>(number)));

@@ -25,6 +25,7 @@ struct Recipe {
   uint64_t round = 0;             // other values in the leaves
   std::optional<DType> dtype;     // in place of the seed's
   std::vector<std::string> only;  // names of blocks; empty: all
+  int blocks = 0;                 // so many, less those left out; 0: as the seed says
   std::set<int> without;          // blocks left out, by number
   std::set<int> keep;             // results that count, by number; empty: all
   bool captured = false;  // for a captured function, which draws other random numbers at each call: none are used
