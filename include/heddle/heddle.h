@@ -17,5 +17,6 @@
 #include <heddle/precision.h>
 #include <heddle/profile.h>
 #include <heddle/progress.h>
+#include <heddle/relaxed.h>
 #include <heddle/tensor.h>
 #include <heddle/vmap.h>

@@ -2,6 +2,7 @@
 
 #include <heddle/deterministic.h>
 #include <heddle/precision.h>
+#include <heddle/relaxed.h>
 
 #include <atomic>
 #include <charconv>
@@ -91,6 +92,7 @@ Config read_environment() {
   c.check_kernels = flag("HEDDLE_CHECK");
   c.fall_back = variable("HEDDLE_FALLBACK").empty() || flag("HEDDLE_FALLBACK");
   c.deterministic = flag("HEDDLE_DETERMINISTIC");
+  c.relaxed = flag("HEDDLE_RELAXED");
   return c;
 }
 
@@ -120,5 +122,15 @@ std::atomic<bool>& deterministic() {
 
 void set_deterministic(bool wanted) { deterministic() = wanted; }
 bool is_deterministic() { return deterministic().load(std::memory_order_relaxed); }
+
+namespace {
+std::atomic<bool>& relaxed() {
+  static std::atomic<bool> mode{config().relaxed};
+  return mode;
+}
+}  // namespace
+
+void set_relaxed(bool wanted) { relaxed() = wanted; }
+bool is_relaxed() { return relaxed().load(std::memory_order_relaxed); }
 
 }  // namespace heddle

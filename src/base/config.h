@@ -22,6 +22,7 @@ struct Config {
   int tune = 0;              // HEDDLE_TUNE: schedules to try for each kernel that has no tuned one; 0 (not set): none
   bool check_kernels = false;  // HEDDLE_CHECK: verify after every pass, check fused kernels
   bool fall_back = true;       // HEDDLE_FALLBACK: a kernel that cannot be compiled gets a plainer schedule
+  bool relaxed = false;        // HEDDLE_RELAXED: what is_relaxed() says at first
   bool deterministic = false;  // HEDDLE_DETERMINISTIC: what is_deterministic() says at first
 };
 

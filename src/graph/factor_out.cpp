@@ -1,6 +1,10 @@
 // sum over k of (e[k] / l) * v[k], with l free of k, becomes (sum over k of e[k] * v[k]) / l: one division for each
-// result and not one for each product's factor.
+// result and not one for each product's factor. In general that changes where numbers overflow or vanish, so it is done
+// for the weights of a softmax alone: e[k] = exp(x[k] - max x) lies in [0, 1], and its sum l is 1 or more. In relaxed
+// mode it is done for every factor.
 #include "graph/factor_out.h"
+
+#include <heddle/relaxed.h>
 
 #include "graph/arithmetic.h"
 #include "graph/build.h"
@@ -49,6 +53,32 @@ NodeRef moved(NodeRef x, std::span<const std::pair<const Node*, int>> chain) {
   return x;
 }
 
+// What the node is before its elements are repeated and its axes of size 1 come and go.
+const Node& thin(const Node* x) {
+  while (x->op == NodeOp::Expand || x->op == NodeOp::Reshape) x = x->inputs[0].get();
+  return *x;
+}
+
+bool is_applied(const Node& x, ScalarOp op) { return x.op == NodeOp::Scalar && x.scalar_op == op; }
+
+bool reduces(const Node& x, ReduceOp op, const NodeRef& from, int axis) {
+  return x.op == NodeOp::Reduce && x.reduce_op == op && x.inputs[0] == from && x.attrs.size() == 1 &&
+         x.attrs[0].is_const(axis);
+}
+
+// Whether e is exp(x - max x), both along the axis, and `by` is its sum, or one divided by it.
+bool is_softmax(const NodeRef& e, const Node* by, bool divides, int axis) {
+  const Node* sum = &thin(by);
+  if (!divides) {
+    if (!is_applied(*sum, ScalarOp::div) || !arithmetic::is_number(sum->inputs[0], 1)) return false;
+    sum = &thin(sum->inputs[1].get());
+  }
+  if (!is_applied(*e, ScalarOp::exp) || !reduces(*sum, ReduceOp::Sum, e, axis)) return false;
+  const NodeRef& below = e->inputs[0];
+  if (!is_applied(*below, ScalarOp::sub)) return false;
+  return reduces(thin(below->inputs[1].get()), ReduceOp::Max, below->inputs[0], axis);
+}
+
 // With the factor at `which` of the product divided: e and l, and whether it is e / l and not e * l.
 NodeRef try_factor(const NodeRef& sum, const NodeRef& product, size_t which) {
   int axis = static_cast<int>(sum->attrs[0].value());
@@ -74,6 +104,7 @@ NodeRef try_factor(const NodeRef& sum, const NodeRef& product, size_t which) {
   for (size_t side = divides ? 1 : 0; side < 2; ++side) {
     NodeRef free = one_along(at->inputs[side], axis);
     if (!free) continue;
+    if (!is_relaxed() && !is_softmax(at->inputs[1 - side], at->inputs[side].get(), divides, axis)) continue;
     // What stays is rebuilt with the same views.
     NodeRef rest = at->inputs[1 - side];
     for (size_t i = chain.size(); i-- > 0;) rest = rebuild(*chain[i].first, std::span(&rest, 1));

@@ -55,10 +55,17 @@ NodeRef merge_constants(ScalarOp op, const NodeRef& x, const NodeRef& c) {
   return make_scalar(op, operands);
 }
 
+// A power of two that the dtype has with all bits of precision: next to a subnormal one there are fewer values.
+bool is_normal_power(DType dtype, double power) {
+  double next = power * (1 + std::ldexp(1.0, 1 - precision(dtype)));
+  return Scalar::of(dtype, power).f == power && Scalar::of(dtype, next).f == next;
+}
+
 // x / 2^k = x * 2^-k when the reciprocal is a normal number: both round the same real number once.
 NodeRef divide_by_power_of_two(const NodeRef& x, const heddle::Scalar& c) {
   int exponent = 0;
   if (std::abs(std::frexp(c.f, &exponent)) != 0.5 || exponent < -12 || exponent > 12) return {};
+  if (!is_normal_power(c.dtype, 1 / c.f)) return {};
   NodeRef operands[] = {x, const_like(Scalar::of(c.dtype, 1 / c.f), x->shape)};
   return make_scalar(ScalarOp::mul, operands);
 }

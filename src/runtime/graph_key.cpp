@@ -2,6 +2,7 @@
 
 #include <heddle/deterministic.h>
 #include <heddle/precision.h>
+#include <heddle/relaxed.h>
 
 #include <algorithm>
 #include <bit>
@@ -176,7 +177,7 @@ void GraphKey::read_node(const Node& node) {
 
 void GraphKey::start() {
   words.clear();
-  words.push_back(tf32_allowed());
+  words.push_back(tf32_allowed() | uint64_t{is_relaxed()} << 1);
   floats.clear();
   nodes.clear();
   references.clear();

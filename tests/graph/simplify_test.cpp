@@ -58,16 +58,21 @@ TEST(Simplify, reductions_of_repeated_values) {
   EXPECT_EQ(simplify_one(over(ReduceOp::Sum, f, 1)), make_expand(reduced(ReduceOp::Sum, f, {1}), {5}));
 }
 
-TEST(Simplify, takes_what_does_not_depend_on_the_axis_out_of_a_sum_of_products) {
+TEST(Simplify, divides_by_the_sum_of_a_softmax_after_a_sum_of_products) {
   Shape wide = {4, 5, 3};
-  NodeRef e = counting(DType::f32, {4, 3}), l = scalar_node(ScalarOp::exp, {counting(DType::f32, {4, 1})});
-  NodeRef v = counting(DType::f32, {5, 3}), spread = make_expand(l, {4, 3});
+  NodeRef v = counting(DType::f32, {5, 3});
   auto products = [&](const NodeRef& a) {
     NodeRef left = make_expand(make_reshape(a, {4, 1, 3}), wide), right = make_expand(make_reshape(v, {1, 5, 3}), wide);
     return reduced(ReduceOp::Sum, scalar_node(ScalarOp::mul, {left, right}), {2});
   };
+  auto row = [&](ReduceOp op, const NodeRef& x) { return make_reshape(reduced(op, x, {1}), {4, 1}); };
+  auto spread = [](const NodeRef& x) { return make_expand(x, {4, 3}); };
+  NodeRef x = counting(DType::f32, {4, 3}), one = number(DType::f32, 1, {4, 1});
+  NodeRef e = scalar_node(ScalarOp::exp, {scalar_node(ScalarOp::sub, {x, spread(row(ReduceOp::Max, x))})});
+  NodeRef sum = row(ReduceOp::Sum, e), reciprocal = scalar_node(ScalarOp::div, {one, sum});
   for (ScalarOp op : {ScalarOp::div, ScalarOp::mul}) {
-    NodeRef before = products(scalar_node(op, {e, spread})), after = simplify_one(before);
+    NodeRef by = spread(op == ScalarOp::div ? sum : reciprocal);
+    NodeRef before = products(scalar_node(op, {e, by})), after = simplify_one(before);
     ASSERT_EQ(after->op, NodeOp::Scalar);
     EXPECT_EQ(after->scalar_op, op);
     EXPECT_EQ(after->inputs[op == ScalarOp::div ? 0 : 1], products(e));
@@ -76,11 +81,43 @@ TEST(Simplify, takes_what_does_not_depend_on_the_axis_out_of_a_sum_of_products) 
     for (size_t i = 0; i < values[0].floats.size(); ++i)
       EXPECT_NEAR(values[0].floats[i], values[1].floats[i], 1e-9 * (1 + std::fabs(values[0].floats[i])));
   }
-  // What divides depends on the axis; a sum of no products; a factor that a division needs.
-  for (const NodeRef& stays : {products(scalar_node(ScalarOp::div, {e, scalar_node(ScalarOp::exp, {e})})),
-                               reduced(ReduceOp::Sum, scalar_node(ScalarOp::div, {e, spread}), {1}),
-                               products(scalar_node(ScalarOp::div, {spread, e}))})
-    EXPECT_EQ(simplify_one(stays)->op, NodeOp::Reduce);
+  // Any other divisor or factor may be what keeps the products from overflowing.
+  NodeRef any = counting(DType::f32, {4, 1}), raw = scalar_node(ScalarOp::exp, {x});
+  NodeRef largest = spread(row(ReduceOp::Max, x)), lowest = spread(row(ReduceOp::Min, x));
+  NodeRef above = scalar_node(ScalarOp::exp, {scalar_node(ScalarOp::sub, {x, lowest})});
+  for (const NodeRef& factor :
+       {scalar_node(ScalarOp::div, {x, largest}), scalar_node(ScalarOp::mul, {x, spread(any)}),
+        scalar_node(ScalarOp::div, {e, spread(any)}), scalar_node(ScalarOp::mul, {e, spread(sum)}),
+        scalar_node(ScalarOp::div, {raw, spread(row(ReduceOp::Sum, raw))}),
+        scalar_node(ScalarOp::div, {above, spread(row(ReduceOp::Sum, above))})})
+    EXPECT_EQ(simplify_one(products(factor))->op, NodeOp::Reduce);
+}
+
+TEST(Simplify, divides_by_a_power_of_two_only_where_its_reciprocal_is_exact) {
+  for (DType dtype : {DType::f8e4m3, DType::f8e5m2, DType::f16, DType::bf16, DType::f32, DType::f64})
+    for (int k = -16; k <= 16; ++k) {
+      double divisor = std::ldexp(1.0, k);
+      if (k == 0 || Scalar::of(dtype, divisor).f != divisor) continue;
+      NodeRef x = counting(dtype, {6});
+      NodeRef quotient = scalar_node(ScalarOp::div, {x, number(dtype, divisor, {6})});
+      if (quotient->scalar_op == ScalarOp::mul) {
+        EXPECT_EQ(quotient->inputs[1]->literal.f, 1 / divisor) << dtype << " 2^" << k;
+      }
+      HostArray values = evaluate(std::span(&quotient, 1))[0], from = evaluate(std::span(&x, 1))[0];
+      for (size_t i = 0; i < 6; ++i) {
+        double want = Scalar::of(dtype, from.floats[i] / divisor).f;
+        if (want != want) continue;
+        EXPECT_EQ(values.floats[i], want) << dtype << " 2^" << k;
+      }
+    }
+  auto is_division = [](DType dtype, double by) {
+    NodeRef x = counting(dtype, {6});
+    return scalar_node(ScalarOp::div, {x, number(dtype, by, {6})})->scalar_op == ScalarOp::div;
+  };
+  EXPECT_TRUE(is_division(DType::f8e4m3, 0x1p-9));  // 512 is too large for the dtype
+  EXPECT_TRUE(is_division(DType::f8e4m3, 0x1p7));   // 2^-7 is subnormal in it
+  EXPECT_FALSE(is_division(DType::f8e4m3, 0x1p-8));
+  EXPECT_FALSE(is_division(DType::f32, 0x1p-9));
 }
 
 TEST(Simplify, scans_before_it_repeats) {

@@ -1,0 +1,65 @@
+// What docs/numbers.md promises: rewrites change neither overflow, nor underflow, nor NaN.
+#include "helpers.h"
+
+namespace heddle {
+namespace {
+
+using testing::doubles;
+using testing::expect_equal;
+using testing::noise_tensor;
+
+TEST(Numbers, a_divisor_keeps_a_product_from_overflowing) {
+  Tensor x = tensor({{1., 2., 3.}, {4., 6., 8.}}), w = tensor({{1., 2.}, {3., 4.}, {5., 6.}});
+  auto shares = [](const Tensor& t) { return t / t.max(-1, true); };
+  std::vector<double> want = doubles(matmul(shares(x), w));
+  for (double scale : {1e30, 1e-30}) {
+    std::vector<double> got = doubles(matmul(shares(x * scale), w * scale));
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i] / scale, want[i], 1e-5 * want[i]) << scale;
+  }
+}
+
+TEST(Numbers, a_factor_of_a_row_is_multiplied_before_the_sum) {
+  Tensor x = full({2, 4}, 1e30).realize(), w = full({4, 3}, 1e30).realize(), s = full({2, 1}, 1e-30).realize();
+  std::vector<double> got = doubles(matmul(x * s, w));
+  for (double value : got) EXPECT_NEAR(value / 4e30, 1, 1e-5);
+}
+
+TEST(Numbers, relaxed_mode_takes_factors_out_of_sums) {
+  struct Relaxed {
+    Relaxed() { set_relaxed(true); }
+    ~Relaxed() { set_relaxed(false); }
+  };
+  Tensor x = full({2, 4}, 1e30).realize(), w = full({4, 3}, 1e30).realize(), s = full({2, 1}, 1e-30).realize();
+  auto result = [&] { return doubles(matmul(x * s, w))[0]; };
+  EXPECT_TRUE(std::isfinite(result()));
+  {
+    Relaxed mode;
+    EXPECT_EQ(result(), INFINITY);
+  }
+  EXPECT_TRUE(std::isfinite(result())) << "the mode is part of the plan";
+}
+
+TEST(Numbers, norms_keep_products_of_large_numbers_finite) {
+  Tensor x = noise_tensor({4, 8}), w = noise_tensor({8, 3}) * 1e30;
+  for (double value : doubles(matmul(rms_norm(x * 1e15), w))) EXPECT_TRUE(std::isfinite(value)) << value;
+}
+
+TEST(Numbers, small_floats_divide_by_powers_of_two_without_a_reciprocal_that_does_not_fit) {
+  expect_equal(tensor({0.001953125}, kF8E4M3) / 0.001953125, {1});
+  expect_equal(tensor({448., -3.5}, kF8E4M3) / 128, {3.5, -0.02734375});
+  expect_equal(tensor({57344.}, kF8E5M2) / 32768, {1.75});
+}
+
+TEST(Numbers, zeros_infinities_and_nan_are_not_simplified_away) {
+  Tensor x = tensor({INFINITY, NAN, 2.});
+  expect_equal(x * 0, {NAN, NAN, 0});
+  expect_equal(x - x, {NAN, NAN, 0});
+  expect_equal(x / x, {NAN, NAN, 1});
+  expect_equal(exp(log(x * 1e38 * 10)), {INFINITY, NAN, INFINITY});
+  Tensor big = tensor({3e38, 1e-30});
+  EXPECT_EQ(doubles(big * 10 / 10)[0], INFINITY);
+  EXPECT_EQ(doubles(big * 1e-20 * 1e20)[1], 0);
+}
+
+}  // namespace
+}  // namespace heddle
