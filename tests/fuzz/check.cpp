@@ -35,6 +35,7 @@ const char* name(Way way) {
     case Way::Ptx: return "ptx";
     case Way::Gradient: return "gradient";
     case Way::Vmap: return "vmap";
+    case Way::Numbers: return "numbers";
   }
   return "?";
 }
@@ -356,6 +357,7 @@ class ProgramRun {
 void check(const Check& check, Way way) {
   if (way == Way::Gradient) return check_gradient(check);
   if (way == Way::Vmap) return check_vmap(check);
+  if (way == Way::Numbers) return check_numbers(check);
   std::vector<Where> where;
   std::string graph_text;
   bool whole = way == Way::Realize || way == Way::Simulated;

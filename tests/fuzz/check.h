@@ -20,9 +20,10 @@ enum class Way {
   Ptx,        // SIMT lowering to PTX text
   Gradient,   // differentiated: against differences, and its gradients through the real pipeline
   Vmap,       // batched, against one example after the other
+  Numbers,    // numbers of all magnitudes, infinities and NaN through the real pipeline, against what they may give
 };
 inline constexpr Way kAllWays[] = {Way::Realize, Way::Simulated, Way::Loops, Way::Tile,     Way::Simd, Way::Simt,
-                                   Way::Passes,  Way::Jit,       Way::Ptx,   Way::Gradient, Way::Vmap};
+                                   Way::Passes,  Way::Jit,       Way::Ptx,   Way::Gradient, Way::Vmap, Way::Numbers};
 const char* name(Way way);
 
 struct Failure {

@@ -76,6 +76,7 @@ std::vector<Way> ways_of(uint64_t seed) {
   if (seed % 8 == 1) result.push_back(Way::Ptx);
   if (seed % 5 == 0) result.push_back(Way::Gradient);
   if (seed % 5 == 1) result.push_back(Way::Vmap);
+  if (seed % 2 == 0) result.push_back(Way::Numbers);
   return result;
 }
 

@@ -31,5 +31,6 @@ GradientCounts& gradient_counts();
 // Throw Failure.
 void check_gradient(const Check& check);
 void check_vmap(const Check& check);
+void check_numbers(const Check& check);
 
 }  // namespace heddle::fuzz
