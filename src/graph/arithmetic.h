@@ -46,6 +46,26 @@ inline NodeRef sqrt(const NodeRef& x) { return apply(ScalarOp::sqrt, {x}); }
 inline NodeRef exp(const NodeRef& x) { return apply(ScalarOp::exp, {x}); }
 inline NodeRef log(const NodeRef& x) { return apply(ScalarOp::log, {x}); }
 
+// All pairs of elements along an axis: the first of a pair by that axis, the second by a new last one.
+inline Shape pairs_shape(const Shape& shape, int axis) {
+  Shape pairs = shape;
+  pairs.push_back(shape[axis]);
+  return pairs;
+}
+inline NodeRef first_of_pairs(const NodeRef& x, int axis) {
+  Shape thin = x->shape;
+  thin.push_back(1);
+  return make_expand(make_reshape(x, thin), pairs_shape(x->shape, axis));
+}
+inline NodeRef second_of_pairs(const NodeRef& x, int axis) {
+  SmallVector<int, 4> swapped;
+  int last = x->shape.rank();
+  for (int i = 0; i <= last; ++i) swapped.push_back(i == axis ? last : i == last ? axis : i);
+  Shape thin = x->shape;
+  thin.push_back(1);
+  return make_expand(make_permute(make_reshape(x, thin), swapped), pairs_shape(x->shape, axis));
+}
+
 // Sums over axes that stay with size 1.
 inline NodeRef sum_keeping(const NodeRef& x, std::span<const int> axes) {
   Shape kept = x->shape;

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "graph/arithmetic.h"
+#include "graph/graph.h"
 #include "graph/walk.h"
 
 namespace heddle {
@@ -151,6 +152,32 @@ std::vector<NodeRef> gradient(std::span<const NodeRef> outputs, std::span<const 
       if (total[at]) sum = sum ? sum + total[at] : total[at];
   }
   return gradients;
+}
+
+NodeRef differentiated_as(const char* name, const NodeRef& value, std::span<const NodeRef> inputs, Formula formula) {
+  auto rule = std::make_shared<GradientRule>();
+  rule->name = name;
+  rule->pull = [formula = std::move(formula)](const Node& of, const NodeRef& arriving) {
+    // With placeholders: an input may have been computed from another one, and has its own part of the gradient.
+    std::unordered_map<const Node*, NodeRef> meant;
+    auto stand_in = [&](const NodeRef& for_this) {
+      NodeRef made = make_placeholder(for_this->dtype, for_this->shape);
+      meant[made.get()] = for_this;
+      return made;
+    };
+    std::vector<NodeRef> from, found;
+    for (const NodeRef& input : std::span(of.inputs).subspan(1)) from.push_back(stand_in(input));
+    NodeRef cotangent = stand_in(arriving), other = formula(from);
+    std::vector<NodeRef> gradients = gradient(std::span(&other, 1), std::span(&cotangent, 1), from);
+    for (const NodeRef& g : gradients)
+      if (g) found.push_back(g);
+    found = replace(found, meant);
+    size_t next = 0;
+    for (NodeRef& g : gradients)
+      if (g) g = found[next++];
+    return gradients;
+  };
+  return make_pullback(value, inputs, rule);
 }
 
 std::string why_no_gradient(std::span<const NodeRef> outputs, const NodeRef& input) {

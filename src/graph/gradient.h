@@ -34,6 +34,11 @@ std::vector<const Node*> differentiable_order(std::span<const NodeRef> roots);
 // far as differentiation can see.
 NodeRef scaled(const NodeRef& gradient, const NodeRef& slope);
 
+// `value`, differentiated as formula(inputs): another way to compute it, which is slower and has derivatives of every
+// order where the first has none. `name` says what it is.
+using Formula = std::function<NodeRef(std::span<const NodeRef> inputs)>;
+NodeRef differentiated_as(const char* name, const NodeRef& value, std::span<const NodeRef> inputs, Formula formula);
+
 // The rules, one per op: gradients for node.inputs, null where `wanted` is false or there is none.
 using Wanted = std::span<const bool>;
 void scalar_gradient(const Node& node, const NodeRef& gradient, Wanted wanted, std::span<NodeRef> result);

@@ -31,6 +31,19 @@ void of_set(const ScatterParts& s, const NodeRef& g, Wanted wanted, std::span<No
   if (wanted[2]) result[2] = choose(stayed(s), s.at_index(g), 0);
 }
 
+// The product without one factor, from all pairs of updates: without a division, so that it has derivatives of every
+// order at zeros.
+NodeRef of_mul_by_pairs(const NodeRef& base, const NodeRef& index, const NodeRef& updates, const NodeRef& g, int axis) {
+  int last = index->shape.rank();  // the axis of the other updates
+  Shape pairs = pairs_shape(index->shape, axis);
+  NodeRef own = make_iota(DType::i64, pairs, axis), other = make_iota(DType::i64, pairs, last);
+  NodeRef factors = second_of_pairs(updates, axis);
+  NodeRef meet = equal(first_of_pairs(index, axis), second_of_pairs(index, axis));
+  meet = choose(equal(own, other), const_like(Scalar::of(DType::boolean, false), pairs), meet);
+  NodeRef rest = make_reduce(ReduceOp::Prod, choose(meet, factors, like(factors, 1)), std::span(&last, 1));
+  return make_gather_along(g * base, index, axis, kUncheckedIndex) * rest;
+}
+
 // The product without one factor: by division, or, for the only zero among the factors, without the zeros.
 void of_mul(const ScatterParts& s, const NodeRef& g, Wanted wanted, std::span<NodeRef> result) {
   if (wanted[0]) result[0] = g * s.scattered(ScatterOp::Mul, like(s.base, 1), s.updates);
@@ -41,7 +54,11 @@ void of_mul(const ScatterParts& s, const NodeRef& g, Wanted wanted, std::span<No
   NodeRef zeros = s.at_index(s.scattered(ScatterOp::Add, like(s.base, 0), make_cast(zero, s.base->dtype)));
   NodeRef others = s.at_index(g * rest) / choose(zero, one, s.updates);
   NodeRef zeros_of_others = zeros - make_cast(zero, zeros->dtype);
-  result[2] = choose(equal(zeros_of_others, like(zeros, 0)), others, 0);
+  NodeRef value = choose(equal(zeros_of_others, like(zeros, 0)), others, 0);
+  NodeRef inputs[] = {s.base, s.index, s.updates, g};
+  result[2] = differentiated_as("scatter", value, inputs, [axis = s.axis](std::span<const NodeRef> from) {
+    return of_mul_by_pairs(from[0], from[1], from[2], from[3], axis);
+  });
 }
 
 // Who won each place, by position: comparing elements with the result would go wrong where kernels round differently.

@@ -3,7 +3,6 @@
 
 #include "graph/arithmetic.h"
 #include "graph/gradient.h"
-#include "graph/graph.h"
 
 namespace heddle {
 using namespace arithmetic;
@@ -94,18 +93,11 @@ NodeRef of_extreme(const Node& node, const NodeRef& g) {
 // work is the square of the axis.
 NodeRef of_product_scan_by_pairs(const NodeRef& x, const NodeRef& g, int axis) {
   int last = x->shape.rank();  // the axis of results, beside that of elements
-  Shape from = x->shape, pairs = x->shape;
-  from.push_back(1);
-  pairs.push_back(x->shape[axis]);
-  SmallVector<int, 4> swapped;
-  for (int i = 0; i <= last; ++i) swapped.push_back(i == axis ? last : i == last ? axis : i);
-  auto along_results = [&](const NodeRef& y) {
-    return make_expand(make_permute(make_reshape(y, from), swapped), pairs);
-  };
+  Shape pairs = pairs_shape(x->shape, axis);
   NodeRef element = make_iota(DType::i64, pairs, axis), result = make_iota(DType::i64, pairs, last);
-  NodeRef factors = along_results(x);
+  NodeRef factors = second_of_pairs(x, axis);
   NodeRef between = make_scan(ReduceOp::Prod, choose(less(element, result), factors, like(factors, 1)), last);
-  NodeRef terms = choose(less(result, element), like(factors, 0), along_results(g) * between);
+  NodeRef terms = choose(less(result, element), like(factors, 0), second_of_pairs(g, axis) * between);
   NodeRef sums = make_reduce(ReduceOp::Sum, terms, std::span(&last, 1));
   return scan_before(ReduceOp::Prod, x, axis) * sums;
 }
@@ -121,22 +113,10 @@ NodeRef of_product_scan(const Node& node, const NodeRef& g, int axis) {
   NodeRef others = make_scan(ReduceOp::Prod, choose(first, like(x, 1), x), axis);
   NodeRef usual = sums_from_here(g * NodeRef::share(&node), axis) / choose(is_zero, like(x, 1), x);
   NodeRef value = choose(first, sums_from_here(g * others, axis), choose(is_zero, like(x, 0), usual));
-  auto rule = std::make_shared<GradientRule>();
-  rule->name = "cumprod";
-  rule->pull = [axis](const Node& of, const NodeRef& arriving) {
-    // With placeholders: g may have been computed from x, and its own part of the gradient is another one.
-    std::unordered_map<const Node*, NodeRef> meant;
-    auto stand_in = [&](const NodeRef& for_this) {
-      NodeRef made = make_placeholder(for_this->dtype, for_this->shape);
-      meant[made.get()] = for_this;
-      return made;
-    };
-    NodeRef from[] = {stand_in(of.inputs[1]), stand_in(of.inputs[2])}, cotangent = stand_in(arriving);
-    NodeRef pairs = of_product_scan_by_pairs(from[0], from[1], axis);
-    return replace(gradient(std::span(&pairs, 1), std::span(&cotangent, 1), from), meant);
-  };
   NodeRef inputs[] = {x, g};
-  return make_pullback(value, inputs, rule);
+  return differentiated_as("cumprod", value, inputs, [axis](std::span<const NodeRef> from) {
+    return of_product_scan_by_pairs(from[0], from[1], axis);
+  });
 }
 
 // The gradient goes to the last element that the running extreme was taken from: the latest of equal ones. An element
