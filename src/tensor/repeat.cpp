@@ -57,6 +57,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<in
   for (int64_t i = 0; i < x.size(at); ++i) {
     int64_t count = list[list.size() == 1 ? 0 : static_cast<size_t>(i)];
     if (count < 0) throw ValueError(text("repeat_interleave: a count of ", count));
+    to_shape("repeat_interleave", {count, 2}, kI64);
     positions.insert(positions.end(), static_cast<size_t>(count), i);
   }
   return gather(x, from_vector(positions, {static_cast<int64_t>(positions.size())}), at);

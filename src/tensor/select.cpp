@@ -86,6 +86,7 @@ Tensor bincount(const Tensor& x, int64_t minlength) {
 Histogram histogram(const Tensor& x, int64_t bins, std::optional<std::pair<double, double>> limits) {
   refuse_in_capture("histogram()", x);
   if (bins < 1) throw ValueError(text("histogram: needs at least one bin, not ", bins));
+  to_shape("histogram", {bins}, kI64);
   DType dtype = x.dtype() == kF64 ? kF64 : kF32;
   Tensor sorted = sort(flatten(cast(x, dtype))).values.realize();
   double low = 0, high = 1;

@@ -114,7 +114,7 @@ Tensor window(const Tensor& x, int64_t axis, int64_t size, int64_t stride, int64
   int at = normalize_axis("window", axis, n->shape.rank());
   const Expr& extent = n->shape[static_cast<size_t>(at)];
   // A symbol that may be too small for a window has no number of windows for all of its values.
-  bool fits = extent.lo() > 0 && (size - 1) <= (extent.lo() - 1) / std::max<int64_t>(dilation, 1);
+  bool fits = extent.lo() > 0 && size > 0 && (size - 1) <= (extent.lo() - 1) / std::max<int64_t>(dilation, 1);
   if (!extent.is_const() && !fits) n = with_number(n, at);
   return Tensor(make_window(n, at, size, stride, dilation));
 }

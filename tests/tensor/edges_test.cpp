@@ -70,6 +70,9 @@ TEST(Edges, shapes_refuse_sizes_that_overflow) {
   expect_error<ShapeError>([&] { diag_embed(x, kLeast); }, {"diag_embed", "overflows"});
   expect_error<ShapeError>([&] { window(x, 1, kMost, 1, kMost); }, {"window"});
   expect_error<ShapeError>([&] { unfold(x, 1, kMost, 1); }, {"unfold"});
+  expect_error<ValueError>([&] { window(x, 1, kLeast, 1, 1); }, {"window", "positive"});
+  expect_error<ShapeError>([&] { histogram(x, kMost); }, {"histogram", "2^63"});
+  expect_error<ShapeError>([&] { repeat_interleave(x, full({3}, kMost, kI64), 1); }, {"repeat_interleave", "2^63"});
   Tensor large = expand(zeros({1}, kU8), {kMost / 2 + 1});
   expect_error<ShapeError>([&] { cat({large, large}); }, {"cat"});
 }
