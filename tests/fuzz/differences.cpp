@@ -40,7 +40,7 @@ Differences::Differences(const Problem& problem, const SymbolValues& symbols) : 
     if (problem.gradients[i]) differentiable_.push_back(i);
 }
 
-bool Differences::agree(Random& random) {
+bool Differences::agree(Random& random, double rounding) {
   Point at, direction;
   for (const HostArray& leaf : leaves_) {
     at.push_back(leaf);
@@ -62,7 +62,7 @@ bool Differences::agree(Random& random) {
   double near = (up - down) / (2 * h), far = (up2 - down2) / (4 * h);
   // What cancels to nothing leaves the rounding of what it was made of: numbers of about 1.
   constexpr double kRounding = 1e-14;
-  double vague = kRounding + 1e-9 * sum + 1e-7 * (size + std::abs(near));
+  double vague = kRounding + rounding / h + 1e-9 * sum + 1e-7 * (size + std::abs(near));
   bool smooth = std::abs(near - far) <= 100 * vague && std::abs(up + down - 2 * here) / h <= 1e-2 * size + 100 * vague;
   if (!smooth || bad_indices_ > 0) return false;
   double difference = near + (near - far) / 3;

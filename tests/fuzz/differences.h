@@ -22,8 +22,8 @@ class Differences {
   Differences(const Problem& problem, const SymbolValues& symbols);
 
   // Compares at a point near the leaves' values, along a direction. Throws Failure; false at a kink: differences tell
-  // nothing there.
-  bool agree(testing::Random& random);
+  // nothing there. `rounding`: how far off the values of the outputs may be, where that is known.
+  bool agree(testing::Random& random, double rounding = 0);
 
  private:
   using Point = std::vector<HostArray>;
