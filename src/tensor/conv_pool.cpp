@@ -138,7 +138,8 @@ Tensor adaptive_pool(const char* op, size_t axes, const Tensor& given, const Dim
       throw ShapeError(text(op, ": ", wanted[i], " windows of an input of shape ", given.shape()));
     if (wanted[i] == -1 || wanted[i] == n) continue;
     if (n % wanted[i] != 0) {
-      checked_extent(op, static_cast<Int128>(n) * wanted[i]);
+      if (wanted[i] > INT32_MAX)  // the host makes a list of them
+        throw ShapeError(text(op, ": ", wanted[i], " windows of an input of shape ", given.shape()));
       // Later axes first: of equal elements the first in order of rows then wins, as in windows of one size.
       if (!inner.empty()) y = even(y, inner);
       inner.clear();

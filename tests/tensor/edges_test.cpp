@@ -48,8 +48,8 @@ TEST(Edges, pools_refuse_sizes_that_overflow) {
   expect_error<ValueError>([&] { max_pool1d(x, 3, {.padding = kMost}); }, {"max_pool1d", "half"});
   expect_error<ShapeError>([&] { max_pool1d(x, kMost, {.padding = kMost / 2}); }, {"max_pool1d"});
   expect_error<ShapeError>([&] { avg_pool1d(x, kMost, {.stride = kMost, .ceil_mode = true}); }, {"avg_pool1d"});
-  expect_error<ShapeError>([&] { adaptive_max_pool1d(x, kMost); }, {"adaptive_max_pool1d", "2^60"});
-  expect_error<ShapeError>([&] { adaptive_avg_pool1d(x, kMost); }, {"adaptive_avg_pool1d", "2^60"});
+  expect_error<ShapeError>([&] { adaptive_max_pool1d(x, kMost); }, {"adaptive_max_pool1d", "windows"});
+  expect_error<ShapeError>([&] { adaptive_avg_pool1d(x, kMost >> 20); }, {"adaptive_avg_pool1d", "windows"});
 }
 
 TEST(Edges, shapes_refuse_sizes_that_overflow) {
