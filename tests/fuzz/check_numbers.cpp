@@ -15,7 +15,17 @@ using testing::Random;
 using testing::RandomGraph;
 using testing::scalar_node;
 
+NumberCounts& number_counts() {
+  static NumberCounts counts;
+  return counts;
+}
+
 namespace {
+
+bool is_sharp(const Range& r) {
+  if (r.lo > r.hi || r.lo == r.hi) return r.lo > r.hi || !r.nan;
+  return !r.nan && r.hi - r.lo <= 1e-4 * std::max(std::fabs(r.lo), std::fabs(r.hi));
+}
 
 class NumbersMaker {
  public:
@@ -172,6 +182,7 @@ void check_numbers(const Check& check) {
     for (size_t r = 0; r < want.size(); ++r)
       for (size_t i = 0; i < want[r].size(); ++i) {
         const Range& range = want[r][i];
+        ++(is_sharp(range) ? number_counts().sharp : number_counts().vague);
         if (range.holds(got[r].floats[i])) continue;
         throw Failure{text("root ", r, ", element ", i, " is ", got[r].floats[i], " and not in [", range.lo, ", ",
                            range.hi, "]", range.nan ? " or NaN" : ""),

@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "fuzz/check.h"
 #include "fuzz/driver.h"
+#include "fuzz/ranges.h"
 #include "fuzz/transform.h"
 
 namespace heddle::fuzz {
@@ -135,6 +136,15 @@ void count_gradients(Driver& driver) {
   driver.fail([] { return std::string("FAILED: too few gradients could be compared"); });
 }
 
+void count_numbers(Driver& driver) {
+  const NumberCounts& counts = number_counts();
+  uint64_t all = counts.sharp + counts.vague;
+  if (all == 0) return;
+  std::cout << "numbers: " << counts.sharp << " of " << all << " have one result, up to their last places" << std::endl;
+  if (driver.failed() || all < 10000 || 2 * counts.sharp > all) return;
+  driver.fail([] { return std::string("FAILED: too few numbers are told apart"); });
+}
+
 }  // namespace
 }  // namespace heddle::fuzz
 
@@ -142,5 +152,9 @@ int main(int count, char** arguments) {
   using namespace heddle::fuzz;
   Options options = parse(count, arguments);
   Driver driver(options.driver);
-  return driver.run([&](uint64_t seed) { run_seed(options, seed, driver); }, [&] { count_gradients(driver); });
+  auto count_all = [&] {
+    count_gradients(driver);
+    count_numbers(driver);
+  };
+  return driver.run([&](uint64_t seed) { run_seed(options, seed, driver); }, count_all);
 }

@@ -6,6 +6,7 @@
 // the bounds are one number: overflow, underflow and NaN must be those of the graph.
 #pragma once
 
+#include <atomic>
 #include <unordered_map>
 #include <vector>
 
@@ -26,5 +27,12 @@ using Alternatives = std::unordered_map<const Node*, NodeRef>;
 // The elements of each root. Knows Const, Buffer, Cast, Reduce (but products), views, and scalar ops of one to three
 // operands that only grow, or only fall, in each of them; floats up to f32, and bool.
 std::vector<std::vector<Range>> ranges(const std::vector<NodeRef>& roots, const Alternatives& alternatives);
+
+// What comparisons with ranges were worth.
+struct NumberCounts {
+  std::atomic<uint64_t> sharp{0};  // one result, or a few in the last places
+  std::atomic<uint64_t> vague{0};
+};
+NumberCounts& number_counts();
 
 }  // namespace heddle::fuzz
