@@ -57,7 +57,7 @@ class LoopsWriter {
       const Unit& u = unit(group.units[i]);
       u.reduces ? write_reduction(u) : u.scatters() ? write_scatter(u) : write_store(u);
       for (const Node* token : u.after)
-        if (unit(parts.storing.at(token)).group != u.group) step_.after.push_back(tensor_of.at(token));
+        if (unit(parts.storing.at(token)).group != u.group) step_.after.push_back(tensor(token, false));
     }
   }
 
@@ -240,12 +240,17 @@ class LoopsWriter {
     checked_.clear();
   }
 
-  int buffer(const Node* node, kernel::Space space) {
+  int tensor(const Node* node, bool leaf) {
     auto [it, fresh] = tensor_of_.try_emplace(node, static_cast<int>(program_.tensors.size()));
-    if (fresh) program_.tensors.push_back({node, space == kernel::Space::In && !parts_.storing.count(node), false});
-    auto [at, first] = buffer_of_.try_emplace(it->second, static_cast<int>(tensors_.size()));
+    if (fresh) program_.tensors.push_back({node, leaf, false});
+    return it->second;
+  }
+
+  int buffer(const Node* node, kernel::Space space) {
+    const int which = tensor(node, space == kernel::Space::In && !parts_.storing.count(node));
+    auto [at, first] = buffer_of_.try_emplace(which, static_cast<int>(tensors_.size()));
     if (first) {
-      tensors_.push_back(it->second);
+      tensors_.push_back(which);
       step_.loops.buffers.push_back({text(space == kernel::Space::In ? "x" : "y", step_.loops.buffers.size()),
                                      node->dtype, space, node->shape.numel()});
     }
@@ -275,12 +280,19 @@ class LoopsWriter {
     return value;
   }
 
+  // An axis of size 1 has one place only, whatever a guard is needed to say so.
+  static bool same_place(const Index& a, const Index& b, const Shape& shape) {
+    for (size_t i = 0; i < shape.size(); ++i)
+      if (!shape[i].is_const(1) && !(a[i] == b[i])) return false;
+    return true;
+  }
+
   Value emit_node(const Node* node, const Index& index, const Expr& guard) {
     Builder& b = *builder_;
     if (const Node* reduction = reduction_of(node)) {
       size_t result = node->op == NodeOp::Get ? static_cast<size_t>(node->attrs[0].value()) : 0;
       for (const Reduced& earlier : reduced_)
-        if (earlier.node == reduction && earlier.at == index)
+        if (earlier.node == reduction && same_place(earlier.at, index, reduction->shape))
           return b.cast(earlier.results[result], compute_dtype(node->dtype));
       throw Misread{node};
     }
