@@ -135,7 +135,7 @@ void count(Driver& driver) {
   uint64_t tensors = counts.compared + counts.vague, programs = counts.differences + counts.kinks;
   driver.print(text(counts.compared.load(), " of ", tensors, " tensors compared closely; gradients of ",
                     counts.differences.load(), " of ", programs, " programs agree with differences"));
-  if (driver.failed() || (tensors >= 200 && 10 * counts.vague > tensors) ||
+  if (driver.failed() || (tensors >= 200 && 5 * counts.vague > tensors) ||
       (programs >= 40 && 2 * counts.differences < programs)) {
     if (!driver.failed()) driver.fail([] { return std::string("FAILED: too little could be compared"); });
   }
