@@ -67,7 +67,8 @@ std::vector<double> trained(Net net, const Tensor& images, const Tensor& targets
 }
 
 // Sums of thousands of terms round by some 1e-6 of the result in f32 and by 1e-14 in f64. A step turns a relative error
-// of a gradient into one of at most the rate times as much, which later steps repeat.
+// of a gradient into one of at most the rate times as much, which later steps repeat. What is rounded are logits around
+// one, also where the loss has become small.
 template <class Net>
 void check(const Net& net, const Tensor& x, const Tensor& targets) {
   std::vector<double> want = reference(net.copy(), x, targets);
@@ -75,7 +76,7 @@ void check(const Net& net, const Tensor& x, const Tensor& targets) {
     double tolerance = dtype == kF64 ? 1e-9 : 1e-4;
     std::vector<double> got = trained(net.copy(), x, targets, dtype);
     for (size_t t = 0; t < want.size(); ++t)
-      EXPECT_NEAR(got[t], want[t], tolerance * want[t]) << name(dtype) << " at step " << t;
+      EXPECT_NEAR(got[t], want[t], tolerance * std::max(1.0, want[t])) << name(dtype) << " at step " << t;
   }
   EXPECT_LT(want.back(), want.front());
 }
@@ -203,7 +204,7 @@ TEST(Zoo, convnext) {
   manual_seed(5);
   nn::Sequential net(nn::Conv2d(3, 16, 2, {.stride = 2}), ConvNeXtBlock(16), ConvNeXtBlock(16),
                      nn::AdaptiveAvgPool2d(1), nn::Flatten(), nn::Linear(16, 10));
-  check(net, noise_tensor({2, 3, 12, 12}), classes({2}, 10));
+  check(net, noise_tensor({4, 3, 12, 12}), classes({4}, 10));
 }
 
 nn::Sequential wide_head(int64_t hidden, int64_t count) {
