@@ -22,6 +22,9 @@ constexpr int64_t kTurnedRun = 512, kTurnedLength = 16384;
 // A row up to this long is one tile; longer ones are walked in pieces.
 constexpr int64_t kWholeRow = 16384, kRowPiece = 8192;
 
+// Terms that one accumulator of a column adds up one after the other.
+constexpr int64_t kLongestChain = 1024;
+
 // Scans: columns that go down together, not fewer than the second number, and rows they go at a time; parts and
 // elements of a round when the axis is split.
 constexpr int64_t kScanColumns = 16384, kScanNarrow = 512, kScanRows = 8;
@@ -233,7 +236,7 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Shape2& shape, 
   if (columns) {
     int64_t width = simd ? 256 : 128;
     schedule.cell[column_axis] = std::min(shape.outer[column_axis], width);
-    limit = std::max<int64_t>((simd ? 1 << 16 : 8192) / schedule.cell[column_axis], 1);
+    limit = std::clamp<int64_t>((simd ? 1 << 16 : 8192) / schedule.cell[column_axis], 1, kLongestChain);
     piece = limit;
   } else if (rank > 0) {
     int64_t wanted = simd ? 2048 : 4096;

@@ -1,4 +1,6 @@
 // Reductions at tile level: in registers, in local memory, or split over the grid.
+#include <algorithm>
+
 #include "base/error.h"
 #include "compile/tiler.h"
 
@@ -8,12 +10,87 @@ std::vector<Tiler::Value> Tiler::reduce(size_t s, const Place& p, size_t level, 
   const std::vector<Level>& loops = schedule_.stages[s].loops;
   if (schedule_.stages[s].ahead > 0) return matrix_dot(s, p, std::move(before));
   write_cell_packing(s, p, level);
-  if (level == loops.size()) return reduce_tile(s, p, std::move(before));
+  if (level == loops.size()) return reduce_products(s, p, std::move(before));
   if (before.empty()) before = identities(s, p, level);
-  Expr var = loop_variable(s, p, loops[level]);
+  const Level& loop = loops[level];
+  const int64_t count = (p.size[static_cast<size_t>(loop.axis)] + loop.step - 1) / loop.step;
+  auto inside = [&](const Place& at, std::vector<Value> now) { return reduce(s, at, level + 1, std::move(now)); };
+  const int64_t most = steps_of_a_sum(s, loop);
+  Expr var = loop_variable(s, p, loop);
+  if (count > most) return reduce_steps(s, p, loop, 0, var.extent(), most, before, inside);
   return builder_->loop(var, before, [&](std::span<const Value> carried) {
-    return reduce(s, step_into(p, loops[level], var), level + 1, {carried.begin(), carried.end()});
+    return inside(step_into(p, loop, var), {carried.begin(), carried.end()});
   });
+}
+
+// How many steps of a loop one accumulator adds up, one after the other. Its error grows with that number, so more are
+// a sum of sums; but it costs registers to begin a new one, so a sum has many terms.
+int64_t Tiler::steps_of_a_sum(size_t s, const Level& loop) const {
+  constexpr int64_t kSteps = 32, kTerms = 1024, kProducts = 2048;
+  const StageSchedule& plan = schedule_.stages[s];
+  const auto& combine = stage(s).reducer->combine;
+  const bool rounds = std::any_of(combine.insts.begin(), combine.insts.end(), [&](const Inst& inst) {
+    return inst.op == Op::add && is_float(stage(s).reducer->values[static_cast<size_t>(inst.results[0])].dtype);
+  });
+  // The threads of a cell have no registers for more sums of products.
+  if (!rounds || !dims_.empty() || !reduces_axis(s, static_cast<size_t>(loop.axis)) ||
+      (plan.dot && schedule_.threads > 1))
+    return INT64_MAX;
+  int64_t each = 1;  // terms of a tile
+  for (size_t i = outer_ + stage(s).kept; i < axis_count(s); ++i) {
+    int64_t size = axis(s, i).extent.hi();
+    for (const Level& level : plan.loops)
+      if (static_cast<size_t>(level.axis) == i) size = level.step;
+    each *= std::clamp<int64_t>(size, 1, kProducts);
+    each = std::min(each, kProducts);
+  }
+  return std::max(kSteps, (plan.dot ? kProducts : kTerms) / each);
+}
+
+// `left` steps of the loop, from number `first` on; `most` in a row.
+std::vector<Tiler::Value> Tiler::reduce_steps(size_t s, const Place& p, const Level& loop, const Expr& first,
+                                              const Expr& left, int64_t most, std::vector<Value> before,
+                                              const ReduceStep& step) {
+  const int64_t count = left.hi();
+  int64_t block = 1;
+  if (count > most) {
+    block = (count + most - 1) / most;
+    // Blocks that are all of one size need no guards.
+    for (int64_t even = block; even <= 2 * block && count % block != 0; ++even)
+      if (count % even == 0) block = even;
+  }
+  const Expr var = Expr::index(text("l", loop_count_++), ceildiv(left, block));
+  return builder_->loop(var, before, [&](std::span<const Value> carried) -> std::vector<Value> {
+    if (block == 1) return step(step_into(p, loop, first + var), {carried.begin(), carried.end()});
+    std::vector<Value> fresh;
+    for (size_t r = 0; r < carried.size(); ++r)
+      fresh.push_back(builder_->constant(stage(s).reducer->identity[r], builder_->type(carried[r]).shape));
+    const Expr here = count % block == 0 && left.is_const() ? Expr(block) : min(Expr(block), left - var * block);
+    return builder_->apply(*stage(s).reducer, carried,
+                           reduce_steps(s, p, loop, first + var * block, here, most, std::move(fresh), step));
+  });
+}
+
+// The tile of a dot is walked by one chain of sums for each of its results.
+std::vector<Tiler::Value> Tiler::reduce_products(size_t s, const Place& p, std::vector<Value> before) {
+  constexpr int64_t kMost = 1024, kFewest = 128;
+  const StageSchedule& plan = schedule_.stages[s];
+  if (!plan.dot || plan.unit != StageSchedule::Unit::Numbers) return reduce_tile(s, p, std::move(before));
+  const size_t along = dot_axis(s);
+  const int64_t size = p.size[along];
+  Level loop{static_cast<int>(along), kMost / 2};
+  if (size <= kMost || steps_of_a_sum(s, loop) == INT64_MAX) return reduce_tile(s, p, std::move(before));
+  for (int64_t even = loop.step; even >= kFewest; --even)
+    if (size % even == 0) {
+      loop.step = even;
+      break;
+    }
+  if (before.empty()) before = identities(s, p, plan.loops.size());
+  constexpr int64_t kSteps = 32;
+  return reduce_steps(s, p, loop, 0, loop_variable(s, p, loop).extent(), kSteps, std::move(before),
+                      [&](const Place& at, const std::vector<Value>& now) {
+                        return builder_->apply(*stage(s).reducer, now, reduce_tile(s, at, {}));
+                      });
 }
 
 Tiler::Dims Tiler::result_dims(size_t s, Place p, size_t level) {

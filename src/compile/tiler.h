@@ -138,6 +138,13 @@ class Tiler {
   // The stage's tuple over everything that the loops from `level` on cover, combined with `before` if given.
   std::vector<Value> reduce(size_t s, const Place& p, size_t level, std::vector<Value> before);
 
+  // The same for steps of one loop, of which a long sum takes few at a time.
+  using ReduceStep = std::function<std::vector<Value>(const Place& p, std::vector<Value> before)>;
+  std::vector<Value> reduce_steps(size_t s, const Place& p, const Level& loop, const Expr& first, const Expr& left,
+                                  int64_t most, std::vector<Value> before, const ReduceStep& step);
+  int64_t steps_of_a_sum(size_t s, const Level& loop) const;
+  std::vector<Value> reduce_products(size_t s, const Place& p, std::vector<Value> before);
+
   // The tile that one result has inside all loops.
   Dims result_dims(size_t s, Place p, size_t level);
   std::vector<bool> outer_only(size_t count) const;
