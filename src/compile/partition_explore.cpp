@@ -4,19 +4,20 @@
 
 namespace heddle {
 
-void Partitioner::explore(Unit& u, bool decide, int id) {
-  if (explore_once(u, decide, id)) {
+void Partitioner::explore(Unit& u, bool decide, int id, const std::unordered_set<const Node*>* from_memory) {
+  if (!from_memory) from_memory = &stored_;
+  if (explore_once(u, decide, id, *from_memory)) {
     read_own(u, decide);
     return;
   }
   // A scan of something turned around: the nest goes the other way.
   Substitution turned = {{u.scanned, u.scanned.extent() - 1 - u.scanned}};
   for (Expr& e : u.at) e = substitute(e, turned);
-  bool done = explore_once(u, decide, id);
+  bool done = explore_once(u, decide, id, *from_memory);
   HD_ASSERT(done, "a scan that runs both ways");
 }
 
-bool Partitioner::explore_once(Unit& u, bool decide, int id) {
+bool Partitioner::explore_once(Unit& u, bool decide, int id, const std::unordered_set<const Node*>& from_memory) {
   struct Visit {
     int number;
     const Node* node;
@@ -62,7 +63,7 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
     // A scatter has nests of its own, and takes no reduction into them, nor what is computed of one.
     bool reduces = reduction_of(&node) || (is_compute(node) && reduces_below_[number(&node)]);
     bool apart = node.op == NodeOp::Scatter || (u.scatters() && reduces);
-    if (!self && (stored_.count(&node) || apart)) {
+    if (!self && (from_memory.count(&node) || apart)) {
       if (decide) store(&node);
       u.reads.push_back({&node, visit.index, true});
       continue;

@@ -219,5 +219,17 @@ TEST(Composite, gradients_alone_of_what_reads_in_two_orders) {
   }
 }
 
+// What two gradients share goes to memory for one of them after the other has been planned without.
+TEST(Composite, gradients_alone_of_attention_along_columns) {
+  for (auto [n, m] : {std::array<int64_t, 2>{128, 64}, {64, 64}, {129, 33}, {300, 64}}) {
+    for (DType dtype : {kF32, kF16}) {
+      SCOPED_TRACE(::testing::Message() << n << " " << m);
+      Tensor q = leaf({n, 1}, 1, dtype), k = leaf({m, 1}, 2, dtype), v = leaf({m, 10}, 3, dtype);
+      auto attended = [&] { return matmul(softmax(matmul(rms_norm(q), transpose(k)), 0), v); };
+      expect_right([&] { return grad(sum(attended()), {q, k}); }, dtype == kF16 ? 1 << 16 : 512);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace heddle
