@@ -63,18 +63,20 @@ std::string CodeUnit::generate(llvm::CodeGenFileType kind) {
                           ? machine_.addPassesToEmitMC(*passes, unused, out)
                           : machine_.addPassesToEmitFile(*passes, out, nullptr, kind);
   if (failed) throw CompileError(text("kernel ", kernel_.name, ": LLVM has no code generator for this target"));
-  generating = true;
+  struct Generating {
+    Generating() { generating = true; }
+    ~Generating() { generating = false; }
+  };
   try {
+    Generating now;
     passes->run(*module_);
   } catch (const Fatal& fatal) {
-    generating = false;
     // They stopped halfway: nobody knows whether they can be destroyed.
     static_cast<void>(passes.release());
     static_cast<void>(module_.release());
     static_cast<void>(context_.release());
     throw CompileError(text("kernel ", kernel_.name, ": LLVM gives up: ", fatal.reason));
   }
-  generating = false;
   if (!errors_.empty()) throw CompileError(text("kernel ", kernel_.name, ": LLVM reports ", errors_));
   return std::string(bytes.data(), bytes.size());
 }

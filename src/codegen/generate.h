@@ -25,7 +25,7 @@ class CodeUnit {
 
   llvm::Module& module() { return *module_; }
   // Once. Throws InternalError if the module is malformed, CompileError with what LLVM reports; it prints nothing, and
-  // the process goes on where LLVM would end it.
+  // the process goes on after errors that LLVM would report and then exit.
   std::string generate(llvm::CodeGenFileType kind);
 
  private:

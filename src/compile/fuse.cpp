@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -539,9 +540,9 @@ Program::Step direct_step(Program& program, std::unordered_map<const Node*, int>
 }
 
 // Writes all groups, and gives what they would misread: then the program is of no use.
-std::vector<const Node*> write_steps(const Partition& parts, Program& program,
-                                     std::unordered_map<const Node*, int>& tensor_of) {
-  std::vector<const Node*> misread;
+std::unordered_set<const Node*> write_steps(const Partition& parts, Program& program,
+                                            std::unordered_map<const Node*, int>& tensor_of) {
+  std::unordered_set<const Node*> misread;
   for (const Group& group : parts.groups) {
     const Unit& first = parts.units[static_cast<size_t>(group.units[0])];
     if (!first.writes.empty()) {
@@ -551,7 +552,7 @@ std::vector<const Node*> write_steps(const Partition& parts, Program& program,
     try {
       program.steps.push_back(LoopsWriter(program, tensor_of, parts, group).finish());
     } catch (const Misread& read) {
-      misread.push_back(read.node);
+      misread.insert(read.node);
     }
   }
   return misread;
@@ -565,7 +566,7 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
   PartitionLimits limits;
   limits.nests = nests;
   for (Partition parts = partition(roots, limits);; parts = partition(roots, limits)) {
-    std::vector<const Node*> misread = write_steps(parts, program, tensor_of);
+    std::unordered_set<const Node*> misread = write_steps(parts, program, tensor_of);
     if (misread.empty()) break;
     limits.forbid_reading(misread);
     program = {};

@@ -2,8 +2,8 @@
 //
 // A reduction that keeps an axis is computed along it once for all that read it, so the axes along which they do are
 // that axis. Renaming the axes of a nest changes nothing as long as they stay apart: two axes become one only if their
-// extents are the same and no unit has both of them. So a choice made here is never wrong, at worst it is of no use:
-// whether a result is read at the point where it was computed is for fuse() to see, from the indices.
+// extents are the same and no unit has both of them. Whether
+// a result is then read at the point where it was computed fuse() sees from the indices, and does not rely on this.
 #pragma once
 
 #include <unordered_map>

@@ -47,7 +47,8 @@ std::vector<const Node*> Partitioner::repeated() const {
     auto it = computed_in_.find(node);
     if (it != computed_in_.end() && !stored_.count(node) && !widens(*node)) {
       std::vector<int> groups;
-      for (int id : it->second) groups.push_back(group_of_[static_cast<size_t>(id)]);
+      for (int id : it->second)
+        if (int g = group_of_[static_cast<size_t>(id)]; g >= 0) groups.push_back(g);
       std::sort(groups.begin(), groups.end());
       kernels[i] = static_cast<int>(std::unique(groups.begin(), groups.end()) - groups.begin());
     }
@@ -203,7 +204,7 @@ void Partitioner::forget_reads(int id) {
   for (const Node* token : unit(id).after) std::erase(waiting_[token], id);
 }
 
-void PartitionLimits::forbid_reading(std::span<const Node* const> misread) {
+void PartitionLimits::forbid_reading(const std::unordered_set<const Node*>& misread) {
   for (const Node* node : misread) {
     if (in_memory.insert(node).second || alone.insert(node).second) continue;
     HD_ASSERT(nests, "the result of ", name(node->op), " of shape ", node->shape, " is read where it is not computed");
@@ -225,13 +226,17 @@ bool forbid(PartitionLimits& limits, const Unfit& unfit) {
 }  // namespace
 
 Partition partition(std::span<const NodeRef> roots, PartitionLimits& limits) {
-  for (int round = 0;;) {
+  // A program of many layers that each have to be taken apart is not worth so many attempts.
+  constexpr int kMostAttempts = 16;
+  for (int round = 0, attempts = 0;;) {
+    if (attempts == kMostAttempts) limits.nests = false;
     Partitioner partitioner(roots, limits);
     std::optional<Partition> result;
     try {
       result = partitioner.run();
     } catch (const Unfit& unfit) {
-      HD_ASSERT(forbid(limits, unfit), "kernels depend on each other in a circle");
+      HD_ASSERT(forbid(limits, unfit), "no kernels can be made of the graph: ", unfit.why);
+      ++attempts;
       continue;
     }
     std::vector<const Node*> repeated = partitioner.repeated();

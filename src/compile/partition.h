@@ -98,7 +98,7 @@ struct PartitionLimits {
   std::unordered_set<const Node*> not_nested;  // sums that compute no factor on the way
 
   // Kernels would have read these reductions elsewhere than where they computed them.
-  void forbid_reading(std::span<const Node* const> misread);
+  void forbid_reading(const std::unordered_set<const Node*>& misread);
 };
 
 Partition partition(std::span<const NodeRef> roots, PartitionLimits& limits);

@@ -39,6 +39,7 @@ bool Partitioner::join_sibling(int to, int from) {
     if (unit(member).reduces && has_unit(to, unit(member).node)) {
       forget_reads(member);
       unit(member).reads.clear();
+      unit(member).group = -1;
       continue;
     }
     unit(member).group = to;
@@ -183,6 +184,7 @@ void Partitioner::drop_dead_stores() {
       unit(r).after.insert(unit(r).after.end(), u.after.begin(), u.after.end());
     }
     u.reads.clear();
+    u.group = -1;
   }
 }
 
@@ -246,7 +248,7 @@ void Partitioner::order_groups() {
     }
     for (size_t g = 0; g < users.size(); ++g)
       if (missing[g] > 0 && waiting[g] > 0) circle.push_back(static_cast<int>(g));
-    break_up(circle);
+    break_up(circle, "they depend on each other in a circle");
   }
   result_.groups = std::move(sorted);
 }

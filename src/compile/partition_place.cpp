@@ -144,12 +144,12 @@ void Partitioner::place_reduction(const Node* node) {
     for (int member : storing)
       for (const Unit::Read& read : unit(member).reads)
         if (!nests_.empty() && !read.memory && has_unit(unit(member).group, reduction_of(read.node)))
-          break_up(reading_groups({node, false}));
+          break_up(reading_groups({node, false}), "none takes a reduction in");
     for (int member : storing) std::erase(group(unit(member).group).units, member);
     int g = new_group(storing[0]);
     for (size_t i = 1; i < storing.size(); ++i) join(storing[i], g, unit(storing[i]).kept);
     bool joined = nests_.count(node) ? join_nest(id, {g}) : join_reduction(id, {g});
-    if (!joined) break_up(reading_groups({node, false}));
+    if (!joined) break_up(reading_groups({node, false}), "none takes a reduction in");
     return;
   }
   // Nobody can take it in: it goes to memory, after as much of what follows as still belongs to it (at the second
@@ -183,8 +183,8 @@ void Partitioner::place_reduction(const Node* node) {
   pending_.push(number_.at(node));
 }
 
-void Partitioner::break_up(const std::vector<int>& groups) {
-  Unfit unfit;
+void Partitioner::break_up(const std::vector<int>& groups, const char* why) {
+  Unfit unfit{why, {}, {}};
   for (int g : groups)
     for (int id : group(g).units) {
       const Unit& u = unit(id);

@@ -52,6 +52,7 @@ inline bool contains(std::span<const Expr> list, const Expr& e) {
 // Thrown where kernels cannot be as they were begun: they would need each other, or no kernel takes a reduction in.
 // partition() then begins anew without the nests among them, or, if there are none, with each of their results alone.
 struct Unfit {
+  const char* why;
   std::vector<const Node*> nests, stored;
 };
 
@@ -238,7 +239,7 @@ class Partitioner {
   // Sorts units inside groups, and groups so that inputs come first (iteratively, by counting what is missing).
   void order_groups();
 
-  [[noreturn]] void break_up(const std::vector<int>& groups);
+  [[noreturn]] void break_up(const std::vector<int>& groups, const char* why);
 
   const PartitionLimits& limits_;
   std::vector<const Node*> order_;

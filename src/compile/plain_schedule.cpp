@@ -1,6 +1,7 @@
 // Schedules for kernels whose own one could not be compiled: slow, but with as little in them as possible.
 #include <algorithm>
 
+#include "base/error.h"
 #include "compile/schedule.h"
 
 namespace heddle {
@@ -37,8 +38,14 @@ std::vector<Schedule> plainer_schedules(const Loops& loops, const Target& target
   Target plain = target;
   plain.matrix_unit = plain.warp_products = plain.f8_products = plain.word_products = plain.byte_products = false;
   std::vector<Schedule> result;
-  for (Schedule& schedule : std::vector{default_schedule(loops, plain), row_by_row(loops, target)})
+  auto add = [&](Schedule schedule) {
     if (check(schedule, loops, target).empty()) result.push_back(std::move(schedule));
+  };
+  // What chooses schedules may be at fault itself.
+  try {
+    add(default_schedule(loops, plain));
+  } catch (const InternalError&) {}
+  add(row_by_row(loops, target));
   return result;
 }
 

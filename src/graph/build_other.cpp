@@ -200,14 +200,19 @@ NodeRef make_unmoved(const NodeRef& value, std::span<const NodeRef> by) {
   for (const NodeRef& source : by)
     if (source->tracked && source != value) sources.push_back(source);
   if (sources.size() == (value->tracked ? 1 : 0)) return value;
-  static const auto rule = std::make_shared<const GradientRule>(GradientRule{
-      "unmoved", [](const Node& node, const NodeRef& g) {
-        std::vector<NodeRef> gradients;
-        for (const NodeRef& source : std::span(node.inputs).subspan(1))
-          gradients.push_back(source == node.inputs[0] ? g : const_like(Scalar::of(source->dtype, 0), source->shape));
-        return gradients;
-      }});
-  return make_pullback(value, sources, rule);
+  // By position: under vmap stand-ins take the place of the inputs.
+  auto rule = [](bool to_first) {
+    return std::make_shared<const GradientRule>(
+        GradientRule{"unmoved", [to_first](const Node& node, const NodeRef& g) {
+                       std::vector<NodeRef> gradients;
+                       for (const NodeRef& source : std::span(node.inputs).subspan(1))
+                         gradients.push_back(const_like(Scalar::of(source->dtype, 0), source->shape));
+                       if (to_first) gradients[0] = g;
+                       return gradients;
+                     }});
+  };
+  static const auto to_first = rule(true), to_none = rule(false);
+  return make_pullback(value, sources, value->tracked ? to_first : to_none);
 }
 
 NodeRef make_barrier(const NodeRef& x, const NodeRef& token) {

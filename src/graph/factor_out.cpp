@@ -53,9 +53,18 @@ NodeRef moved(NodeRef x, std::span<const std::pair<const Node*, int>> chain) {
   return x;
 }
 
-// What the node is before its elements are repeated and its axes of size 1 come and go.
-const Node& thin(const Node* x) {
-  while (x->op == NodeOp::Expand || x->op == NodeOp::Reshape) x = x->inputs[0].get();
+// What a node of the given shape is before its elements are repeated along the axis; without that axis, or with one
+// element there. On the way all other axes stay where they are, or this is where it ends.
+const Node& thin(const Node* x, const Shape& shape, int axis) {
+  Shape one = shape, without;
+  one[axis] = 1;
+  for (int i = 0; i < shape.rank(); ++i)
+    if (i != axis) without.push_back(shape[i]);
+  while (x->op == NodeOp::Expand || x->op == NodeOp::Reshape) {
+    const Shape& before = x->inputs[0]->shape;
+    if (!(before == one) && !(before == without)) break;
+    x = x->inputs[0].get();
+  }
   return *x;
 }
 
@@ -68,15 +77,15 @@ bool reduces(const Node& x, ReduceOp op, const NodeRef& from, int axis) {
 
 // Whether e is exp(x - max x), both along the axis, and `by` is its sum, or one divided by it.
 bool is_softmax(const NodeRef& e, const Node* by, bool divides, int axis) {
-  const Node* sum = &thin(by);
+  const Node* sum = &thin(by, e->shape, axis);
   if (!divides) {
     if (!is_applied(*sum, ScalarOp::div) || !arithmetic::is_number(sum->inputs[0], 1)) return false;
-    sum = &thin(sum->inputs[1].get());
+    sum = &thin(sum->inputs[1].get(), e->shape, axis);
   }
   if (!is_applied(*e, ScalarOp::exp) || !reduces(*sum, ReduceOp::Sum, e, axis)) return false;
   const NodeRef& below = e->inputs[0];
   if (!is_applied(*below, ScalarOp::sub)) return false;
-  return reduces(thin(below->inputs[1].get()), ReduceOp::Max, below->inputs[0], axis);
+  return reduces(thin(below->inputs[1].get(), e->shape, axis), ReduceOp::Max, below->inputs[0], axis);
 }
 
 // With the factor at `which` of the product divided: e and l, and whether it is e / l and not e * l.

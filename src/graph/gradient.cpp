@@ -140,6 +140,12 @@ std::vector<NodeRef> gradient(std::span<const NodeRef> outputs, std::span<const 
     if (!any) continue;
     result.clear();
     for (size_t k = 0; k < from.size(); ++k) result.push_back(NodeRef());
+    // Nothing arrives, so nothing leaves: no kernels that move zeros.
+    if (arithmetic::is_number(total[i], 0) && order[i]->op != NodeOp::Pullback) {
+      for (size_t k = 0; k < from.size(); ++k)
+        if (wanted[k]) add(from[k].get(), const_like(Scalar::of(from[k]->dtype, 0), from[k]->shape));
+      continue;
+    }
     pull(*order[i], total[i], Wanted(wanted.get(), from.size()), std::span(result.begin(), result.size()));
     for (size_t k = 0; k < from.size(); ++k)
       if (wanted[k] && result[k]) add(from[k].get(), result[k]);

@@ -1,4 +1,5 @@
 // Gradients of elementwise ops.
+#include <cmath>
 #include <numbers>
 
 #include "graph/arithmetic.h"
@@ -98,7 +99,7 @@ NodeRef of_pow(const Node& node, size_t which, const NodeRef& g) {
   const NodeRef &a = node.inputs[0], &b = node.inputs[1];
   NodeRef zero = like(a, 0);
   if (which == 0) {
-    NodeRef sized = less(zero, apply(ScalarOp::abs, {a}));
+    NodeRef sized = less(1 / apply(ScalarOp::abs, {a}), like(a, INFINITY));
     NodeRef one = choose(sized, less(zero, zero), equal(b, zero));  // 0 ** 0 and NaN ** 0
     return scaled(g, choose(one, zero, b * apply(ScalarOp::pow, {a, choose(one, like(b, 1), b) + (-1)})));
   }
@@ -113,8 +114,8 @@ NodeRef of_binary(const Node& node, size_t which, const NodeRef& g) {
     case ScalarOp::sub: return which == 0 ? g : -g;
     case ScalarOp::mul: return g * node.inputs[1 - which];
     case ScalarOp::div:
-      // By a number that is known a division is a product; both would round alike, a product is cheaper.
-      if (which == 0) return b->op == NodeOp::Const ? g * (1 / b) : scaled(g, 1 / b);
+      // The reciprocal of a number may not fit the dtype where the quotient does.
+      if (which == 0) return b->op == NodeOp::Const ? g / b : scaled(g, 1 / b);
       return scaled(g, -(NodeRef::share(&node) / b));
     case ScalarOp::floordiv: return like(g, 0);
     case ScalarOp::scale: return which == 0 ? apply(ScalarOp::scale, {g, b}) : like(g, 0);

@@ -219,8 +219,15 @@ std::shared_ptr<Executable> compile(const Program::Step& step, const std::string
   if (fault && (step.direct || !config().fall_back)) std::rethrow_exception(fault);
   if (fault) {
     // A fault of a schedule is no reason to stop: another one computes the same.
+    if (tuned)
+      fault_of(
+          [&] {
+            const Schedule schedule = default_schedule(step.loops, target);
+            attempt(&schedule);
+          },
+          another);
     std::vector<Schedule> others;
-    fault_of([&] { others = plainer_schedules(step.loops, target); }, another);
+    if (!result) fault_of([&] { others = plainer_schedules(step.loops, target); }, another);
     for (size_t i = 0; i < others.size() && !result; ++i) fault_of([&] { attempt(&others[i]); }, another);
     if (!result) std::rethrow_exception(fault);
     ++replaced;

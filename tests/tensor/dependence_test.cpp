@@ -78,6 +78,19 @@ TEST(Dependence, keeps_gradients_of_the_side_that_counts) {
   EXPECT_EQ(doubles(g[1]), (Values{6, 8}));
 }
 
+TEST(Dependence, keeps_gradients_through_vmap) {
+  Tensor x = tensor({{1., 2.}, {3., 4.}}).requires_grad_(), w = tensor({5., 6.});
+  const Tensor cut = vmap([&](const Tensor& row) { return slice(cat({row, w}), 0, 0, 2); })(x);
+  EXPECT_EQ(doubles(grad(sum(square(cut)), x)), (Values{2, 4, 6, 8}));
+  const Tensor chosen = vmap([&](const Tensor& row) { return where(full({2}, true, kBool), row, row * w); })(x);
+  EXPECT_EQ(doubles(grad(sum(square(chosen)), x)), (Values{2, 4, 6, 8}));
+  Tensor sign = tensor({{1., -1.}, {-1., 1.}}).requires_grad_();
+  const Tensor signs = vmap([](const Tensor& a, const Tensor& b) { return copysign(a, b); })(x, sign);
+  TensorList g = grad(sum(signs), {x, sign});
+  EXPECT_EQ(doubles(g[0]), (Values{1, -1, -1, 1}));
+  EXPECT_EQ(doubles(g[1]), (Values{0, 0, 0, 0}));
+}
+
 TEST(Dependence, outlives_realising) {
   Tensor x = tensor({1., 2.}).requires_grad_();
   Tensor y = pow(x, 0).realize();

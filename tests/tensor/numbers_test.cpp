@@ -44,6 +44,20 @@ TEST(Numbers, norms_keep_products_of_large_numbers_finite) {
   for (double value : doubles(matmul(rms_norm(x * 1e15), w))) EXPECT_TRUE(std::isfinite(value)) << value;
 }
 
+// A maximum of the columns bounds nothing in the rows.
+TEST(Numbers, weights_that_are_not_bounded_are_divided_before_they_are_summed) {
+  Tensor x = tensor({{0., 0.}, {88., 88.}}, kF32), v = full({2, 2}, 10., kF32);
+  Tensor e = exp(x - max(x, {-1}));
+  expect_equal(matmul(e / sum(e, {-1}, true), v), {10, 10, 10, 10});
+}
+
+TEST(Numbers, gradients_of_quotients_need_no_reciprocal_that_fits) {
+  Tensor x = ones({1000}, kF16).requires_grad_();
+  for (double g : doubles(grad(mean(x / 1e-5), x))) EXPECT_NEAR(g, 99.9, 1);
+  Tensor tiny = full({1}, 1e-39, kF32).requires_grad_();
+  expect_equal(grad(sum(pow(tiny, full({1}, 0., kF32).realize())), tiny), {0});
+}
+
 TEST(Numbers, small_floats_divide_by_powers_of_two_without_a_reciprocal_that_does_not_fit) {
   expect_equal(tensor({0.001953125}, kF8E4M3) / 0.001953125, {1});
   expect_equal(tensor({448., -3.5}, kF8E4M3) / 128, {3.5, -0.02734375});
