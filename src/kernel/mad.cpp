@@ -1,5 +1,8 @@
-// Multiply-add fusion for floats: a * b + c, a * b - c and c - a * b become fma when the product has no other use.
+// Multiply-add fusion in sums of products: what a loop adds to a float that it carries, sum = sum + a * b, becomes
+// fma(a, b, sum). Elsewhere a product rounds, because it may be computed in several places (in two loops of a kernel,
+// or in two kernels) and has to be the same in all: else x * c less the largest x * c would not be at most zero.
 #include <unordered_map>
+#include <unordered_set>
 
 #include "kernel/pass_util.h"
 #include "kernel/passes.h"
@@ -14,56 +17,44 @@ class Fuser {
   }
 
   void run(Block& block) {
-    // Products of this very block by result: one hoisted out of a loop is cheaper left where it is.
-    std::unordered_map<Value, SmallVector<Value, 3>> products;
-    auto product = [&](Value v, const Type& wanted) -> const SmallVector<Value, 3>* {
-      if (uses_[static_cast<size_t>(v)] != 1 || type(v) != wanted) return nullptr;
-      auto found = products.find(v);
-      return found == products.end() ? nullptr : &found->second;
-    };
-    std::vector<bool> fused(uses_.size(), false);
-    std::vector<Inst> insts = std::move(block.insts);
-    block.insts.clear();
-    for (Inst& inst : insts) {
-      for (Block& inner : inst.blocks) run(inner);
-      if ((inst.op == Op::add || inst.op == Op::sub) && is_float(type(inst.results[0]).dtype)) {
-        Value a = inst.args[0], b = inst.args[1];
-        Type wanted = type(inst.results[0]);
-        if (const auto* factors = product(a, wanted)) {
-          fused[static_cast<size_t>(a)] = true;
-          Value addend = inst.op == Op::sub ? negate(b, block) : b;
-          inst.args = {(*factors)[0], (*factors)[1], addend};
-          inst.op = Op::fma;
-        } else if (const auto* right = product(b, wanted)) {
-          fused[static_cast<size_t>(b)] = true;
-          Value first = inst.op == Op::sub ? negate((*right)[0], block) : (*right)[0];
-          inst.args = {first, (*right)[1], a};
-          inst.op = Op::fma;
-        }
+    for (Inst& inst : block.insts)
+      for (Block& inner : inst.blocks) {
+        run(inner);
+        if (inst.op == Op::loop) fuse(inner);
       }
-      if (inst.op == Op::mul && is_float(type(inst.results[0]).dtype)) products.emplace(inst.results[0], inst.args);
-      block.insts.push_back(std::move(inst));
-    }
-    std::erase_if(block.insts, [&](const Inst& inst) {
-      return inst.op == Op::mul && static_cast<size_t>(inst.results[0]) < fused.size() &&
-             fused[static_cast<size_t>(inst.results[0])];
-    });
   }
 
  private:
-  const Type& type(Value v) const { return kernel_.values[static_cast<size_t>(v)]; }
-
-  Value negate(Value v, Block& block) {
-    Inst inst;
-    inst.op = Op::neg;
-    inst.args.push_back(v);
-    Type copy = type(v);
-    inst.results.push_back(static_cast<Value>(kernel_.values.size()));
-    kernel_.values.push_back(copy);
-    uses_.push_back(1);
-    block.insts.push_back(std::move(inst));
-    return static_cast<Value>(kernel_.values.size() - 1);
+  // The body of a loop.
+  void fuse(Block& body) {
+    std::unordered_set<Value> carried(body.params.begin(), body.params.end());  // and sums that go on from there
+    std::unordered_map<Value, const Inst*> products;
+    for (const Inst& inst : body.insts) {
+      if (inst.results.size() != 1 || !is_float(type(inst.results[0]).dtype)) continue;
+      if (inst.op == Op::mul) products.emplace(inst.results[0], &inst);
+      if (inst.op == Op::add && (carried.count(inst.args[0]) || carried.count(inst.args[1])))
+        carried.insert(inst.results[0]);
+    }
+    // Backwards from what the next round gets.
+    std::unordered_set<Value> passed(body.results.begin(), body.results.end()), gone;
+    for (size_t i = body.insts.size(); i-- > 0;) {
+      Inst& inst = body.insts[i];
+      if (inst.op != Op::add || !passed.count(inst.results[0]) || !used_once(inst.results[0])) continue;
+      if (!carried.count(inst.results[0])) continue;
+      const size_t sum = carried.count(inst.args[0]) ? 0 : 1;
+      const Value before = inst.args[sum], term = inst.args[1 - sum];
+      passed.insert(before);
+      auto product = products.find(term);
+      if (product == products.end() || !used_once(term) || type(term) != type(inst.results[0])) continue;
+      gone.insert(term);
+      inst.args = {product->second->args[0], product->second->args[1], before};
+      inst.op = Op::fma;
+    }
+    std::erase_if(body.insts, [&](const Inst& inst) { return inst.op == Op::mul && gone.count(inst.results[0]); });
   }
+
+  const Type& type(Value v) const { return kernel_.values[static_cast<size_t>(v)]; }
+  bool used_once(Value v) const { return uses_[static_cast<size_t>(v)] == 1; }
 
   void count(const Block& block) {
     for (Value v : block.results) ++uses_[static_cast<size_t>(v)];

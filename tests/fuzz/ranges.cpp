@@ -106,7 +106,7 @@ Range compared(ScalarOp op, const Range& a, const Range& b) {
 struct Value {
   std::vector<int64_t> shape;
   std::vector<Range> elements;
-  std::vector<Range> products;  // of a product: before it is rounded, as a fused multiply-add takes it
+  std::vector<Range> products;  // of a product: before it is rounded, as a sum may take it
 };
 
 int64_t count(const std::vector<int64_t>& shape) {
@@ -171,10 +171,6 @@ class Ranges {
   void elementwise(const Node& node, Value& result, size_t n) {
     for (size_t i = 0; i < n; ++i) {
       auto x = [&](size_t k) { return operand(node, k).elements[i]; };
-      auto addend = [&](size_t k) {
-        const Value& value = operand(node, k);
-        return value.products.empty() ? value.elements[i] : hull(value.elements[i], value.products[i]);
-      };
       Range exact;
       switch (node.scalar_op) {
         case ScalarOp::neg: exact = negated(x(0)); break;
@@ -184,8 +180,8 @@ class Ranges {
           exact = is_empty(r) ? r : Range{least, std::max(std::fabs(r.lo), std::fabs(r.hi)), r.nan};
           break;
         }
-        case ScalarOp::add: exact = sum_of(addend(0), addend(1)); break;
-        case ScalarOp::sub: exact = sum_of(addend(0), negated(addend(1))); break;
+        case ScalarOp::add: exact = sum_of(x(0), x(1)); break;
+        case ScalarOp::sub: exact = sum_of(x(0), negated(x(1))); break;
         case ScalarOp::mul:
           exact = product_of(x(0), x(1));
           result.products.push_back(exact);

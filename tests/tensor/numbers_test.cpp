@@ -58,6 +58,20 @@ TEST(Numbers, gradients_of_quotients_need_no_reciprocal_that_fits) {
   expect_equal(grad(sum(pow(tiny, full({1}, 0., kF32).realize())), tiny), {0});
 }
 
+TEST(Numbers, a_product_is_the_same_wherever_it_is_computed) {
+  for (const Dims& shape : {Dims{16, 16}, Dims{32, 10}, Dims{100, 1000}, Dims{1, 1000}, Dims{17, 17}}) {
+    Tensor large = full(shape, 1e10, kF32).realize();
+    const double each = 1.0 / static_cast<double>(shape[1]);
+    for (double p : doubles(softmax(large * 0.3))) ASSERT_NEAR(p, each, 1e-6 * each);
+    Tensor y = (rand(shape) + 1).realize() * 0.3;
+    for (double root : doubles(sqrt(max(y, {1}, true) - y))) ASSERT_FALSE(std::isnan(root));
+  }
+  Tensor r = randn({50, 3}).realize() * 0.7, d = unsqueeze(r, 0) - unsqueeze(r, 1);
+  EXPECT_EQ(sum(cast(sum(d * d, {2}) == 0, kI32)).item<int32_t>(), 50);
+  Tensor a = randn({64}).realize() * 0.7;
+  EXPECT_EQ(max(abs(a - gather(a, arange(64)))).item<float>(), 0);
+}
+
 TEST(Numbers, small_floats_divide_by_powers_of_two_without_a_reciprocal_that_does_not_fit) {
   expect_equal(tensor({0.001953125}, kF8E4M3) / 0.001953125, {1});
   expect_equal(tensor({448., -3.5}, kF8E4M3) / 128, {3.5, -0.02734375});
