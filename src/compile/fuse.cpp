@@ -563,8 +563,7 @@ std::unordered_set<const Node*> write_steps(const Partition& parts, Program& pro
 Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces, bool nests) {
   Program program;
   std::unordered_map<const Node*, int> tensor_of;
-  PartitionLimits limits;
-  limits.nests = nests;
+  PartitionLimits limits{.nests = nests};
   for (Partition parts = partition(roots, limits);; parts = partition(roots, limits)) {
     std::unordered_set<const Node*> misread = write_steps(parts, program, tensor_of);
     if (misread.empty()) break;
