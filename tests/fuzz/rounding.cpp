@@ -530,7 +530,7 @@ Comparison compare(const Bounded& want, const HostArray& got) {
     loose += !(tolerance <= 0.05 * largest) && tolerance > 0;
     if (a == b || !(tolerance < kUnknown) || (std::isnan(a) && std::isnan(b))) continue;
     // Where the largest number is within reach sums may overflow on the way.
-    if (std::abs(a) + tolerance > largest_number(value.dtype) / 16 && !std::isfinite(b)) continue;
+    if (largest + tolerance > largest_number(value.dtype) / 16 && !std::isfinite(b)) continue;
     double off = std::abs(a - b) / std::max(tolerance, 1e-300);
     if (off <= 1) continue;
     ++wrong;
