@@ -4,20 +4,29 @@
 
 namespace heddle {
 
-void Partitioner::explore(Unit& u, bool decide, int id, const std::unordered_set<const Node*>* from_memory) {
-  if (!from_memory) from_memory = &stored_;
-  if (explore_once(u, decide, id, *from_memory)) {
+void Partitioner::explore(Unit& u, bool decide, int id) {
+  if (explore_once(u, decide, id)) {
     read_own(u, decide);
     return;
   }
   // A scan of something turned around: the nest goes the other way.
   Substitution turned = {{u.scanned, u.scanned.extent() - 1 - u.scanned}};
   for (Expr& e : u.at) e = substitute(e, turned);
-  bool done = explore_once(u, decide, id, *from_memory);
+  bool done = explore_once(u, decide, id);
   HD_ASSERT(done, "a scan that runs both ways");
 }
 
-bool Partitioner::explore_once(Unit& u, bool decide, int id, const std::unordered_set<const Node*>& from_memory) {
+// Whether `u` may read from memory what is stored. A unit that is explored again has a group already: what went to
+// memory in the meantime it still computes itself if the kernel that writes it needs that group.
+bool Partitioner::may_read(const Unit& u, const Node* node) {
+  if (!stored_.count(node)) return false;
+  auto writer = result_.storing.find(node);
+  if (u.group < 0 || writer == result_.storing.end()) return true;
+  const int from = unit(writer->second).group;
+  return from == u.group || !reaches(u.group, from);
+}
+
+bool Partitioner::explore_once(Unit& u, bool decide, int id) {
   struct Visit {
     int number;
     const Node* node;
@@ -63,7 +72,7 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id, const std::unordere
     // A scatter has nests of its own, and takes no reduction into them, nor what is computed of one.
     bool reduces = reduction_of(&node) || (is_compute(node) && reduces_below_[number(&node)]);
     bool apart = node.op == NodeOp::Scatter || (u.scatters() && reduces);
-    if (!self && (from_memory.count(&node) || apart)) {
+    if (!self && (may_read(u, &node) || apart)) {
       if (decide) store(&node);
       u.reads.push_back({&node, visit.index, true});
       continue;

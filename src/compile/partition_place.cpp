@@ -164,20 +164,10 @@ void Partitioner::place_reduction(const Node* node) {
   result_.units.pop_back();
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  std::unordered_set<const Node*> now_stored;
-  for (const Node* end : ends) {
-    const Node* tail = ends.size() == 1 && attempt == 1 ? find_tail(end) : end;
-    store(tail);
-    now_stored.insert(tail);
-  }
+  for (const Node* end : ends) store(ends.size() == 1 && attempt == 1 ? find_tail(end) : end);
   for (int reader : readers) {
-    // What else went to memory since the reader was explored it still computes itself: groups may have been joined
-    // that would need each other if it did not.
-    std::unordered_set<const Node*> from_memory = now_stored;
-    for (const Unit::Read& read : unit(reader).reads)
-      if (read.memory) from_memory.insert(read.node);
     forget_reads(reader);
-    explore(unit(reader), false, -1, &from_memory);
+    explore(unit(reader), false);
     enter_reads(reader);
   }
   pending_.push(number_.at(node));

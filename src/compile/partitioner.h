@@ -139,14 +139,15 @@ class Partitioner {
   static Source key(const Unit::Read& read) { return {read.memory ? read.node : reduction_of(read.node), read.memory}; }
 
   // Finds what the nest of `u` reads. With `decide`, also chooses what goes to memory on the way. `id` is the unit's,
-  // if it has one. `from_memory`: what it reads there; null: all that is stored.
-  void explore(Unit& u, bool decide, int id = -1, const std::unordered_set<const Node*>* from_memory = nullptr);
+  // if it has one.
+  void explore(Unit& u, bool decide, int id = -1);
 
   // Makes the nest of `u` wait for the token of a barrier.
   void wait_for(Unit& u, const Node* token, bool decide);
 
   // False if the nest should run the other way along u.scanned.
-  bool explore_once(Unit& u, bool decide, int id, const std::unordered_set<const Node*>& from_memory);
+  bool explore_once(Unit& u, bool decide, int id);
+  bool may_read(const Unit& u, const Node* node);
 
   // The axis of u along which its nest can compute the scan `node` at `index`, one element after the other: once each,
   // and nowhere outside. Nothing if it cannot.
