@@ -44,6 +44,9 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
     bucket.emplace_back(node, index);
     queue.push({number_.at(node), node, std::move(index)});
   };
+  std::unordered_set<const Node*> before;  // what the unit read from memory when it was explored earlier
+  for (const Unit::Read& read : u.reads)
+    if (read.memory) before.insert(read.node);
   u.reads.clear();
   u.leaves.clear();
   u.after.clear();
@@ -72,7 +75,7 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
     // A scatter has nests of its own, and takes no reduction into them, nor what is computed of one.
     bool reduces = reduction_of(&node) || (is_compute(node) && reduces_below_[number(&node)]);
     bool apart = node.op == NodeOp::Scatter || (u.scatters() && reduces);
-    if (!self && (may_read(u, &node) || apart)) {
+    if (!self && (before.count(&node) || may_read(u, &node) || apart)) {
       if (decide) store(&node);
       u.reads.push_back({&node, visit.index, true});
       continue;
