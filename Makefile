@@ -48,7 +48,7 @@ test-dev: build/dev/build.ninja
 
 test-asan: build/asan/build.ninja
 	cmake --build build/asan -j $(JOBS) --target tests/all
-	$(CTEST) --test-dir build/asan
+	$(CTEST) --test-dir build/asan -LE 'slow|performance'
 
 test-tsan: build/tsan/build.ninja
 	cmake --build build/tsan -j $(JOBS) --target $(THREADED)
