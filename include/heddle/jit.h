@@ -38,7 +38,7 @@ class JitCore;
 // One call of a captured function on its way; for Jit alone.
 class JitCall {
  public:
-  explicit JitCall(JitCore& core);
+  explicit JitCall(JitCore& core);  // waits for calls in other threads
   ~JitCall();
   JitCall(const JitCall&) = delete;
   JitCall& operator=(const JitCall&) = delete;
@@ -74,9 +74,19 @@ class JitCall {
   JitCore& core_;
 };
 
+// A captured function that runs as the plain function inside of something that records, for Jit alone. Throws
+// CaptureError when it calls itself without end.
+class JitNesting {
+ public:
+  explicit JitNesting(const JitCore& core);
+  ~JitNesting();
+  JitNesting(const JitNesting&) = delete;
+  JitNesting& operator=(const JitNesting&) = delete;
+};
+
 class JitBase {
  public:
-  // What was compiled so far, one entry for each kind of arguments.
+  // What was compiled so far, one entry for each kind of arguments. Neither this nor clear() works inside the function.
   std::vector<JitPlan> plans() const;
   // Forgets everything that was compiled.
   void clear();
@@ -92,7 +102,7 @@ class Jit : public JitBase {
   Jit(F f, const std::source_location& where) : JitBase(where), f_(std::move(f)) {}
 
   template <class... A>
-  auto operator()(A&&... arguments) {
+  auto operator()(A&&... arguments) const {
     using R = std::decay_t<std::invoke_result_t<F&, std::decay_t<A>&...>>;
     if (!is_capturing()) {
       JitCall call(*core_);
@@ -112,13 +122,14 @@ class Jit : public JitBase {
         }
       }
     }
+    JitNesting nesting(*core_);
     return static_cast<R>(std::invoke(f_, arguments...));
   }
 
  private:
   // The function works on copies of the arguments, in which other tensors stand for those that were given.
   template <class R, class... A>
-  void record(JitCall& call, A&... arguments) {
+  void record(JitCall& call, A&... arguments) const {
     std::tuple<std::decay_t<A>...> inside(arguments...);
     JitCall::Recording recording(call, [&](Parts& parts) { collect(parts, inside); });
     if constexpr (std::is_void_v<R>) {
@@ -132,7 +143,7 @@ class Jit : public JitBase {
     }
   }
 
-  F f_;
+  mutable F f_;  // may have state of its own, as any function object
 };
 
 // A function that is recorded, compiled as a whole, and from then on replayed without building a graph:
@@ -145,7 +156,9 @@ class Jit : public JitBase {
 //   for (...) step(x, t);
 //
 // Arguments and results are anything that collect() (parts.h) takes apart. There is one plan for each combination of
-// shapes, dtypes, structure and values of numbers among the arguments. Tensors that the function closes over are read
+// shapes, dtypes, structure, values of numbers and settings of modules among the arguments, of which of them are the
+// same tensor, and of which require gradients. A module that cannot say what decides what it computes (nn/visitor.h) is
+// recorded at each call. Tensors that the function closes over are read
 // anew at each call, and those it assigns to are changed at each call, in place where nobody can notice. Random
 // numbers are new at each call: exactly those that the plain function would draw. Results stay as they are when the
 // function is called again.

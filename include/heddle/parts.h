@@ -4,8 +4,10 @@
 
 #include <heddle/tensor.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -19,11 +21,15 @@ namespace heddle {
 class Parts {
  public:
   std::vector<Tensor*> tensors;
-  std::vector<uint64_t> words;  // structure, sizes, keys, numbers and strings
+  std::vector<uint64_t> words;       // structure, sizes, keys, numbers and strings
+  std::vector<uint64_t> identities;  // of things that never change, and that nothing else tells apart
+  bool complete = true;              // whether all that decides what the value does is here
 
   void clear() {
     tensors.clear();
     words.clear();
+    identities.clear();
+    complete = true;
   }
   void add(Tensor& tensor) {
     tensors.push_back(&tensor);
@@ -38,10 +44,16 @@ class Parts {
       words.push_back(word);
     }
   }
-  // For modules, whose visit() calls `v("weight", weight)` for every part.
+  // For modules, whose visit() calls `v("weight", weight)` for every part, and v.settings() for what else decides what
+  // they compute.
   template <class T>
   void operator()(std::string_view name, T& part);
+  template <class... T>
+  void settings(const T&... values);
 };
+
+// A number that no other call gives.
+uint64_t new_identity();
 
 // The customization point for other types: specialise it with `static void collect(Parts&, T&)`.
 template <class T>
@@ -64,6 +76,12 @@ template <class T>
 concept Unordered = requires(T& value) { value.bucket_count(); };
 template <class T>
 concept TupleLike = requires { std::tuple_size<T>::value; };
+// A base class that takes itself apart, as nn::ModuleState does.
+template <class T>
+concept HasState = requires(Parts& parts, T& value) {
+  typename T::State;
+  static_cast<typename T::State&>(value).collect_state(parts);
+};
 template <class T>
 inline constexpr bool kOptional = false;
 template <class T>
@@ -88,6 +106,54 @@ void add_number(Parts& parts, T number) {
   parts.add_word(words[0]);
 }
 
+// Which bytes of a module visit() lists.
+class Layout {
+ public:
+  Layout(const void* object, size_t bytes) : begin_(static_cast<const char*>(object)), listed_(bytes, false) {}
+  template <class T>
+  void operator()(std::string_view, T& part) {
+    add(&part, sizeof(T));
+  }
+  template <class... T>
+  void settings(const T&... values) {
+    (add(&values, sizeof(T)), ...);
+  }
+  void add(const void* part, size_t bytes) {
+    const auto* at = static_cast<const char*>(part);
+    if (std::less<>()(at, begin_) || !std::less<>()(at, begin_ + listed_.size())) return;
+    for (size_t i = 0; i < bytes; ++i) listed_.at(static_cast<size_t>(at - begin_) + i) = true;
+  }
+  bool has_gaps() const { return std::find(listed_.begin(), listed_.end(), false) != listed_.end(); }
+
+ private:
+  const char* begin_;
+  std::vector<bool> listed_;
+};
+
+// Whether a module's tensors, parts and settings are all that decides what it computes: it says so
+// (`using ListsAll = T;`), or it has no byte that visit() does not list. The same for all modules of a type.
+template <class T>
+bool lists_all(T& module) {
+  if constexpr (requires { requires std::same_as<typename T::ListsAll, T>; }) {
+    return true;
+  } else {
+    static const bool all = [&] {
+      Layout layout(&module, sizeof(T));
+      if constexpr (HasState<T>) layout.add(&static_cast<typename T::State&>(module), sizeof(typename T::State));
+      module.visit(layout);
+      return !layout.has_gaps();
+    }();
+    return all;
+  }
+}
+
+template <class T>
+void collect_module(Parts& parts, T& module) {
+  if constexpr (HasState<T>) static_cast<typename T::State&>(module).collect_state(parts);
+  module.visit(parts);
+  if (!lists_all(module)) parts.complete = false;
+}
+
 }  // namespace parts_detail
 
 // Takes a value apart: tensors, numbers, strings, enums, and pairs, tuples, arrays, vectors, maps, optionals and
@@ -100,7 +166,7 @@ void collect(Parts& parts, Given& given) {
   if constexpr (detail::Customized<T>) {
     PartsOf<T>::collect(parts, value);
   } else if constexpr (detail::Module<T>) {
-    value.visit(parts);
+    detail::collect_module(parts, value);
   } else if constexpr (std::is_base_of_v<Tensor, T>) {
     parts.add(value);
   } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
@@ -140,6 +206,10 @@ template <class T>
 void Parts::operator()(std::string_view name, T& part) {
   add_text(name);
   collect(*this, part);
+}
+template <class... T>
+void Parts::settings(const T&... values) {
+  (collect(*this, values), ...);
 }
 
 }  // namespace heddle

@@ -62,7 +62,7 @@ class Tensor {
   // There is no moved-from state: moving copies the handle. Temporaries cannot be assigned to, because `x[0] = y` would
   // not change x.
   Tensor(const Tensor&) = default;
-  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(const Tensor& other) &;
 
   // Shape and type are known without computing anything.
   Dims shape() const;

@@ -169,14 +169,18 @@ const GradientRule* leaf_rule(const Node& node) { return node.rule && node.rule-
 bool has_ended(const GradientRule& leaf) { return std::atomic_ref(leaf.ended).load(std::memory_order_relaxed); }
 void end_leaf(const Node& leaf) { std::atomic_ref(leaf.rule->ended).store(true, std::memory_order_relaxed); }
 
-NodeRef make_placeholder(DType dtype, const Shape& shape) {
-  // Captured functions count up from zero.
-  static std::atomic<int64_t> next{-1};
-  return make_input(0, next.fetch_sub(1, std::memory_order_relaxed), dtype, shape);
+int64_t next_placeholder_number() {
+  static std::atomic<int64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-bool is_placeholder(const Node& node) {
-  return node.op == NodeOp::Input && node.attrs[1].is_const() && node.attrs[1].value() < 0;
+NodeRef make_placeholder(DType dtype, const Shape& shape) {
+  // Captured functions have numbers from zero on.
+  return make_input(0, -next_placeholder_number(), dtype, shape);
+}
+
+int64_t placeholder_number(const Node& node) {
+  return node.op == NodeOp::Input && node.attrs[1].is_const() && node.attrs[1].value() < 0 ? -node.attrs[1].value() : 0;
 }
 
 NodeRef make_detached(const NodeRef& x) {

@@ -16,8 +16,9 @@ std::vector<NodeRef> simplify(std::span<const NodeRef> roots);
 // Rebuilds the graph with some nodes replaced (and what follows from it simplified). Iterative.
 std::vector<NodeRef> replace(std::span<const NodeRef> roots, const std::unordered_map<const Node*, NodeRef>& with);
 
-// Whether the node is one that make_placeholder() has made.
-bool is_placeholder(const Node& node);
+// The number of a node that make_placeholder() has made; of any other 0.
+int64_t placeholder_number(const Node& node);
+inline bool is_placeholder(const Node& node) { return placeholder_number(node) > 0; }
 
 // One line per node: "%3 = add f32[2, 3] %1, %2", realised leaves with a preview of their first elements.
 std::string print_graph(std::span<const NodeRef> roots);

@@ -252,8 +252,10 @@ NodeRef make_leaf(const NodeRef& x);
 NodeRef make_leaf(const NodeRef& x, std::weak_ptr<TensorSlot> tensor);
 // How many leaves there are: while there are none, nobody has to look for them.
 int64_t live_leaves();
-// An Input that is like no other.
+// An Input that is like no other: it stands for an argument of a function that is being looked at.
 NodeRef make_placeholder(DType dtype, const Shape& shape);
+// Numbers of placeholders and of those who call functions with them, from 1 on: what came later has a greater one.
+int64_t next_placeholder_number();
 
 // A number for the name of a public operator, from 1 on; the operator has added the axis's size to negative indices
 // already. The negative of a label says that it has not. Label 0 is the node's own name, with indices as they are.

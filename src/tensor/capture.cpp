@@ -1,5 +1,6 @@
 #include "tensor/capture.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "base/error.h"
@@ -10,11 +11,18 @@
 namespace heddle {
 
 constinit thread_local Capture* current_capture = nullptr;
-constinit thread_local const char* current_recorder = nullptr;
+constinit thread_local Recorder* current_recorder = nullptr;
 
 namespace {
 
 std::string place(const std::source_location& where) { return text(where.file_name(), ":", where.line()); }
+
+// The greatest number of the placeholders that a value depends on; 0: it depends on none.
+int64_t last_placeholder(const NodeRef& value) {
+  int64_t last = 0;
+  for (const Node* each : topological(std::span(&value, 1))) last = std::max(last, placeholder_number(*each));
+  return last;
+}
 
 }  // namespace
 
@@ -26,16 +34,66 @@ void refuse_reading(const char* what, const std::source_location* where) {
 
 void refuse_placeholders(const char* what, const Tensor& tensor, const std::source_location* where) {
   NodeRef root = tensor.node();
-  for (const Node* each : topological(std::span(&root, 1)))
-    if (is_placeholder(*each))
-      throw CaptureError(text(where ? place(*where) + ": " : "", what, " in a function that ", current_recorder,
-                              "() records: what depends on its arguments has no value there. ",
-                              "Return the tensor and look at it outside"));
+  if (last_placeholder(root) > 0)
+    throw CaptureError(text(where ? place(*where) + ": " : "", what, " in a function that ", current_recorder->name,
+                            "() records: what depends on its arguments has no value there. ",
+                            "Return the tensor and look at it outside"));
 }
 
-BoundTensor::BoundTensor(const Tensor& tensor) : tensor_(tensor) { ++tensor_.slot().bindings; }
+Recorder::Recorder(const char* who) : name(who), number(next_placeholder_number()) {
+  outer_ = std::exchange(current_recorder, this);
+}
+Recorder::~Recorder() { current_recorder = outer_; }
+
+void Recorder::refuse_assignment(const TensorSlot& slot, const NodeRef& value) const {
+  if (slot.recorder >= number || last_placeholder(value) <= slot.recorder) return;
+  throw CaptureError(text("a tensor ", value->dtype, value->shape, " that was made outside of a function which ", name,
+                          "() records is given a value that depends on the function's arguments: there is one such ",
+                          "value for each example, or none at all. Return the value and assign() it outside; a layer ",
+                          "that keeps statistics has to be in eval() mode"));
+}
+
+void Recorder::refuse_kept(int64_t first) const {
+  for (const std::weak_ptr<TensorSlot>& watched : born) {
+    std::shared_ptr<TensorSlot> slot = watched.lock();
+    if (!slot) continue;
+    NodeRef value = slot->get();
+    if (last_placeholder(value) < first) continue;
+    throw CaptureError(text("a tensor ", value->dtype, value->shape, " made by a function that ", name, "() records ",
+                            "is kept outside, where it has no value. Return it instead"));
+  }
+}
+
+void note_birth(const std::shared_ptr<TensorSlot>& slot) {
+  if (current_capture) {
+    slot->born = current_capture->id;
+    current_capture->born.push_back(slot);
+  }
+  if (current_recorder) {
+    slot->recorder = current_recorder->number;
+    current_recorder->born.push_back(slot);
+  }
+}
+
+BoundTensor::BoundTensor(const Tensor& tensor) : tensor_(tensor) {
+  ++tensor_.slot().bindings;
+  count_handles();
+}
+BoundTensor::BoundTensor(const BoundTensor& other)
+    : tensor_(other.tensor_), others_(other.others_), reassigned_(other.reassigned_) {
+  ++tensor_.slot().bindings;
+}
 BoundTensor::~BoundTensor() { --tensor_.slot().bindings; }
-bool BoundTensor::abandoned() const { return tensor_.handles() <= tensor_.slot().bindings.load(); }
+void BoundTensor::count_handles() {
+  const TensorSlot& slot = tensor_.slot();
+  others_ = tensor_.handles() - slot.bindings.load(std::memory_order_relaxed);
+  reassigned_ = slot.reassigned.load(std::memory_order_relaxed);
+}
+bool BoundTensor::lost_a_handle() const {
+  const TensorSlot& slot = tensor_.slot();
+  const long now = tensor_.handles() - slot.bindings.load(std::memory_order_relaxed);
+  return now <= 0 || now < others_ || reassigned_ != slot.reassigned.load(std::memory_order_relaxed);
+}
 
 bool same_bound(const Bound& a, const Bound& b) {
   if (a.kind != b.kind || a.index != b.index || a.generator != b.generator) return false;
@@ -57,17 +115,36 @@ NodeRef Capture::add(Bound bound, DType dtype, const Shape& shape) {
 }
 
 const Tensor& Capture::stand_in(const Tensor& argument) {
+  const size_t place = stand_ins.size();
+  auto [known, fresh] = given_.try_emplace(&argument.slot(), place);
+  if (!fresh) return stand_ins.emplace_back(stand_ins[known->second]);
   NodeRef now = argument.slot().get();
-  size_t number = inputs.size();
-  stand_ins.emplace_back(add({Bound::Kind::Argument, number, {}, nullptr}, now->dtype, now->shape));
-  slots_.emplace(&stand_ins.back().slot(), number);
-  return stand_ins.back();
+  const size_t number = inputs.size();
+  NodeRef input = add({Bound::Kind::Argument, place, {}, nullptr}, now->dtype, now->shape);
+  const Tensor& made = stand_ins.emplace_back(input);
+  TensorSlot& slot = made.slot();
+  slot.tracked = argument.slot().tracked;
+  slot.has_gradient = argument.slot().has_gradient;
+  slot.gradient = std::make_shared<TensorSlot>();
+  slot.gradient->node = make_const(Scalar::of(now->dtype, 0), now->shape);
+  values.back() = initial.back() = value_for(made.shared_slot(), input);
+  slots_.emplace(&slot, number);
+  stood_for_.emplace(&slot, place);
+  gradients_.emplace(slot.gradient.get(), place);
+  born.push_back(made.shared_slot());
+  return made;
 }
 
 size_t Capture::number_of(const Tensor& tensor) {
   auto [known, fresh] = slots_.try_emplace(&tensor.slot(), inputs.size());
   if (fresh) {
     NodeRef now = tensor.slot().get();
+    if (auto gradient = gradients_.find(&tensor.slot()); gradient != gradients_.end()) {
+      // Kept outside it would be found by what it depends on.
+      tensor.slot().node = add({Bound::Kind::Gradient, gradient->second, {}, nullptr}, now->dtype, now->shape);
+      born.push_back(tensor.shared_slot());
+      return known->second;
+    }
     if (is_transformed(now))
       throw CaptureError(text("the function that jit() captures at ", place(where), " closes over a tensor ",
                               now->dtype, now->shape, " that depends on an argument of a function which grad(), ",
@@ -94,22 +171,30 @@ Tensor Capture::draw(Generator& generator) {
   return Tensor(add({Bound::Kind::Draw, draws_[&generator]++, {}, &generator}, kU32, Shape{4}));
 }
 
-bool Capture::has_gradient(const Tensor& tensor) {
-  bool now = tensor.slot().has_gradient;
-  if (tensor.slot().born == id) return now;
+GradientFlag& Capture::flag_of(const Tensor& tensor, bool reads) {
   auto [known, fresh] = flags_.try_emplace(&tensor.slot(), gradient_flags.size());
-  if (fresh) gradient_flags.push_back({BoundTensor(tensor), now, now});
-  return gradient_flags[known->second].after;
+  if (fresh) {
+    GradientFlag& flag = gradient_flags.emplace_back();
+    flag.after = tensor.slot().has_gradient;
+    if (reads) flag.before = flag.after;
+    if (auto argument = stood_for_.find(&tensor.slot()); argument != stood_for_.end())
+      flag.argument = argument->second;
+    else
+      flag.tensor.emplace(tensor);
+  }
+  return gradient_flags[known->second];
+}
+
+bool Capture::has_gradient(const Tensor& tensor) {
+  if (tensor.slot().born == id) return tensor.slot().has_gradient;
+  return flag_of(tensor, true).after;
 }
 
 void Capture::set_has_gradient(const Tensor& tensor, bool has) {
-  if (tensor.slot().born == id) {
+  if (tensor.slot().born == id)
     tensor.slot().has_gradient = has;
-    return;
-  }
-  auto [known, fresh] = flags_.try_emplace(&tensor.slot(), gradient_flags.size());
-  if (fresh) gradient_flags.push_back({BoundTensor(tensor), {}, has});
-  gradient_flags[known->second].after = has;
+  else
+    flag_of(tensor, false).after = has;
 }
 
 bool Capture::depends_on_inputs(const NodeRef& node) const {

@@ -9,6 +9,7 @@
 
 #include <optional>
 #include <source_location>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -20,22 +21,27 @@ namespace heddle {
 class BoundTensor {
  public:
   explicit BoundTensor(const Tensor& tensor);
-  BoundTensor(const BoundTensor& other) : BoundTensor(other.tensor_) {}
+  BoundTensor(const BoundTensor& other);
   BoundTensor& operator=(const BoundTensor&) = delete;
   ~BoundTensor();
   const Tensor& operator*() const { return tensor_; }
   const Tensor* operator->() const { return &tensor_; }
-  // Whether only captured functions still have the slot.
-  bool abandoned() const;
+  // Whether a variable that had the slot when this was called last has another one now, or is gone.
+  bool lost_a_handle() const;
+  // From here on.
+  void count_handles();
 
  private:
   Tensor tensor_;
+  long others_ = 0;  // handles that do not belong to captured functions
+  uint64_t reassigned_ = 0;
 };
 
 // What an Input of a captured function is filled from at each call.
 struct Bound {
-  enum class Kind { Argument, Slot, Draw } kind;
-  size_t index = 0;                   // Argument: which; Draw: the how manieth of the generator in one call
+  // Gradient: what backward() has added up for an argument.
+  enum class Kind { Argument, Gradient, Slot, Draw } kind;
+  size_t index = 0;  // Argument, Gradient: of which; Draw: the how manieth of the generator in one call
   std::optional<BoundTensor> tensor;  // Slot
   Generator* generator = nullptr;     // Draw
 };
@@ -43,16 +49,21 @@ bool same_bound(const Bound& a, const Bound& b);
 
 // Whether a tensor has a gradient that backward() has added up: before the call, if that made a difference, and after.
 struct GradientFlag {
-  BoundTensor tensor;
+  std::optional<BoundTensor> tensor;  // or
+  size_t argument = 0;                // this one
   std::optional<bool> before;
   bool after;
+  TensorSlot& slot(std::span<Tensor* const> arguments) const {
+    return tensor ? (*tensor)->slot() : arguments[argument]->slot();
+  }
 };
 
 class Capture {
  public:
   explicit Capture(const std::source_location& jit) : where(jit), id(next_id()) {}
 
-  // A tensor that stands for the next argument. All of them are made before recording.
+  // A tensor that stands for the next argument; the same one for the same tensor. All of them are made before
+  // recording.
   const Tensor& stand_in(const Tensor& argument);
   NodeRef value(const Tensor& tensor);
   void assign(const Tensor& tensor, const NodeRef& value);
@@ -77,25 +88,45 @@ class Capture {
   static uint64_t next_id();
   size_t number_of(const Tensor& tensor);
   NodeRef add(Bound bound, DType dtype, const Shape& shape);
+  // `reads`: what it was before the call makes a difference.
+  GradientFlag& flag_of(const Tensor& tensor, bool reads);
   std::unordered_map<const TensorSlot*, size_t> slots_, flags_;
+  std::unordered_map<const TensorSlot*, size_t> given_;      // arguments: the first place of each
+  std::unordered_map<const TensorSlot*, size_t> gradients_;  // those of the stand-ins: of which argument
+  std::unordered_map<const TensorSlot*, size_t> stood_for_;  // stand-ins: for which argument
   std::unordered_map<const Generator*, size_t> draws_;
 };
 
 // The recording that the calling thread is in.
 extern constinit thread_local Capture* current_capture;
 
-// Who calls a function of the user's with placeholders in place of tensors, on this thread: "vmap". Null: nobody.
-extern constinit thread_local const char* current_recorder;
+// Somebody who calls a function of the user's with placeholders in place of tensors: "vmap". The placeholders are made
+// before. What depends on them must not get into slots that were made outside: they would keep a value that is none.
 class Recorder {
  public:
-  explicit Recorder(const char* name) : outer_(std::exchange(current_recorder, name)) {}
-  ~Recorder() { current_recorder = outer_; }
+  explicit Recorder(const char* name);
+  ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
+  // Throws CaptureError if a slot made outside would be given a value that depends on a placeholder.
+  void refuse_assignment(const TensorSlot& slot, const NodeRef& value) const;
+  // Throws CaptureError if a tensor that was made inside, and that depends on a placeholder from number `first` on, is
+  // still there: the function has kept it.
+  void refuse_kept(int64_t first) const;
+
+  const char* const name;
+  const int64_t number;
+  std::vector<std::weak_ptr<TensorSlot>> born;
+
  private:
-  const char* outer_;
+  Recorder* outer_;
 };
+// The innermost one on this thread. Null: nobody.
+extern constinit thread_local Recorder* current_recorder;
+
+// Called for each slot that is made while a thread records in either way.
+void note_birth(const std::shared_ptr<TensorSlot>& slot);
 
 // Throws CaptureError while recording: `what` needs a value.
 [[noreturn]] void refuse_reading(const char* what, const std::source_location* where);

@@ -201,6 +201,8 @@ std::function<Tensor(const TensorList&)> custom_vjp(
   auto rule = std::make_shared<GradientRule>();
   rule->name = "custom_vjp";
   rule->pull = [backward = std::move(backward)](const Node& node, const NodeRef& g) {
+    // What it makes is its own, also where the gradient of a function of placeholders is asked for.
+    Recorder recorder(current_recorder ? current_recorder->name : "custom_vjp");
     std::vector<NodeRef> inputs(node.inputs.begin() + 1, node.inputs.end());
     return to_nodes(backward(to_tensors(inputs), Tensor(NodeRef::share(&node)), Tensor(g)));
   };

@@ -20,6 +20,8 @@ std::atomic<uint64_t> generation{0};
 constexpr size_t kMostPlans = 64;
 // Stands for a symbolic size: no number of elements comes near.
 constexpr uint64_t kSymbolicSize = ~uint64_t{0};
+// In a signature: an argument is the same tensor as the one whose number follows.
+constexpr uint64_t kSamePlace = uint64_t{1} << 63;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -27,12 +29,37 @@ double seconds_now() {
 
 std::string place(const std::source_location& where) { return text(where.file_name(), ":", where.line()); }
 
+// Which arguments are the same tensor. Few arguments are the rule; modules and optimisers have hundreds.
+void find_places(JitCore& core) {
+  const std::vector<Tensor*>& tensors = core.arguments.tensors;
+  core.first_places.resize(tensors.size());
+  if (tensors.size() <= 8) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      core.first_places[i] = i;
+      for (size_t k = 0; k < i; ++k)
+        if (&tensors[k]->slot() == &tensors[i]->slot()) {
+          core.first_places[i] = k;
+          break;
+        }
+    }
+    return;
+  }
+  core.sorted.clear();
+  for (size_t i = 0; i < tensors.size(); ++i) core.sorted.emplace_back(&tensors[i]->slot(), i);
+  std::sort(core.sorted.begin(), core.sorted.end());
+  for (size_t i = 0, first = 0; i < core.sorted.size(); ++i) {
+    if (core.sorted[i].first != core.sorted[first].first) first = i;
+    core.first_places[core.sorted[i].second] = core.sorted[first].second;
+  }
+}
+
 // The arguments' nodes, all of them realised.
 void fetch_arguments(JitCore& core) {
+  find_places(core);
   std::vector<NodeRef>& nodes = core.argument_nodes;
   nodes.resize(core.arguments.tensors.size());
   for (size_t i = 0; i < nodes.size(); ++i)
-    for (;;) {
+    while (core.first_places[i] == i) {
       nodes[i] = core.arguments.tensors[i]->slot().get();
       if (nodes[i]->op == NodeOp::Buffer) break;
       nodes[i] = NodeRef();
@@ -43,8 +70,15 @@ void fetch_arguments(JitCore& core) {
 void make_signature(JitCore& core) {
   std::vector<uint64_t>& words = core.signature;
   words.assign(core.arguments.words.begin(), core.arguments.words.end());
+  words.insert(words.end(), core.arguments.identities.begin(), core.arguments.identities.end());
   core.symbolic = false;
-  for (const NodeRef& node : core.argument_nodes) {
+  for (size_t i = 0; i < core.argument_nodes.size(); ++i) {
+    const NodeRef& node = core.argument_nodes[i];
+    if (!node) {
+      words.push_back(kSamePlace | core.first_places[i]);
+      continue;
+    }
+    words.push_back(core.arguments.tensors[i]->slot().tracked);
     words.push_back(static_cast<uint64_t>(node->dtype) | static_cast<uint64_t>(node->shape.size()) << 8);
     for (const Expr& size : node->shape) {
       core.symbolic = core.symbolic || !size.is_const();
@@ -55,14 +89,16 @@ void make_signature(JitCore& core) {
 }
 
 // Whether backward() inside would do what it did when this was recorded: begin a gradient, or add to one.
-bool same_gradients(const JitEntry& entry) {
-  return std::all_of(entry.gradient_flags.begin(), entry.gradient_flags.end(), [](const GradientFlag& flag) {
-    return !flag.before || *flag.before == flag.tensor->slot().has_gradient;
+bool same_gradients(const JitEntry& entry, std::span<Tensor* const> arguments) {
+  return std::all_of(entry.gradient_flags.begin(), entry.gradient_flags.end(), [&](const GradientFlag& flag) {
+    return !flag.before || *flag.before == flag.slot(arguments).has_gradient;
   });
 }
 
 JitEntry* find_entry(JitCore& core) {
-  auto fits = [&](const JitEntry& entry) { return entry.signature == core.signature && same_gradients(entry); };
+  auto fits = [&](const JitEntry& entry) {
+    return entry.signature == core.signature && same_gradients(entry, core.arguments.tensors);
+  };
   if (core.last && fits(*core.last)) return core.last;
   for (const auto& entry : core.entries)
     if (fits(*entry)) return entry.get();
@@ -90,7 +126,10 @@ void limit_plans(JitCore& core) {
 
 std::string signature_text(const JitCore& core) {
   std::string result;
-  for (const NodeRef& node : core.argument_nodes) result += text(result.empty() ? "" : ", ", node->dtype, node->shape);
+  for (size_t place : core.first_places) {
+    const NodeRef& node = core.argument_nodes[place];
+    result += text(result.empty() ? "" : ", ", node->dtype, node->shape);
+  }
   return result;
 }
 
@@ -139,6 +178,8 @@ std::unique_ptr<JitEntry> entry_of(JitCore& core, Capture& capture, std::vector<
   entry->graph = read_captured(core.roots, updates, core.key);
   entry->symbolic = core.symbolic || !entry->graph.symbols.empty();
   entry->inputs = std::move(capture.inputs);
+  for (Bound& bound : entry->inputs)
+    if (bound.tensor) bound.tensor->count_handles();
   entry->gradient_flags = std::move(capture.gradient_flags);
   return entry;
 }
@@ -173,7 +214,8 @@ std::string difference(const JitEntry& before, const JitEntry& now) {
   bool same_flags = before.gradient_flags.size() == now.gradient_flags.size();
   for (size_t i = 0; same_flags && i < before.gradient_flags.size(); ++i) {
     const GradientFlag &a = before.gradient_flags[i], &b = now.gradient_flags[i];
-    same_flags = &a.tensor->slot() == &b.tensor->slot() && a.before == b.before && a.after == b.after;
+    same_flags = a.tensor.has_value() == b.tensor.has_value() && a.argument == b.argument && a.before == b.before &&
+                 a.after == b.after && (!a.tensor || &(*a.tensor)->slot() == &(*b.tensor)->slot());
   }
   if (!same_flags) return "it adds up or clears other gradients";
   if (before.result_words != now.result_words) return "numbers or the structure of its result changed";
@@ -238,7 +280,39 @@ void compare(JitCore& core) {
 
 bool is_capturing() { return current_capture != nullptr; }
 
-JitCall::JitCall(JitCore& core) : core_(core) { core.lock.lock(); }
+namespace {
+
+std::mutex& locked_by_nobody_here(JitCore& core, const char* what) {
+  if (core.holder.load(std::memory_order_relaxed) == std::this_thread::get_id())
+    throw CaptureError(text(what, " inside of the function that jit() captures at ", place(core.where), ", while it ",
+                            "is being called"));
+  return core.lock;
+}
+
+// Captured functions inside one another, on this thread, that run as plain functions.
+constinit thread_local int nested = 0;
+constexpr int kMostNested = 256;
+
+// In place, and unnoticed by captured functions: the variable belongs to a copy of the arguments.
+void put(Tensor& variable, const Tensor& tensor) {
+  std::destroy_at(&variable);
+  std::construct_at(&variable, tensor);
+}
+
+}  // namespace
+
+JitNesting::JitNesting(const JitCore& core) {
+  if (nested == kMostNested)
+    throw CaptureError(text("the function that jit() captures at ", place(core.where), " calls itself without end (",
+                            kMostNested, " captured functions inside one another)"));
+  ++nested;
+}
+JitNesting::~JitNesting() { --nested; }
+
+JitCall::JitCall(JitCore& core) : core_(core) {
+  locked_by_nobody_here(core, "a call").lock();
+  core.holder.store(std::this_thread::get_id(), std::memory_order_relaxed);
+}
 JitCall::~JitCall() {
   for (NodeRef& node : core_.argument_nodes) node = NodeRef();
   core_.roots.clear();
@@ -246,6 +320,7 @@ JitCall::~JitCall() {
   core_.arguments.clear();
   core_.result.clear();
   core_.entry = nullptr;
+  core_.holder.store({}, std::memory_order_relaxed);
   core_.lock.unlock();
 }
 Parts& JitCall::arguments() { return core_.arguments; }
@@ -256,6 +331,11 @@ bool JitCall::is_transformed() const {
                      [](const Tensor* tensor) { return heddle::is_transformed(tensor->slot().get()); });
 }
 
+uint64_t new_identity() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 void forget_recordings() { generation.fetch_add(1, std::memory_order_relaxed); }
 
 bool JitCall::must_record() {
@@ -263,13 +343,13 @@ bool JitCall::must_record() {
   make_signature(core_);
   core_.entry = find_entry(core_);
   if (!core_.entry) return true;
-  if (is_abandoned(*core_.entry) || core_.entry->generation != generation.load(std::memory_order_relaxed)) {
+  if (is_out_of_date(*core_.entry) || core_.entry->generation != generation.load(std::memory_order_relaxed)) {
     core_.entries.erase(std::find_if(core_.entries.begin(), core_.entries.end(),
                                      [&](const auto& entry) { return entry.get() == core_.entry; }));
     core_.entry = core_.last = nullptr;
     return true;
   }
-  return core_.entry->report.recordings < 2 || core_.entry->symbolic || config().check_jit;
+  return core_.entry->report.recordings < 2 || core_.entry->symbolic || !core_.arguments.complete || config().check_jit;
 }
 
 JitCall::Recording::Recording(JitCall& call, std::function<void(Parts&)> inside)
@@ -280,7 +360,7 @@ JitCall::Recording::Recording(JitCall& call, std::function<void(Parts&)> inside)
   core.capture->stand_ins.reserve(core.arguments.tensors.size());
   core.inside.clear();
   inside_(core.inside);
-  for (Tensor* tensor : core.inside.tensors) *tensor = core.capture->stand_in(*tensor);
+  for (Tensor* tensor : core.inside.tensors) put(*tensor, core.capture->stand_in(*tensor));
   current_capture = core.capture.get();
 }
 
@@ -293,7 +373,10 @@ std::vector<Tensor*> JitCall::Recording::put_back() {
   std::vector<Tensor*> now = core.inside.tensors;
   for (Tensor* tensor : now)
     for (size_t i = 0; i < core.capture->stand_ins.size(); ++i)
-      if (&tensor->slot() == &core.capture->stand_ins[i].slot()) *tensor = *core.arguments.tensors[i];
+      if (&tensor->slot() == &core.capture->stand_ins[i].slot()) {
+        put(*tensor, *core.arguments.tensors[i]);
+        break;
+      }
   return now;
 }
 
@@ -320,6 +403,7 @@ void JitCall::Recording::finish() {
   if (!kept)
     throw CaptureError(text("the function that jit() captures at ", place(core.where), " puts another tensor in the ",
                             "place of one of its arguments: use assign(), which changes the tensor itself"));
+  capture->stand_ins.clear();
   refuse_escaped(*capture);
   core.recorded = entry_of(core, *capture, std::move(results));
   core.result.clear();
@@ -336,7 +420,8 @@ void JitCall::run() {
   JitCore& core = core_;
   ProfileScope scope(SliceKind::Call, [&] { return "jit " + place(core.where); });
   if (core.recorded) {
-    if (!core.entry || core.entry->symbolic || reads_what_it_made(*core.entry, *core.recorded))
+    if (!core.entry || core.entry->symbolic || reads_what_it_made(*core.entry, *core.recorded) ||
+        (!core.arguments.complete && !difference(*core.entry, *core.recorded).empty()))
       install(core);
     else
       compare(core);
@@ -346,7 +431,8 @@ void JitCall::run() {
   core.entry->last_use = ++core.clock;
   scope.set_detail([&] { return core.entry->report.signature; });
   replay(*core.entry, core.arguments.tensors, core.argument_nodes, core.arena);
-  for (const GradientFlag& flag : core.entry->gradient_flags) flag.tensor->slot().has_gradient = flag.after;
+  for (const GradientFlag& flag : core.entry->gradient_flags)
+    flag.slot(core.arguments.tensors).has_gradient = flag.after;
   ++core.entry->report.calls;
 }
 
@@ -358,7 +444,7 @@ void JitCall::deliver() {
 JitBase::JitBase(const std::source_location& where) : core_(std::make_shared<JitCore>(where)) {}
 
 std::vector<JitPlan> JitBase::plans() const {
-  std::lock_guard guard(core_->lock);
+  std::lock_guard guard(locked_by_nobody_here(*core_, "plans()"));
   std::vector<JitPlan> result;
   for (const auto& entry : core_->entries) {
     result.push_back(entry->report);
@@ -369,7 +455,7 @@ std::vector<JitPlan> JitBase::plans() const {
 }
 
 void JitBase::clear() {
-  std::lock_guard guard(core_->lock);
+  std::lock_guard guard(locked_by_nobody_here(*core_, "clear()"));
   core_->entries.clear();
   core_->last = nullptr;
   core_->arena.reset();

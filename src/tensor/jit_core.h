@@ -4,7 +4,9 @@
 #include <heddle/jit.h>
 
 #include <array>
+#include <atomic>
 #include <mutex>
+#include <thread>
 
 #include "runtime/captured.h"
 #include "tensor/capture.h"
@@ -80,7 +82,8 @@ class JitCore {
   explicit JitCore(const std::source_location& jit) : where(jit) {}
 
   const std::source_location where;
-  std::mutex lock;  // one call at a time
+  std::mutex lock;                        // one call at a time
+  std::atomic<std::thread::id> holder{};  // who has the lock
   std::vector<std::unique_ptr<JitEntry>> entries;
   JitEntry* last = nullptr;
   uint64_t clock = 0;
@@ -88,7 +91,9 @@ class JitCore {
 
   // Of the call that holds the lock.
   Parts arguments, inside, result;
-  std::vector<NodeRef> argument_nodes;
+  std::vector<NodeRef> argument_nodes;  // null where a tensor was given before
+  std::vector<size_t> first_places;     // for each argument the first one that is the same tensor
+  std::vector<std::pair<const TensorSlot*, size_t>> sorted;
   std::vector<uint64_t> signature;
   bool symbolic = false;
   JitEntry* entry = nullptr;
@@ -104,7 +109,7 @@ void prepare_replay(JitEntry& entry);
 // One call. Leaves everything as it was if it throws.
 void replay(JitEntry& entry, std::span<Tensor* const> arguments, std::vector<NodeRef>& argument_nodes,
             std::shared_ptr<DeviceBuffer>& arena);
-// Whether a variable that the function closed over has another slot now.
-bool is_abandoned(const JitEntry& entry);
+// Whether a variable that the function closed over has another slot now, or may have.
+bool is_out_of_date(const JitEntry& entry);
 
 }  // namespace heddle

@@ -26,12 +26,12 @@ NodeRef new_buffer(const JitEntry& entry, size_t root, uint64_t bytes,
 }
 
 // The node of a slot, computed if need be.
-NodeRef ready(const Tensor& tensor) {
+NodeRef ready(const std::shared_ptr<TensorSlot>& slot) {
   for (;;) {
-    NodeRef node = tensor.slot().get();
+    NodeRef node = slot->get();
     if (node->op == NodeOp::Buffer) return node;
     node = NodeRef();
-    tensor.realize();
+    Tensor::of_slot(slot).realize();
   }
 }
 
@@ -65,22 +65,26 @@ class Call {
   }
 
  private:
-  const Tensor& tensor_of(const Bound& bound) const {
-    return bound.kind == Bound::Kind::Argument ? *arguments_[bound.index] : **bound.tensor;
+  const std::shared_ptr<TensorSlot>& slot_of(const Bound& bound) const {
+    switch (bound.kind) {
+      case Bound::Kind::Argument: return arguments_[bound.index]->shared_slot();
+      case Bound::Kind::Gradient: return gradient_slot(*arguments_[bound.index]);
+      default: return (*bound.tensor)->shared_slot();
+    }
   }
 
   void fetch_inputs() {
     for (size_t i : entry_.reads) {
       const Bound& bound = entry_.inputs[i];
       entry_.held[i] =
-          bound.kind == Bound::Kind::Argument ? std::move(argument_nodes_[bound.index]) : ready(**bound.tensor);
+          bound.kind == Bound::Kind::Argument ? std::move(argument_nodes_[bound.index]) : ready(slot_of(bound));
       entry_.now[i] = entry_.held[i].get();
     }
     for (JitUpdate& update : entry_.updates) {
       const Bound& bound = entry_.inputs[update.input];
       if (bound.kind == Bound::Kind::Argument) argument_nodes_[bound.index] = NodeRef();
-      update.slot = &tensor_of(bound).slot();
-      ready(tensor_of(bound));
+      update.slot = slot_of(bound).get();
+      ready(slot_of(bound));
     }
   }
 
@@ -101,7 +105,7 @@ class Call {
       if (update.slot->holder == this) refuse(entry_.inputs[update.input]);
       give_back();
       std::this_thread::yield();
-      ready(tensor_of(entry_.inputs[update.input]));
+      ready(slot_of(entry_.inputs[update.input]));
       i = 0;
     }
   }
@@ -117,11 +121,10 @@ class Call {
   }
 
   [[noreturn]] void refuse(const Bound& bound) const {
-    throw CaptureError(
-        text("a tensor is given to a captured function twice (as two arguments, or as an argument while the function ",
-             "uses it anyway), and the function changes it",
-             bound.kind == Bound::Kind::Argument ? text(": argument tensor ", bound.index) : "",
-             ". Give it a clone() instead"));
+    throw CaptureError(text("a tensor is given to a captured function twice (as an argument, while the function ",
+                            "uses it anyway), and the function changes it",
+                            bound.kind == Bound::Kind::Argument ? text(": argument tensor ", bound.index) : "",
+                            ". Give it a clone() instead"));
   }
 
   // An assignment through one name would have to be seen through the other.
@@ -130,14 +133,13 @@ class Call {
     for (size_t k = 0; k < arguments_.size(); ++k) {
       if (arguments_[k]->slot().holder != this) continue;
       bool itself = std::any_of(entry_.updates.begin(), entry_.updates.end(), [&](const JitUpdate& update) {
-        const Bound& bound = entry_.inputs[update.input];
-        return bound.kind == Bound::Kind::Argument && bound.index == k;
+        return entry_.inputs[update.input].kind == Bound::Kind::Argument && update.slot == &arguments_[k]->slot();
       });
       if (!itself) refuse({Bound::Kind::Argument, k, {}, nullptr});
     }
     if (!entry_.updates_arguments) return;
     for (size_t i : entry_.reads)
-      if (entry_.inputs[i].kind == Bound::Kind::Slot && tensor_of(entry_.inputs[i]).slot().holder == this)
+      if (entry_.inputs[i].kind == Bound::Kind::Slot && slot_of(entry_.inputs[i])->holder == this)
         refuse(entry_.inputs[i]);
   }
 
@@ -287,7 +289,7 @@ class Call {
     for (JitUpdate& update : entry_.updates) {
       const CapturedGraph::Root& root = entry_.graph.roots[update.root];
       if (root.kind == Kind::Output && entry_.outputs[static_cast<size_t>(root.index)].use == Use::Update) continue;
-      update.fresh = value_for(tensor_of(entry_.inputs[update.input]).shared_slot(), value_of(update.root));
+      update.fresh = value_for(slot_of(entry_.inputs[update.input]), value_of(update.root));
     }
     for (JitUpdate& update : entry_.updates) {
       bool moved = static_cast<bool>(update.fresh);
@@ -320,13 +322,14 @@ class Call {
 
 }  // namespace
 
-bool is_abandoned(const JitEntry& entry) {
-  for (size_t i : entry.reads)
-    if (entry.inputs[i].kind == Bound::Kind::Slot && entry.inputs[i].tensor->abandoned()) return true;
-  for (const JitUpdate& update : entry.updates)
-    if (entry.inputs[update.input].kind == Bound::Kind::Slot && entry.inputs[update.input].tensor->abandoned())
-      return true;
-  return false;
+bool is_out_of_date(const JitEntry& entry) {
+  auto lost = [&](size_t input) {
+    const Bound& bound = entry.inputs[input];
+    return bound.kind == Bound::Kind::Slot && bound.tensor->lost_a_handle();
+  };
+  return std::any_of(entry.reads.begin(), entry.reads.end(), lost) ||
+         std::any_of(entry.updates.begin(), entry.updates.end(),
+                     [&](const JitUpdate& update) { return lost(update.input); });
 }
 
 void replay(JitEntry& entry, std::span<Tensor* const> arguments, std::vector<NodeRef>& argument_nodes,

@@ -21,8 +21,12 @@ struct TensorSlot {
   const Storage* previous = nullptr;
   // The recording of a captured function (capture.h) in which the slot was made; 0: in none.
   uint64_t born = 0;
+  // The Recorder (capture.h) in which it was made; 0: in none.
+  int64_t recorder = 0;
   // Handles that captured functions keep. When there are no others, the variable they came from has another slot now.
   std::atomic<long> bindings{0};
+  // How often a variable that had this slot while captured functions kept it was given another one.
+  std::atomic<uint64_t> reassigned{0};
   // Who has taken the node to update it in place. Only compared, by the one who has set it.
   std::atomic<const void*> holder{nullptr};
 

@@ -23,10 +23,15 @@ Tensor::Tensor() : Tensor(make_const(Scalar::of(kF32, 0))) {}
 
 Tensor::Tensor(const NodeRef& node) : slot_(std::make_shared<TensorSlot>()) {
   slot_->node = node;
-  if (current_capture) [[unlikely]] {
-    slot_->born = current_capture->id;
-    current_capture->born.push_back(slot_);
-  }
+  if (current_capture || current_recorder) [[unlikely]]
+    note_birth(slot_);
+}
+
+Tensor& Tensor::operator=(const Tensor& other) & {
+  if (slot_ == other.slot_) return *this;
+  if (slot_->bindings.load(std::memory_order_relaxed) > 0) slot_->reassigned.fetch_add(1, std::memory_order_relaxed);
+  slot_ = other.slot_;
+  return *this;
 }
 
 Tensor Tensor::of_slot(const std::shared_ptr<TensorSlot>& slot) {
@@ -154,6 +159,8 @@ void rebind(const char* op, const Tensor& tensor, const NodeRef& given) {
   if (now->dtype != before->dtype)
     throw DTypeError(text(op, ": a value of dtype ", now->dtype, " does not fit a tensor of dtype ", before->dtype,
                           "; cast it first"));
+  if (current_recorder) [[unlikely]]
+    current_recorder->refuse_assignment(tensor.slot(), now);
   if (current_capture) return current_capture->assign(tensor, now);
   TensorSlot& slot = tensor.slot();
   std::lock_guard guard(slot.lock);

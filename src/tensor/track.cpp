@@ -94,11 +94,21 @@ bool has_gradient(const Tensor& tensor) {
   return current_capture ? current_capture->has_gradient(tensor) : tensor.slot().has_gradient;
 }
 
-void add_gradient(const Tensor& tensor, const NodeRef& gradient) {
+const std::shared_ptr<TensorSlot>& gradient_slot(const Tensor& tensor) {
   TensorSlot& slot = tensor.slot();
-  if (!slot.gradient) slot.gradient = std::make_shared<TensorSlot>();
-  if (!slot.gradient->node) slot.gradient->node = make_const(Scalar::of(gradient->dtype, 0), gradient->shape);
-  Tensor total = Tensor::of_slot(slot.gradient);
+  if (!slot.gradient) {
+    NodeRef value = slot.get();
+    auto made = std::make_shared<TensorSlot>();
+    made->node = make_const(Scalar::of(value->dtype, 0), value->shape);
+    made->born = slot.born;
+    made->recorder = slot.recorder;
+    slot.gradient = std::move(made);
+  }
+  return slot.gradient;
+}
+
+void add_gradient(const Tensor& tensor, const NodeRef& gradient) {
+  Tensor total = Tensor::of_slot(gradient_slot(tensor));
   if (has_gradient(tensor))
     total += Tensor(gradient);
   else

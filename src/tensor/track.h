@@ -39,7 +39,8 @@ bool needs_history(const TensorSlot& slot, const NodeRef& value);
 // The Buffer of a value, marked with where it came from.
 NodeRef with_lineage(const NodeRef& value, const NodeRef& realised, bool history);
 
-// What backward() adds up.
+// What backward() adds up. The slot for it, with zeros if it is new.
+const std::shared_ptr<TensorSlot>& gradient_slot(const Tensor& tensor);
 void add_gradient(const Tensor& tensor, const NodeRef& gradient);
 void clear_gradient(const Tensor& tensor);
 bool has_gradient(const Tensor& tensor);

@@ -16,15 +16,13 @@ TensorList mapped(const ListFunction& f, const TensorList& arguments,
                   const std::vector<std::optional<int64_t>>& in_axes, int64_t out_axis) {
   if (!in_axes.empty() && in_axes.size() != arguments.size())
     throw ValueError(text("vmap: ", in_axes.size(), " axes for ", arguments.size(), " arguments"));
+  const int64_t begin = next_placeholder_number();
   std::optional<Expr> count;
   std::unordered_map<const Node*, NodeRef> bound;
-  TensorList one;
+  std::vector<NodeRef> stand_ins(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
     std::optional<int64_t> axis = in_axes.empty() ? 0 : in_axes[i];
-    if (!axis) {
-      one.push_back(arguments[i]);
-      continue;
-    }
+    if (!axis) continue;
     NodeRef x = arguments[i].node();
     if (x->shape.rank() == 0)
       throw ShapeError(text("vmap: argument ", i, " is a scalar and has no axis of examples; say so in in_axes"));
@@ -41,15 +39,18 @@ TensorList mapped(const ListFunction& f, const TensorList& arguments,
       axes.push_back(k);
       rest.push_back(x->shape[k]);
     }
-    NodeRef stand_in = make_placeholder(x->dtype, rest);
-    bound[stand_in.get()] = make_permute(x, axes);
-    one.push_back(Tensor(stand_in));
+    stand_ins[i] = make_placeholder(x->dtype, rest);
+    bound[stand_ins[i].get()] = make_permute(x, axes);
   }
   if (!count) throw ValueError("vmap: no argument has an axis of examples");
   std::vector<NodeRef> roots;
   {
     Recorder recorder("vmap");
+    TensorList one;
+    for (size_t i = 0; i < arguments.size(); ++i) one.push_back(stand_ins[i] ? Tensor(stand_ins[i]) : arguments[i]);
     for (const Tensor& y : f(one)) roots.push_back(y.node());
+    one.clear();
+    recorder.refuse_kept(begin);
   }
   TensorList results;
   for (const NodeRef& y : batched(roots, bound, *count)) {

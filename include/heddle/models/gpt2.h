@@ -43,6 +43,7 @@ struct GPT2Attention : nn::Module<GPT2Attention> {
     v("c_attn", c_attn);
     v("c_proj", c_proj);
     v("dropout", dropout);
+    v.settings(heads);
   }
 };
 
@@ -80,6 +81,7 @@ struct GPT2Block : nn::Module<GPT2Block> {
 //   models::GPT2 net(models::gpt2_small());
 //   Tensor loss = net.loss(ids, targets);
 struct GPT2 : nn::Module<GPT2> {
+  using ListsAll = GPT2;
   GPT2Config config;
   nn::Embedding wte, wpe;  // of tokens, which also makes the logits, and of places
   nn::Dropout dropout;
@@ -98,6 +100,8 @@ struct GPT2 : nn::Module<GPT2> {
     v("dropout", dropout);
     v("h", h);
     v("ln_f", ln_f);
+    v.settings(config.vocabulary, config.context, config.width, config.layers, config.heads, config.dropout,
+               config.dtype);
   }
 };
 

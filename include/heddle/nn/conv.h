@@ -26,9 +26,21 @@ struct ConvTransposeLayerOptions {
   DType dtype = kF32;
 };
 
+namespace detail {
+template <class V>
+void list_settings(V& v, const ConvOptions& o) {
+  v.settings(o.stride, o.padding.sizes(), o.padding.is_same(), o.dilation, o.groups);
+}
+template <class V>
+void list_settings(V& v, const ConvTransposeOptions& o) {
+  v.settings(o.stride, o.padding, o.output_padding, o.groups, o.dilation);
+}
+}  // namespace detail
+
 // nn::Conv2d(3, 64, 7, {.stride = 2, .padding = 3, .bias = false}). Weight [outputs, inputs / groups, kernel ...].
 #define HD_CONV_LAYER(name, layer_options, run_options)                                        \
   struct name : Module<name> {                                                                 \
+    using ListsAll = name;                                                                     \
     Tensor weight;                                                                             \
     std::optional<Tensor> bias;                                                                \
     run_options options;                                                                       \
@@ -40,6 +52,7 @@ struct ConvTransposeLayerOptions {
     void visit(V& v) {                                                                         \
       v("weight", weight);                                                                     \
       v("bias", bias);                                                                         \
+      detail::list_settings(v, options);                                                       \
     }                                                                                          \
   };
 HD_CONV_LAYER(Conv1d, ConvLayerOptions, ConvOptions)
@@ -76,6 +89,7 @@ struct BatchNormOptions {
       v("running_mean", running_mean);                                     \
       v("running_var", running_var);                                       \
       v("num_batches_tracked", num_batches_tracked);                       \
+      v.settings(epsilon, momentum);                                       \
     }                                                                      \
   };
 HD_BATCH_NORM(BatchNorm1d)  // [batch, channels] or [batch, channels, n]
@@ -95,27 +109,34 @@ struct GroupNorm : Module<GroupNorm> {
   void visit(V& v) {
     v("weight", weight);
     v("bias", bias);
+    v.settings(groups, channels, epsilon);
   }
 };
 
 struct MaxPool2d : Module<MaxPool2d> {
+  using ListsAll = MaxPool2d;
   Dims kernel;
   MaxPoolOptions options;
 
   explicit MaxPool2d(const Dims& kernel_size, const MaxPoolOptions& pool = {}) : kernel(kernel_size), options(pool) {}
   Tensor operator()(const Tensor& x) const { return max_pool2d(x, kernel, options); }
   template <class V>
-  void visit(V&) {}
+  void visit(V& v) {
+    v.settings(kernel, options.stride, options.padding, options.dilation, options.ceil_mode);
+  }
 };
 
 struct AvgPool2d : Module<AvgPool2d> {
+  using ListsAll = AvgPool2d;
   Dims kernel;
   AvgPoolOptions options;
 
   explicit AvgPool2d(const Dims& kernel_size, const AvgPoolOptions& pool = {}) : kernel(kernel_size), options(pool) {}
   Tensor operator()(const Tensor& x) const { return avg_pool2d(x, kernel, options); }
   template <class V>
-  void visit(V&) {}
+  void visit(V& v) {
+    v.settings(kernel, options.stride, options.padding, options.ceil_mode, options.count_include_pad);
+  }
 };
 
 struct AdaptiveAvgPool2d : Module<AdaptiveAvgPool2d> {
@@ -124,7 +145,9 @@ struct AdaptiveAvgPool2d : Module<AdaptiveAvgPool2d> {
   explicit AdaptiveAvgPool2d(const Dims& output_size) : size(output_size) {}
   Tensor operator()(const Tensor& x) const { return adaptive_avg_pool2d(x, size); }
   template <class V>
-  void visit(V&) {}
+  void visit(V& v) {
+    v.settings(size);
+  }
 };
 
 // The axes from begin to end, both included, as one.
@@ -134,7 +157,9 @@ struct Flatten : Module<Flatten> {
   explicit Flatten(int64_t first = 1, int64_t last = -1) : begin(first), end(last) {}
   Tensor operator()(const Tensor& x) const { return flatten(x, begin, end); }
   template <class V>
-  void visit(V&) {}
+  void visit(V& v) {
+    v.settings(begin, end);
+  }
 };
 
 }  // namespace heddle::nn

@@ -47,6 +47,7 @@ struct LayerNorm : Module<LayerNorm> {
   void visit(V& v) {
     v("weight", weight);
     v("bias", bias);
+    v.settings(epsilon);
   }
 };
 
@@ -60,6 +61,7 @@ struct RMSNorm : Module<RMSNorm> {
   template <class V>
   void visit(V& v) {
     v("weight", weight);
+    v.settings(epsilon);
   }
 };
 
@@ -70,12 +72,15 @@ struct Dropout : Module<Dropout> {
   explicit Dropout(double probability = 0.5);
   Tensor operator()(const Tensor& x) const { return dropout(x, p, training); }
   template <class V>
-  void visit(V&) {}
+  void visit(V& v) {
+    v.settings(p);
+  }
 };
 
 // Self-attention over the last but one axis of x [..., time, width], in several heads; causal: no position sees a
 // later one.
 struct MultiHeadAttention : Module<MultiHeadAttention> {
+  using ListsAll = MultiHeadAttention;
   Tensor in_proj_weight;  // [3 * width, width]: queries, keys, values
   Tensor in_proj_bias;
   Linear out_proj;
@@ -90,6 +95,7 @@ struct MultiHeadAttention : Module<MultiHeadAttention> {
     v("in_proj_weight", in_proj_weight);
     v("in_proj_bias", in_proj_bias);
     v("out_proj", out_proj);
+    v.settings(heads, causal);
   }
 };
 

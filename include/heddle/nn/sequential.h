@@ -29,6 +29,7 @@ class AnyLayer {
 
   Tensor operator()(const Tensor& x) const { return self_->call(x); }
   void visit(Visitor& visitor) { self_->visit(visitor); }
+  void collect_parts(Parts& parts) { self_->collect_parts(parts); }
   // Of a module its type; of a function null.
   const std::type_info* module_type() const { return self_->module_type(); }
   // The layer, if it is an L; else null.
@@ -43,19 +44,35 @@ class AnyLayer {
     virtual ~Base() = default;
     virtual Tensor call(const Tensor& x) const = 0;
     virtual void visit(Visitor& visitor) = 0;
+    virtual void collect_parts(Parts& parts) = 0;
     virtual const std::type_info* module_type() const = 0;
     virtual std::unique_ptr<Base> clone() const = 0;
   };
   template <class L>
   struct Model : Base {
     explicit Model(L l) : layer(std::move(l)) {}
+    Model(const Model&) = default;  // with its identity
     Tensor call(const Tensor& x) const override { return layer(x); }
     void visit(Visitor& visitor) override {
       if constexpr (Visitable<L>) visitor.enter(layer);
     }
+    void collect_parts(Parts& parts) override {
+      parts.add_word(typeid(L).hash_code());
+      if constexpr (requires { layer.visit(parts); }) {
+        collect(parts, layer);
+      } else if constexpr (Visitable<L>) {
+        Visitor tensors;
+        tensors.on_tensor = [&](const Visitor::Leaf& leaf) { parts(leaf.path, leaf.tensor); };
+        tensors.enter(layer);
+        parts.complete = false;
+      } else if constexpr (!std::is_empty_v<L>) {
+        parts.identities.push_back(identity);
+      }
+    }
     const std::type_info* module_type() const override { return Visitable<L> ? &typeid(L) : nullptr; }
-    std::unique_ptr<Base> clone() const override { return std::make_unique<Model>(layer); }
+    std::unique_ptr<Base> clone() const override { return std::make_unique<Model>(*this); }
     L layer;
+    uint64_t identity = new_identity();
   };
   std::unique_ptr<Base> self_;
 };
@@ -65,6 +82,7 @@ class AnyLayer {
 // another.
 class Sequential : public Module<Sequential> {
  public:
+  using ListsAll = Sequential;
   Sequential() = default;
   template <class First, class... Rest>
     requires((!std::same_as<First, Sequential> || sizeof...(Rest) > 0) && Layer<First> && (Layer<Rest> && ...))
@@ -102,6 +120,9 @@ class Sequential : public Module<Sequential> {
   void visit(V& v) {
     if constexpr (std::same_as<V, Visitor>) {
       for (size_t i = 0; i < layers_.size(); ++i) v.inside(std::to_string(i), [&] { layers_[i].visit(v); });
+    } else if constexpr (std::same_as<V, Parts>) {
+      v.add_word(layers_.size());
+      for (AnyLayer& layer : layers_) layer.collect_parts(v);
     } else {
       Visitor inner;
       inner.on_tensor = [&](const Visitor::Leaf& leaf) { v(leaf.path.c_str(), leaf.tensor); };

@@ -6,11 +6,19 @@
 //   void visit(V& v) {
 //     v("weight", weight);
 //     v("layers", layers);  // parts, and lists, maps and optionals of parts or tensors, work the same way
+//     v.settings(heads, epsilon);  // numbers, strings and the like that decide what it computes
 //   }
 //
 // The visitor makes dotted paths of the names: "layers.0.weight".
+//
+// A captured function (jit.h) that is given a module has one plan for each combination of settings. A module with
+// members that visit() does not list is recorded at every call, because nobody knows what they decide. Where such
+// members decide nothing, or where the listed ones leave gaps (a bool at the end), it says so:
+//
+//   using ListsAll = Block;  // the module's own name
 #pragma once
 
+#include <heddle/parts.h>
 #include <heddle/tensor.h>
 
 #include <array>
@@ -31,10 +39,18 @@ class Visitor;
 
 // What a module knows about itself besides its tensors.
 struct ModuleState {
+  using State = ModuleState;
   bool training = true;
   std::set<std::string> frozen;  // paths, from this module on, of tensors that are not trained
   // Of tensors that are never trained: state that is saved with the parameters, as running statistics are.
   std::set<std::string> buffers = {};
+
+  // For captured functions that are given the module.
+  void collect_state(Parts& parts) const {
+    collect(parts, training);
+    collect(parts, frozen);
+    collect(parts, buffers);
+  }
 };
 
 template <class T>
@@ -73,6 +89,8 @@ class Visitor {
   void operator()(std::string_view name, T& value) {
     inside(name, [&] { visit(value); });
   }
+  template <class... T>
+  void settings(const T&...) {}
   // The module itself, at the present path.
   template <Visitable T>
   void enter(T& module) {

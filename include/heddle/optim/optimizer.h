@@ -84,6 +84,13 @@ class Optimizer {
     }
   }
 
+  // For captured functions that are given the optimiser: its tensors and those that it trains.
+  void collect_parts(Parts& parts) {
+    parts.identities.push_back(identity_);
+    visit(parts);
+    for (Entry& e : entries_) parts.add(e.parameter);
+  }
+
  private:
   struct Entry {
     std::string name;
@@ -99,6 +106,19 @@ class Optimizer {
   Tensor count_;  // i64: steps done
   Tensor base_;   // f64: the schedule's base
   std::vector<Entry> entries_;
+  uint64_t identity_ = new_identity();  // of rule, schedule and the parameters' settings, which never change
 };
 
 }  // namespace heddle::optim
+
+namespace heddle {
+
+template <std::derived_from<optim::Optimizer> T>
+struct PartsOf<T> {
+  static void collect(Parts& parts, T& optimizer) {
+    optimizer.collect_parts(parts);
+    if (sizeof(T) != sizeof(optim::Optimizer)) parts.complete = false;  // it has settings of its own
+  }
+};
+
+}  // namespace heddle
