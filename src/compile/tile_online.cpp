@@ -72,14 +72,10 @@ void Tiler::write_blocks() {
   held_.clear();
   block_base_ = 0;
   if (parts > 1) combine_parts();
-  // Rows of nothing but -inf are what they are without blocks: not a number.
   for (size_t s : states()) {
     const size_t pivot = online_->pivots[s];
     if (pivot == SIZE_MAX) continue;
-    rescale(s, state_place(s), [&](const Place& p) {
-      Value maximum = load_result(stage(pivot).results[0], s, p);
-      return builder_->op(ScalarOp::exp, {builder_->op(ScalarOp::sub, {finite(maximum), maximum})});
-    });
+    rescale(s, state_place(s), [&](const Place& p) { return last_factor(load_result(stage(pivot).results[0], s, p)); });
   }
   write_stages(Online::Role::After);
 }
@@ -88,6 +84,15 @@ Tiler::Value Tiler::finite(Value maximum) {
   DType dtype = builder_->type(maximum).dtype;
   Value nothing = builder_->constant(Scalar::of(dtype, -INFINITY)), zero = builder_->constant(Scalar::of(dtype, 0));
   return builder_->op(ScalarOp::where, {builder_->op(ScalarOp::lt, {nothing, maximum}), maximum, zero});
+}
+
+// Rows of nothing but -inf are what they are without blocks: not a number. Sums of no elements are 0.
+Tiler::Value Tiler::last_factor(Value maximum) {
+  Value factor = builder_->op(ScalarOp::exp, {builder_->op(ScalarOp::sub, {finite(maximum), maximum})});
+  const Expr extent = common_axis(loops_)->extent;
+  if (extent.lo() > 0) return factor;
+  Value one = builder_->constant(Scalar::of(builder_->type(maximum).dtype, 1));
+  return builder_->op(ScalarOp::where, {builder_->index(DType::boolean, lt(0, extent), {}), factor, one});
 }
 
 void Tiler::rescale(size_t s, const Place& p, const std::function<Value(const Place&)>& factor) {

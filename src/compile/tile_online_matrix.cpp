@@ -54,11 +54,9 @@ void Tiler::write_blocks_in_registers() {
   turn_ = Expr(0);
   rings_.clear();
   for (size_t i = 0; i < carried.size(); ++i) registers_[stage(carried[i]).results[0]] = state[i];
-  // Rows of nothing but -inf are what they are without blocks: not a number.
   for (size_t s : carried) {
     if (online_->pivots[s] == SIZE_MAX) continue;
-    Value maximum = registers_.at(stage(online_->pivots[s]).results[0]);
-    Value factor = builder_->op(ScalarOp::exp, {builder_->op(ScalarOp::sub, {finite(maximum), maximum})});
+    Value factor = last_factor(registers_.at(stage(online_->pivots[s]).results[0]));
     Value& sum = registers_.at(stage(s).results[0]);
     sum = builder_->op(ScalarOp::mul, {sum, factor});
   }

@@ -217,6 +217,8 @@ class Tiler {
   // A maximum, or 0 while there is nothing yet.
   Value finite(Value maximum);
   Value rescaling(Value change);
+  // What sums relative to the finite maximum are multiplied with at the end.
+  Value last_factor(Value maximum);
   // The results of stage s at p, times the factor of their rows.
   void rescale(size_t s, const Place& p, const std::function<Value(const Place&)>& factor);
   bool is_common(const Expr& var) const { return online_ && online_->along == var; }

@@ -1,10 +1,12 @@
 // sum over k of (e[k] / l) * v[k], with l free of k, becomes (sum over k of e[k] * v[k]) / l: one division for each
 // result and not one for each product's factor. In general that changes where numbers overflow or vanish, so it is done
-// for the weights of a softmax alone: e[k] = exp(x[k] - max x) lies in [0, 1], and its sum l is 1 or more. In relaxed
-// mode it is done for every factor.
+// for the weights of a softmax alone: e[k] = exp(x[k] - max x) lies in [0, 1], and its sum l is 1 or more. Where k may
+// have no values l may be 0, which nothing is then divided by. In relaxed mode it is done for every factor.
 #include "graph/factor_out.h"
 
 #include <heddle/relaxed.h>
+
+#include <cmath>
 
 #include "graph/arithmetic.h"
 #include "graph/build.h"
@@ -113,7 +115,9 @@ NodeRef try_factor(const NodeRef& sum, const NodeRef& product, size_t which) {
   for (size_t side = divides ? 1 : 0; side < 2; ++side) {
     NodeRef free = one_along(at->inputs[side], axis);
     if (!free) continue;
-    if (!is_relaxed() && !is_softmax(at->inputs[1 - side], at->inputs[side].get(), divides, axis)) continue;
+    const bool softmax = is_softmax(at->inputs[1 - side], at->inputs[side].get(), divides, axis);
+    const bool may_be_empty = at->shape[axis].lo() < 1;
+    if (!softmax && (!is_relaxed() || may_be_empty)) continue;
     // What stays is rebuilt with the same views.
     NodeRef rest = at->inputs[1 - side];
     for (size_t i = chain.size(); i-- > 0;) rest = rebuild(*chain[i].first, std::span(&rest, 1));
@@ -122,6 +126,9 @@ NodeRef try_factor(const NodeRef& sum, const NodeRef& product, size_t which) {
     int reduced = static_cast<int>(sum->attrs[0].value());
     NodeRef inner = make_reduce(ReduceOp::Sum, make_scalar(ScalarOp::mul, factors), std::span(&reduced, 1));
     NodeRef outside = make_reshape(moved(free, chain), sum->shape);
+    if (may_be_empty)  // l, which is 0 there, or one divided by it
+      outside = arithmetic::choose(arithmetic::equal(outside, arithmetic::like(outside, divides ? 0 : INFINITY)),
+                                   arithmetic::like(outside, divides ? 1 : 0), outside);
     // First what is divided by: it is found on the way to the sum.
     return divides ? apply(ScalarOp::div, {inner, outside}) : apply(ScalarOp::mul, {outside, inner});
   }

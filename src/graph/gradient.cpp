@@ -74,10 +74,14 @@ void pull(const Node& node, const NodeRef& g, Wanted wanted, std::span<NodeRef> 
       for (size_t i = 0; i < result.size(); ++i) {
         const NodeRef& x = node.inputs[i + 1];
         if (!given[i] || !wanted[i]) continue;
-        if (given[i]->dtype != x->dtype || !same_shape(given[i]->shape, x->shape))
-          throw ShapeError(text("the gradient rule of ", node.rule->name, " gave ", given[i]->dtype, given[i]->shape,
-                                " for input ", i, ", which is ", x->dtype, x->shape));
-        result[i] = given[i];
+        // A rule may know the numbers of symbols alone.
+        if (given[i]->dtype == x->dtype &&
+            std::equal(given[i]->shape.begin(), given[i]->shape.end(), x->shape.begin(), x->shape.end(), same_size)) {
+          result[i] = make_reshape(given[i], x->shape);
+          continue;
+        }
+        throw ShapeError(text("the gradient rule of ", node.rule->name, " gave ", given[i]->dtype, given[i]->shape,
+                              " for input ", i, ", which is ", x->dtype, x->shape));
       }
       return;
     }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tensor/index_common.h"
+#include "tensor/symbolic.h"
 
 namespace heddle {
 namespace {
@@ -32,7 +33,7 @@ Tensor reduce(const char* loss, const Tensor& each, Reduction reduction) {
     case Reduction::Sum: return sum(each);
     case Reduction::BatchMean:
       if (each.rank() == 0) throw ShapeError(text(loss, ": a scalar has no batch to take the mean over"));
-      return sum(each) / static_cast<double>(each.size(0));
+      return sum(each) / Tensor(size_node(each.node()->shape[0], each.dtype()));
   }
   throw ValueError(text(loss, ": unknown reduction"));
 }

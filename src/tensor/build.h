@@ -41,6 +41,9 @@ NodeRef widened(const Tensor& x);
 Tensor to_float(const Tensor& x);
 // Counts and sums of many elements leave the range of small floats: what is made of them is computed in f32 ...
 Tensor to_wide_float(const Tensor& x);
+// The maximum along axes, which stay with size 1: the lowest number where there are no elements. A constant for
+// gradients, to be subtracted before exp().
+Tensor shift_of(const Tensor& x, const Axes& axes);
 // ... and goes back to the dtype of x, if that is a float.
 Tensor from_wide_float(const Tensor& result, const Tensor& x);
 

@@ -46,7 +46,8 @@ Tensor triangle(const char* op, const Tensor& x, int64_t k, bool upper) {
   if (x.rank() < 2) throw ShapeError(text(op, ": ", x.node()->shape, " is no matrix"));
   Shape shape = x.node()->shape;
   Tensor rows(make_iota(kI64, shape, x.rank() - 2)), columns(make_iota(kI64, shape, x.rank() - 1));
-  k = std::clamp(k, -x.size(-2), x.size(-1));  // beyond the corners all diagonals are alike
+  // Beyond the corners all diagonals are alike.
+  k = std::clamp(k, -shape[shape.size() - 2].hi(), shape[shape.size() - 1].hi());
   Tensor edge = k == 0 ? rows : add(rows, k);
   return where(upper ? ge(columns, edge) : le(columns, edge), x, scalar(0, x.dtype()));
 }

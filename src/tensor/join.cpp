@@ -148,16 +148,17 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& axes, std::string_view i
     throw ValueError(text("meshgrid: the indexing is \"xy\" or \"ij\", not \"", indexing, "\""));
   size_t rank = axes.size();
   auto place = [&](size_t i) { return indexing == "xy" && rank > 1 && i < 2 ? 1 - i : i; };
-  Dims shape(rank);
+  Shape shape(rank, Expr(1));
   for (size_t i = 0; i < rank; ++i) {
     if (axes[i].rank() > 1) throw ShapeError(text("meshgrid: ", axes[i].node()->shape, " is no vector"));
-    shape[place(i)] = axes[i].numel();
+    shape[place(i)] = axes[i].node()->shape.numel();
   }
   std::vector<Tensor> result;
   for (size_t i = 0; i < rank; ++i) {
-    Dims line(rank, 1);
-    line[place(i)] = axes[i].numel();
-    result.push_back(expand(reshape(axes[i], line), shape));
+    check_shape("meshgrid", shape, axes[i].dtype());
+    Shape line(rank, Expr(1));
+    line[place(i)] = shape[place(i)];
+    result.emplace_back(make_expand(make_reshape(axes[i].node(), line), shape));
   }
   return result;
 }

@@ -36,8 +36,7 @@ Tensor along_channels(const char* op, const char* what, const Tensor& x, const T
 // f is wide.
 Tensor softmax_of(const char* op, const Tensor& f, int64_t axis) {
   int64_t at = axis_along(op, axis, f.rank());
-  if (f.numel() == 0) return f;
-  Tensor e = exp(sub(f, detach(max(f, at, true))));
+  Tensor e = exp(sub(f, shift_of(f, at)));
   return mul(e, reciprocal(sum(e, at, true)));  // one division per row
 }
 Tensor layer_norm_of(const Tensor& f, const Axes& axes, double epsilon) {
@@ -59,8 +58,7 @@ Tensor softmin(const Tensor& x, int64_t axis) {
 Tensor log_softmax(const Tensor& x, int64_t axis) {
   Tensor f = to_wide_float(x);
   int64_t at = axis_along("log_softmax", axis, f.rank());
-  if (f.numel() == 0) return from_wide_float(f, x);
-  Tensor shifted = sub(f, detach(max(f, at, true)));
+  Tensor shifted = sub(f, shift_of(f, at));
   return from_wide_float(sub(shifted, log(sum(exp(shifted), at, true))), x);
 }
 

@@ -235,16 +235,16 @@ Tensor argmin(const Tensor& x, std::optional<int64_t> axis, bool keepdim) {
   return arg_reduce("argmin", ReduceOp::Min, x, axis, keepdim);
 }
 
-namespace {
-// The maximum, or 0 where it is infinite, so that subtracting it makes no NaN of a row of -inf.
 Tensor shift_of(const Tensor& x, const Axes& axes) {
-  Tensor m = detach(max(x, axes, true));
-  return where(isfinite(m), m, 0);
+  return detach(reduce("max", ReduceOp::Max, x.node(), axes, true));
 }
 
-// Over axes that stay with size 1.
+namespace {
+
+// Over axes that stay with size 1. Of no elements it is that of no exponentials, -inf.
 Tensor direct_logsumexp(const Tensor& x, const Axes& axes) {
-  Tensor shift = shift_of(x, axes);
+  Tensor most = shift_of(x, axes);
+  Tensor shift = where(isfinite(most), most, 0);  // so that subtracting it makes no NaN of a row of -inf
   return add(log(sum(exp(sub(x, shift)), axes, true)), shift);
 }
 
@@ -273,8 +273,6 @@ Tensor blocked_logsumexp(const Tensor& x, int axis) {
 Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
   Tensor f = to_wide_float(x);
   std::vector<int> list = to_axes("logsumexp", axes, f.rank(), true);
-  if (f.numel() == 0)  // the sum of no exponentials is 0
-    return from_wide_float(log(reduce("logsumexp", ReduceOp::Sum, f.node(), axes, keepdim)), x);
   // Neighbouring axes first become one.
   Tensor result = f;
   while (!list.empty()) {

@@ -5,22 +5,32 @@
 namespace heddle {
 namespace {
 
+// A size so many times; ShapeError where the largest that it may have is more than there are numbers.
+Expr times_size(const char* op, const NodeRef& x, const Expr& size, int64_t count, const std::string& by) {
+  int64_t most;
+  if (__builtin_mul_overflow(size.hi(), count, &most))
+    throw ShapeError(text(op, ": ", x->shape, " by ", by, " overflows"));
+  return size * count;
+}
+
 Tensor tiled(const char* op, const Tensor& x, const Dims& counts) {
-  Dims shape = x.shape(), times = counts;
-  while (shape.size() < times.size()) shape.insert(shape.begin(), 1);
+  NodeRef n = x.node();
+  Shape shape = n->shape;
+  Dims times = counts;
+  while (shape.size() < times.size()) shape.insert(0, 1);
   while (times.size() < shape.size()) times.insert(times.begin(), 1);
-  Dims apart, spread, joined;
+  // Symbols are multiplied as such: behind their numbers they could not be told from other sizes.
+  Shape apart, spread, joined;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (times[i] < 0) throw ValueError(text(op, ": ", list_text(counts), " has a negative count"));
-    apart.insert(apart.end(), {1, shape[i]});
-    spread.insert(spread.end(), {times[i], shape[i]});
-    int64_t size;
-    if (__builtin_mul_overflow(times[i], shape[i], &size))
-      throw ShapeError(text(op, ": ", x.node()->shape, " by ", list_text(counts), " overflows"));
-    joined.push_back(size);
+    apart.push_back(1);
+    apart.push_back(shape[i]);
+    spread.push_back(times[i]);
+    spread.push_back(shape[i]);
+    joined.push_back(times_size(op, n, shape[i], times[i], list_text(counts)));
   }
-  to_shape(op, joined, x.dtype());
-  return reshape(expand(reshape(x, apart), spread), joined);
+  check_shape(op, joined, n->dtype);
+  return Tensor(make_reshape(make_expand(make_reshape(n, apart), spread), joined));
 }
 
 }  // namespace
@@ -36,12 +46,13 @@ Tensor repeat_interleave(const Tensor& x, int64_t count, std::optional<int64_t> 
   if (count < 0) throw ValueError(text("repeat_interleave: a count of ", count));
   if (!axis) return repeat_interleave(ravel(x), count, 0);
   size_t at = static_cast<size_t>(normalize_axis("repeat_interleave", *axis, x.rank()));
-  Dims joined = x.shape(), spread = joined;
-  if (__builtin_mul_overflow(joined[at], count, &joined[at]))
-    throw ShapeError(text("repeat_interleave: ", x.node()->shape, " times ", count, " overflows"));
-  to_shape("repeat_interleave", joined, x.dtype());
-  spread.insert(spread.begin() + static_cast<int64_t>(at) + 1, count);
-  return reshape(expand(unsqueeze(x, static_cast<int64_t>(at) + 1), spread), joined);
+  NodeRef n = x.node();
+  Shape joined = n->shape, apart = joined, spread = joined;
+  joined[at] = times_size("repeat_interleave", n, joined[at], count, std::to_string(count));
+  check_shape("repeat_interleave", joined, n->dtype);
+  apart.insert(at + 1, 1);
+  spread.insert(at + 1, count);
+  return Tensor(make_reshape(make_expand(make_reshape(n, apart), spread), joined));
 }
 
 Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<int64_t> axis) {

@@ -87,7 +87,7 @@ Tensor slice(const Tensor& x, int64_t axis, std::optional<int64_t> begin, std::o
   int axes[] = {static_cast<int>(at)};
   if (step < 0) n = make_flip(n, axes);
   int64_t stride = std::min(std::abs(step), std::max<int64_t>(n->shape[at].hi(), 1));
-  if (stride == 1 || n->shape[at].is_const(0)) return Tensor(n);
+  if (stride == 1 || known_size(n->shape[at]) == 0) return Tensor(n);
   return squeeze(window(Tensor(n), static_cast<int64_t>(at), 1, stride), -1);
 }
 
@@ -124,7 +124,7 @@ Tensor unfold(const Tensor& x, int64_t axis, int64_t size, int64_t step) {
   if (size < 1 || step < 1 || size > x.size(at))
     throw ShapeError(
         text("unfold: windows of ", size, " every ", step, " do not fit axis ", at, " of ", x.node()->shape));
-  return Tensor(make_window(x.node(), at, size, step, 1));
+  return window(x, at, size, step);
 }
 
 Tensor unwindow(const Tensor& x, int64_t axis, int64_t size, int64_t stride, int64_t dilation, int64_t n) {

@@ -248,7 +248,7 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Axes& axes) {
 }
 
 Tensor as_strided(const Tensor& x, const Dims& dims, const Dims& strides, int64_t offset) {
-  NodeRef n = x.node();
+  NodeRef n = with_numbers(x.node());  // positions are numbers
   Shape shape = to_shape("as_strided", dims, n->dtype);
   if (dims.size() != strides.size())
     throw ShapeError(
@@ -267,7 +267,7 @@ Tensor as_strided(const Tensor& x, const Dims& dims, const Dims& strides, int64_
   Tensor position(make_const(Scalar::of(kI64, offset), shape));
   for (size_t i = 0; i < dims.size(); ++i)
     position = add(position, mul(Tensor(make_iota(kI64, shape, static_cast<int>(i))), strides[i]));
-  return Tensor(make_gather(ravel(x).node(), position.node(), 0));
+  return Tensor(make_gather(ravel(Tensor(n)).node(), position.node(), 0));
 }
 
 }  // namespace heddle
