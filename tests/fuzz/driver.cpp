@@ -173,7 +173,7 @@ void Driver::work(const std::function<void(uint64_t)>& seed) {
       now("");
     }
     // Kernels of random programs are never wanted again.
-    if (++done_ % 128 == 0) {
+    if (++done_ % 128 == 0 && !options_.keep_plans) {
       std::lock_guard guard(plans_);
       clear_plan_cache();
     }

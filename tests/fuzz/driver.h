@@ -19,6 +19,7 @@ struct DriverOptions {
   double seconds = 0;
   int threads = 1;
   bool survey = false, verbose = false;
+  bool keep_plans = false;  // programs are so alike that plans are wanted again
 };
 
 // The arguments of a program, one after the other.
