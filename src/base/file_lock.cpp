@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/lock.h"
 #include "base/log.h"
 
 namespace heddle {
@@ -19,7 +20,7 @@ namespace {
 
 // Once for each file: a search takes a lock for every candidate.
 void warn_once(const std::string& path, const std::string& message) {
-  static std::mutex mutex;
+  static Mutex mutex;
   static std::set<std::string> said;
   {
     std::lock_guard hold(mutex);

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "base/fork.h"
+
 namespace heddle {
 
 // Held by one process, or one object of it, at a time. Waits for two seconds at most: a process that was stopped must
@@ -18,6 +20,7 @@ class FileLock {
   bool held() const { return held_; }
 
  private:
+  NoFork whole_;  // a child would keep the file open, and locked
   int file_;
   bool held_ = false;
 };

@@ -11,19 +11,9 @@
 #include <mutex>
 #include <vector>
 
+#include "base/lock.h"
+
 namespace heddle {
-
-class SpinLock {
- public:
-  void lock() {
-    while (flag_.exchange(true, std::memory_order_acquire))
-      while (flag_.load(std::memory_order_relaxed)) __builtin_ia32_pause();
-  }
-  void unlock() { flag_.store(false, std::memory_order_release); }
-
- private:
-  std::atomic<bool> flag_{false};
-};
 
 template <class T>
 class Interner {

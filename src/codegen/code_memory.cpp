@@ -1,27 +1,28 @@
 #include "codegen/code_memory.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <list>
 #include <map>
 #include <mutex>
 
 #include "base/error.h"
+#include "base/lock.h"
 #include "codegen/codegen.h"
 
 namespace heddle {
 namespace codegen {
 namespace {
 
-constexpr size_t kGrain = 64;
+constexpr size_t kPage = 4096;
 constexpr size_t kSlabBytes = size_t{2} << 20;
 
-// A file in memory, mapped writable and executable at two addresses.
+// A mapping, handed out by pages.
 struct Slab {
-  uint8_t* write = nullptr;
-  uint8_t* execute = nullptr;
+  uint8_t* begin = nullptr;
   size_t bytes = 0;
   size_t used = 0;
   std::map<size_t, size_t> free;  // offset -> bytes; neighbours are merged
@@ -58,34 +59,22 @@ struct Slab {
 };
 
 Slab map_slab(size_t bytes) {
-  int file = memfd_create("heddle-code", MFD_CLOEXEC);
-  if (file < 0) throw OutOfMemory("cannot create memory for machine code (memfd_create failed)");
+  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw OutOfMemory(text("cannot map ", bytes, " bytes for machine code"));
   Slab slab;
+  slab.begin = static_cast<uint8_t*>(mapped);
   slab.bytes = bytes;
-  void *write = MAP_FAILED, *execute = MAP_FAILED;
-  if (ftruncate(file, static_cast<off_t>(bytes)) == 0) {
-    write = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    execute = mmap(nullptr, bytes, PROT_READ | PROT_EXEC, MAP_SHARED, file, 0);
-  }
-  close(file);
-  if (write == MAP_FAILED || execute == MAP_FAILED) {
-    if (write != MAP_FAILED) munmap(write, bytes);
-    if (execute != MAP_FAILED) munmap(execute, bytes);
-    throw OutOfMemory(text("cannot map ", bytes, " bytes for machine code"));
-  }
-  slab.write = static_cast<uint8_t*>(write);
-  slab.execute = static_cast<uint8_t*>(execute);
   slab.free[0] = bytes;
   return slab;
 }
 
 struct Pool {
-  std::mutex mutex;
+  Mutex mutex;
   std::list<Slab> slabs;
   size_t kernels = 0;
 
   CodeBlock allocate(size_t bytes) {
-    bytes = std::max(kGrain, (bytes + kGrain - 1) / kGrain * kGrain);
+    bytes = std::max(kPage, (bytes + kPage - 1) / kPage * kPage);
     std::lock_guard lock(mutex);
     size_t offset = 0;
     Slab* home = nullptr;
@@ -99,20 +88,23 @@ struct Pool {
       home = &slabs.back();
       home->take(bytes, offset);
     }
+    if (mprotect(home->begin + offset, bytes, PROT_READ | PROT_WRITE) != 0) {
+      home->give_back(offset, bytes);
+      throw OutOfMemory(text("cannot get ", bytes, " bytes to write machine code to: ", std::strerror(errno)));
+    }
     ++kernels;
-    return {home->write + offset, home->execute + offset, bytes};
+    return {home->begin + offset, bytes};
   }
 
   void release(const CodeBlock& block) {
     std::lock_guard lock(mutex);
     --kernels;
     auto home = std::ranges::find_if(
-        slabs, [&](const Slab& s) { return block.write >= s.write && block.write < s.write + s.bytes; });
-    home->give_back(static_cast<size_t>(block.write - home->write), block.bytes);
+        slabs, [&](const Slab& s) { return block.begin >= s.begin && block.begin < s.begin + s.bytes; });
+    home->give_back(static_cast<size_t>(block.begin - home->begin), block.bytes);
     // One empty slab of the usual size stays for the next kernel.
     if (home->used != 0 || (slabs.size() == 1 && home->bytes == kSlabBytes)) return;
-    munmap(home->write, home->bytes);
-    munmap(home->execute, home->bytes);
+    munmap(home->begin, home->bytes);
     slabs.erase(home);
   }
 };
@@ -122,6 +114,7 @@ Pool& pool() {
   static Pool* instance = new Pool;
   return *instance;
 }
+[[maybe_unused]] Pool& made_at_start = pool();
 
 }  // namespace
 
@@ -133,12 +126,18 @@ std::shared_ptr<const CodeBlock> allocate_code(size_t bytes) {
   });
 }
 
+void make_executable(const CodeBlock& block) {
+  if (mprotect(block.begin, block.bytes, PROT_READ | PROT_EXEC) != 0)
+    throw CompileError(text("memory with machine code cannot be made executable: ", std::strerror(errno),
+                            "; the system may forbid programs to write their own code"));
+}
+
 }  // namespace codegen
 
 CodeMemory code_memory() {
   codegen::Pool& pool = codegen::pool();
   std::lock_guard lock(pool.mutex);
-  CodeMemory result{pool.kernels, 0, 2 * pool.slabs.size()};
+  CodeMemory result{pool.kernels, 0, pool.slabs.size()};
   for (const codegen::Slab& slab : pool.slabs) result.bytes += slab.used;
   return result;
 }

@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "codegen/codegen.h"
 #include "codegen/emit.h"
@@ -141,6 +142,7 @@ void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module&
 }  // namespace codegen
 
 CompiledKernel compile_host(const kernel::Kernel& kernel, const Target& target, std::string* object) {
+  NoFork whole;  // LLVM has locks of its own
   using namespace codegen;
   CodeUnit unit(kernel, target_machine(target));
   emit(kernel, target, unit);
@@ -154,6 +156,7 @@ CompiledKernel compile_host(const kernel::Kernel& kernel, const Target& target, 
 std::string code_generator() { return "LLVM " LLVM_VERSION_STRING; }
 
 CompiledKernel load_host(const kernel::Kernel& kernel, const std::string& object) {
+  NoFork whole;
   using namespace codegen;
   CompiledKernel result;
   local_offsets(kernel, result.scratch_bytes);
@@ -166,6 +169,7 @@ CompiledKernel load_host(const kernel::Kernel& kernel, const std::string& object
 }
 
 std::string host_assembly(const kernel::Kernel& kernel, const Target& target) {
+  NoFork whole;
   using namespace codegen;
   CodeUnit unit(kernel, target_machine(target));
   emit(kernel, target, unit);
@@ -173,6 +177,7 @@ std::string host_assembly(const kernel::Kernel& kernel, const Target& target) {
 }
 
 std::string llvm_ir(const kernel::Kernel& kernel, const Target& target) {
+  NoFork whole;
   using namespace codegen;
   if (target.machine == Machine::Simt) {
     initialize_llvm();

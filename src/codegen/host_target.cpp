@@ -12,6 +12,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/fork.h"
 #include "codegen/codegen.h"
 
 namespace heddle {
@@ -110,6 +111,7 @@ Target cpu_target(const std::string& name) {
 }
 
 const Target& host_target() {
+  NoFork whole;
   static const Target target = [] {
     if (!config().target.empty()) return cpu_target(config().target);
     const auto features = llvm::sys::getHostCPUFeatures();

@@ -39,10 +39,6 @@ class Sections : public llvm::RuntimeDyld::MemoryManager {
     if (!read_only && name != ".got") error = "the code has a writable section " + name.str();
     return take(size, align);
   }
-  void notifyObjectLoaded(llvm::RuntimeDyld& linker, const llvm::object::ObjectFile&) override {
-    for (uint8_t* section : sections_)
-      linker.mapSectionAddress(section, reinterpret_cast<uint64_t>(block->execute + (section - block->write)));
-  }
   void registerEHFrames(uint8_t*, uint64_t, size_t) override {}
   void deregisterEHFrames() override {}
   bool finalizeMemory(std::string*) override { return false; }
@@ -56,12 +52,10 @@ class Sections : public llvm::RuntimeDyld::MemoryManager {
       return nullptr;
     }
     used_ = start + size;
-    sections_.push_back(block->write + start);
-    return sections_.back();
+    return block->begin + start;
   }
 
   size_t used_ = 0;
-  std::vector<uint8_t*> sections_;
 };
 
 // The only functions that generated code may call: x86 without the instruction needs fma, and LLVM may turn a loop of
@@ -97,6 +91,7 @@ Linked link(const std::string& kernel, llvm::MemoryBufferRef object, std::span<c
   if (linker.hasError()) fail(linker.getErrorString().str());
   linker.resolveRelocations();
   if (linker.hasError()) fail(linker.getErrorString().str() + " " + resolver.missing);
+  make_executable(*sections.block);
   Linked result{sections.block, {}};
   for (const std::string& name : names) {
     uint64_t address = linker.getSymbol(name).getAddress();

@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "codegen/codegen.h"
 #include "codegen/emit.h"
@@ -295,6 +296,7 @@ int64_t local_bytes(const kernel::Kernel& kernel) {
 }
 
 std::string ptx(const kernel::Kernel& kernel, const Target& target, bool many) {
+  NoFork whole;
   using namespace codegen;
   if (target.machine != Machine::Simt)
     throw CompileError(text("kernel ", kernel.name, ": target ", target.name, " is no GPU"));

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "base/lock.h"
 #include "graph/build.h"
 
 namespace heddle {
@@ -53,13 +54,14 @@ NodeRef finish_gather(const NodeRef& x, const NodeRef& index, const Shape& shape
 }
 
 struct Labels {
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<std::string> names;
 };
 Labels& labels() {
   static Labels& all = *new Labels;
   return all;
 }
+[[maybe_unused]] Labels& made_at_start = labels();
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/fork.h"
 #include "graph/build.h"
 #include "graph/graph.h"
 
@@ -215,6 +216,7 @@ NodeRef make_unmoved(const NodeRef& value, std::span<const NodeRef> by) {
                        return gradients;
                      }});
   };
+  NoFork whole;  // no child of fork() meets the rule half made
   static const auto to_first = rule(true), to_none = rule(false);
   return make_pullback(value, sources, value->tracked ? to_first : to_none);
 }

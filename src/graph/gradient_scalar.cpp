@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/fork.h"
 #include "graph/arithmetic.h"
 #include "graph/gradient.h"
 
@@ -10,6 +11,7 @@ using namespace arithmetic;
 
 NodeRef scaled(const NodeRef& gradient, const NodeRef& slope) {
   if (slope->op == NodeOp::Const || gradient->op == NodeOp::Const) return gradient * slope;
+  NoFork whole;  // no child of fork() meets the rule half made
   static const auto rule = std::make_shared<const GradientRule>(
       GradientRule{"scaled", [](const Node& node, const NodeRef& g) -> std::vector<NodeRef> {
                      return {scaled(g, node.inputs[2]), g * node.inputs[1]};
@@ -25,6 +27,7 @@ namespace {
 // would be infinity times zero.
 template <class F>
 NodeRef with_derivative(const NodeRef& slope, const NodeRef& x, F) {
+  NoFork whole;  // no child of fork() meets the rule half made
   static const auto rule = std::make_shared<const GradientRule>(
       GradientRule{"slope", [](const Node& node, const NodeRef& g) -> std::vector<NodeRef> {
                      return {scaled(g, F()(NodeRef::share(&node), node.inputs[1]))};

@@ -23,6 +23,7 @@ Interner<Node>& table() {
   static Interner<Node>& nodes = *new Interner<Node>;
   return nodes;
 }
+[[maybe_unused]] Interner<Node>& made_at_start = table();
 
 #if defined(__SANITIZE_ADDRESS__)
 #define HD_RECYCLE_NODES 0

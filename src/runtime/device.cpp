@@ -6,18 +6,19 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/lock.h"
 
 namespace heddle {
 namespace {
 
 struct Entry {
   DeviceFactory factory;
-  std::mutex making;
+  Mutex making;
   std::map<int, std::unique_ptr<Device>> instances;  // by number
 };
 
 struct Registry {
-  std::mutex lock;
+  Mutex lock;
   std::map<std::string, Entry> entries;  // entries stay where they are
 };
 

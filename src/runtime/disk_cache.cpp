@@ -2,15 +2,18 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <mutex>
+#include <vector>
 
 #include "base/config.h"
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/hash.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "runtime/cache_file.h"
 
@@ -53,7 +56,6 @@ struct Use {
 }  // namespace
 
 struct DiskCache::State {
-  mutable std::mutex lock;
   std::string path;
   uint64_t most_bytes;
   CachePlace place;
@@ -61,7 +63,6 @@ struct DiskCache::State {
 
   CacheFile file;
   Statement find, insert, touch, remove;
-  pid_t process = 0;  // that opened it: SQLite's connections do not survive fork()
   bool gave_up = false;
   int puts = 0;
 
@@ -95,17 +96,6 @@ struct DiskCache::State {
 
   // Whether the file can be read.
   bool ready() {
-    if (process != getpid()) {
-      if (process != 0) {  // a child after fork(): the parent's connection must not even be closed
-        find.release();
-        insert.release();
-        touch.release();
-        remove.release();
-        file.database.release();
-        file = CacheFile();
-      }
-      process = getpid();
-    }
     if (gave_up) return false;
     if (file.database) return true;
     std::error_code ignored;
@@ -196,19 +186,50 @@ struct DiskCache::State {
   }
 };
 
+namespace {
+
+// One lock for all: SQLite has state of its own that connections share, and a fork() must find it at rest.
+struct Caches {
+  Mutex lock;
+  std::vector<DiskCache::State*> all;
+};
+Caches& caches() {
+  static Caches& instance = *new Caches;
+  return instance;
+}
+
+// SQLite's connections do not survive fork(): parent and child open the file again when they need it.
+[[maybe_unused]] const bool closed_at_fork = [] {
+  caches();
+  before_fork([] {
+    for (DiskCache::State* state : caches().all) {
+      if (sqlite3* database = state->file.database.get())  // the journal can stay: others go on with it
+        sqlite3_db_config(database, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+      state->close();
+    }
+  });
+  return true;
+}();
+
+}  // namespace
+
 DiskCache::DiskCache(std::string path, uint64_t most_bytes, CachePlace place) : state_(std::make_unique<State>()) {
+  std::lock_guard guard(caches().lock);
+  caches().all.push_back(state_.get());
   state_->path = std::move(path);
   state_->most_bytes = most_bytes;
   state_->place = place;
 }
 
 DiskCache::~DiskCache() {
-  if (state_->process != 0 && state_->process != getpid()) state_.release();  // belongs to the parent
+  std::lock_guard guard(caches().lock);
+  std::erase(caches().all, state_.get());
+  state_.reset();
 }
 
 std::optional<std::string> DiskCache::get(DiskEntry kind, std::string_view key) {
   State& s = *state_;
-  std::lock_guard guard(s.lock);
+  std::lock_guard guard(caches().lock);
   if (!s.ready()) return std::nullopt;
   auto bind = [&](const Statement& statement) {
     sqlite3_bind_int64(statement.get(), 1, static_cast<int>(kind));
@@ -260,7 +281,7 @@ std::optional<std::string> DiskCache::get(DiskEntry kind, std::string_view key) 
 
 void DiskCache::put(DiskEntry kind, std::string_view key, std::string_view value) {
   State& s = *state_;
-  std::lock_guard guard(s.lock);
+  std::lock_guard guard(caches().lock);
   if (!s.ready() || !s.file.writable) return;
   uint64_t bytes = key.size() + value.size() + kRowBytes;
   if (bytes > s.most_bytes / 2) return;
@@ -278,13 +299,14 @@ void DiskCache::put(DiskEntry kind, std::string_view key, std::string_view value
 }
 
 DiskCache::Stats DiskCache::stats() const {
-  std::lock_guard guard(state_->lock);
+  std::lock_guard guard(caches().lock);
   return state_->stats;
 }
 
 const std::string& DiskCache::path() const { return state_->path; }
 
 DiskCache* disk_cache() {
+  NoFork whole;
   // Never destroyed: closing would write the journal back, and processes should end at once.
   static DiskCache* const instance = [] {
     std::string path = config().cache;

@@ -2,7 +2,7 @@
 //
 // The file is only ever a help. Whatever is wrong with it (damaged, of somebody else, on a full disk or in a folder
 // that cannot be written to) costs one warning, and the program goes on without. Many processes may use one file at
-// once.
+// once; after a fork() parent and child open it again.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,9 @@ class DiskCache {
   Stats stats() const;
   const std::string& path() const;
 
- private:
   struct State;
+
+ private:
   std::unique_ptr<State> state_;
 };
 

@@ -13,7 +13,9 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/fork.h"
 #include "base/hash.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "codegen/codegen.h"
 #include "compile/lower.h"
@@ -33,7 +35,7 @@ struct Entry {
 };
 
 struct KernelCache {
-  std::mutex lock;
+  Mutex lock;
   std::unordered_map<uint64_t, Entry> entries;
   uint64_t clock = 0;
 };
@@ -43,6 +45,7 @@ KernelCache& cache() {
   static KernelCache& instance = *new KernelCache;
   return instance;
 }
+[[maybe_unused]] KernelCache& made_at_start = cache();
 
 // What a caller relies on: number and kind of arguments. A kernel from the disk has symbols of its own.
 bool fits(const Executable& compiled, std::span<const kernel::Buffer> wanted, std::span<const Expr> symbols) {
@@ -74,7 +77,7 @@ void dump(const std::string& name, uint64_t key, const char* ending, const std::
 }
 
 struct Hooks {
-  std::mutex lock;
+  Mutex lock;
   Tuner tuner = nullptr;
   StepObserver observer;
   std::atomic<bool> observed{false};
@@ -83,6 +86,7 @@ Hooks& hooks() {
   static Hooks& instance = *new Hooks;
   return instance;
 }
+[[maybe_unused]] Hooks& hooks_made_at_start = hooks();
 
 Tuner tuner() {
   std::lock_guard guard(hooks().lock);
@@ -264,6 +268,7 @@ void observe_steps(StepObserver observer) {
 }
 
 std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::Step> steps, Device& device) {
+  NoFork whole;  // also for the threads below
   std::vector<size_t> different;
   std::unordered_set<std::string> seen;
   if (steps.size() > 1)
@@ -282,7 +287,11 @@ std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::
       }
     };
     std::vector<std::jthread> threads;
-    for (size_t w = 1; w < workers; ++w) threads.emplace_back(work);
+    for (size_t w = 1; w < workers; ++w)
+      threads.emplace_back([&] {
+        begin_helper_thread();
+        work();
+      });
     work();
   }
   std::vector<std::shared_ptr<Executable>> result;
@@ -291,6 +300,7 @@ std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::
 }
 
 std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& device) {
+  NoFork whole;
   if (hooks().observed) {
     StepObserver observer;
     {

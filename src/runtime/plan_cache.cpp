@@ -4,6 +4,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/lock.h"
 #include "runtime/kernel_cache.h"
 
 namespace heddle {
@@ -27,7 +28,7 @@ struct Entry {
 };
 
 struct alignas(64) Shard {
-  std::mutex lock;
+  Mutex lock;
   std::unordered_multimap<uint64_t, Entry> entries;
   size_t plans = 0;
   uint64_t clock = 0;
@@ -64,6 +65,7 @@ Shard* shards() {
   static Shard* instance = new Shard[kShards];
   return instance;
 }
+[[maybe_unused]] const Shard* made_at_start = shards();
 Shard& shard_of(const GraphKey& key) { return shards()[key.hash % kShards]; }
 
 bool serves(const CachedPlan& plan, const std::vector<uint64_t>& floats) {

@@ -1,14 +1,18 @@
 #include "runtime/profiler.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <mutex>
 
 #include "base/atomic_file.h"
 #include "base/config.h"
 #include "base/error.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "runtime/profile_data.h"
 #include "runtime/roofline.h"
@@ -18,7 +22,7 @@ namespace {
 
 // Guards everything that is recorded. Recording is rare enough: once per kernel, and only when somebody wants it.
 struct Recorder {
-  std::mutex lock;
+  Mutex lock;
   std::vector<std::shared_ptr<ProfileData>> running;
 };
 
@@ -27,6 +31,7 @@ Recorder& recorder() {
   static Recorder& instance = *new Recorder;
   return instance;
 }
+[[maybe_unused]] Recorder& made_at_start = recorder();
 
 uint32_t thread_number() {
   static std::atomic<uint32_t> threads{0};
@@ -38,6 +43,7 @@ thread_local int compilations = 0;  // that this thread is in
 
 // Of the device that tensors live on unless told otherwise.
 const Roofline& roofline() {
+  NoFork whole;
   static const Roofline measured = measure_roofline(device());
   return measured;
 }
@@ -95,12 +101,34 @@ void write_trace_of(const ProfileData& data, const std::string& path) {
 // Of HEDDLE_PROFILE; kept until the process ends.
 ProfileData* of_process = nullptr;
 
+// A child of fork() has a profile of its own, which begins with it: trace.json becomes trace.1234.json.
+std::string process_trace() {
+  std::filesystem::path path = config().profile;
+  if (fork_generation() == 0) return path;
+  const std::string ending = path.extension();
+  return path.replace_extension(text(".", getpid(), ending));
+}
+
+[[maybe_unused]] const bool begun_anew_in_children = [] {
+  after_fork_in_child([] {
+    if (!of_process) return;
+    std::lock_guard guard(recorder().lock);
+    const bool running = of_process->running;
+    *of_process = ProfileData();
+    of_process->running = running;
+    of_process->begun = of_process->started = profile_clock();
+  });
+  return true;
+}();
+
 void write_process_profile() {
   stop_recording(*of_process);
+  if (fork_generation() > 0 && of_process->events.empty()) return;
   std::cerr << result_of(*of_process);
   try {
-    write_trace_of(*of_process, config().profile);
-    std::cerr << "trace: " << config().profile << std::endl;
+    const std::string path = process_trace();
+    write_trace_of(*of_process, path);
+    std::cerr << "trace: " << path << std::endl;
   } catch (const std::exception& error) {
     warn(text("HEDDLE_PROFILE: ", error.what()));
   }
@@ -111,6 +139,7 @@ void write_process_profile() {
 std::atomic<int> profiler::state{kNotAsked};
 
 bool profiler::start_if_asked() {
+  NoFork whole;
   // Threads that come while another one is measuring the machine wait here.
   static const bool asked = [] {
     if (config().profile.empty()) {

@@ -1,6 +1,7 @@
 #include <atomic>
 
 #include "base/error.h"
+#include "base/fork.h"
 #include "runtime/execute.h"
 #include "runtime/profiler.h"
 
@@ -102,6 +103,7 @@ std::vector<NodeRef> realize(std::span<const NodeRef> roots, std::span<const Sto
     ready &= root->op == NodeOp::Buffer;
   }
   if (ready) return {roots.begin(), roots.end()};
+  NoFork whole;
 
   ProfileScope scope(SliceKind::Call, [] { return "realize"; });
   Workspace& work = workspace;

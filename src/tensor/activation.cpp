@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/fork.h"
 #include "tensor/build.h"
 
 namespace heddle {
@@ -11,12 +12,14 @@ Tensor in_wide_float(const Tensor& x, F compute) {
 }
 // y * (1 - y), where 1 - y is the sigmoid of -x and neither of them is lost in the other.
 std::vector<NodeRef> sigmoid_gradient(const Node& node, const NodeRef& g) {
+  NoFork whole;  // no child of fork() meets the rule half made
   static const auto rule = std::make_shared<const GradientRule>(GradientRule{"sigmoid", sigmoid_gradient});
   Tensor y(NodeRef::share(&node)), turned = neg(Tensor(node.inputs[1])), e = exp(turned);
   NodeRef other = where(isinf(e), 1, mul(e, Tensor(node.inputs[0]))).node(), of = turned.node();
   return {mul(Tensor(g), mul(y, Tensor(make_pullback(other, std::span(&of, 1), rule)))).node()};
 }
 Tensor sigmoid_of(const Tensor& f) {
+  NoFork whole;  // no child of fork() meets the rule half made
   static const auto rule = std::make_shared<const GradientRule>(GradientRule{"sigmoid", sigmoid_gradient});
   NodeRef x = f.node();
   return Tensor(make_pullback(div(1, add(1, exp(neg(f)))).node(), std::span(&x, 1), rule));

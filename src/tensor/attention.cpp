@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/fork.h"
 #include "tensor/build.h"
 
 namespace heddle {
@@ -96,6 +97,7 @@ Tensor for_all_heads(const Tensor& mask, const Shape& scores) {
 
 // x with the precision of a narrower dtype; gradients pass as they are.
 Tensor rounded(const Tensor& x, DType to) {
+  NoFork whole;  // no child of fork() meets the rule half made
   static const auto rule = std::make_shared<const GradientRule>(
       GradientRule{"rounded", [](const Node&, const NodeRef& g) { return std::vector<NodeRef>{g}; }});
   NodeRef value = make_cast(make_cast(x.node(), to), x.dtype());

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/fork.h"
 #include "graph/gradient.h"
 #include "tensor/build.h"
 
@@ -83,6 +84,7 @@ Tensor fmod(const Operand& a, const Operand& b) {
   Tensor rest = truncated_remainder(p);
   if (!is_float(p.a->dtype)) return rest;
   // What it is made of has no derivative at 0; a - n * b has.
+  NoFork whole;  // no child of fork() meets the rule half made
   static const auto rule = std::make_shared<const GradientRule>(
       GradientRule{"fmod", [](const Node& node, const NodeRef& g) -> std::vector<NodeRef> {
                      Tensor value(NodeRef::share(&node)), dividend(node.inputs[1]), divisor(node.inputs[2]);
@@ -144,6 +146,7 @@ std::vector<NodeRef> hypot_gradients(const Node& node, const NodeRef& g) {
 }
 }  // namespace
 Tensor hypot(const Operand& a, const Operand& b) {
+  NoFork whole;  // no child of fork() meets the rule half made
   static const auto rule = std::make_shared<const GradientRule>(GradientRule{"hypot", hypot_gradients});
   Pair p = floats("hypot", a, b);
   Tensor x = abs(Tensor(p.a)), y = abs(Tensor(p.b)), result;

@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/fork.h"
 #include "runtime/profiler.h"
 #include "tensor/jit_core.h"
 #include "tensor/slot.h"
@@ -282,13 +283,6 @@ bool is_capturing() { return current_capture != nullptr; }
 
 namespace {
 
-std::mutex& locked_by_nobody_here(JitCore& core, const char* what) {
-  if (core.holder.load(std::memory_order_relaxed) == std::this_thread::get_id())
-    throw CaptureError(text(what, " inside of the function that jit() captures at ", place(core.where), ", while it ",
-                            "is being called"));
-  return core.lock;
-}
-
 // Captured functions inside one another, on this thread, that run as plain functions.
 constinit thread_local int nested = 0;
 constexpr int kMostNested = 256;
@@ -309,19 +303,44 @@ JitNesting::JitNesting(const JitCore& core) {
 }
 JitNesting::~JitNesting() { --nested; }
 
-JitCall::JitCall(JitCore& core) : core_(core) {
-  locked_by_nobody_here(core, "a call").lock();
-  core.holder.store(std::this_thread::get_id(), std::memory_order_relaxed);
+bool JitLock::lock() {
+  const uint32_t mine = fork_generation() + 1;
+  for (uint32_t found = 0; !holder_.compare_exchange_strong(found, mine, std::memory_order_acquire); found = 0) {
+    if (found == mine)
+      holder_.wait(found, std::memory_order_relaxed);
+    else if (found != 0 && holder_.compare_exchange_strong(found, mine, std::memory_order_acquire))
+      return false;
+  }
+  return true;
 }
+
+void JitLock::unlock() {
+  holder_.store(0, std::memory_order_release);
+  holder_.notify_one();
+}
+
+void JitCore::take(const char* what) {
+  if (holder.load(std::memory_order_relaxed) == std::this_thread::get_id())
+    throw CaptureError(text(what, " inside of the function that jit() captures at ", place(where), ", while it is ",
+                            "being called"));
+  if (!lock.lock()) new (static_cast<JitScratch*>(this)) JitScratch;
+  holder.store(std::this_thread::get_id(), std::memory_order_relaxed);
+}
+void JitCore::release() {
+  holder.store({}, std::memory_order_relaxed);
+  lock.unlock();
+}
+
+JitCall::JitCall(JitCore& core) : core_(core) { core.take("a call"); }
 JitCall::~JitCall() {
+  NoFork whole;
   for (NodeRef& node : core_.argument_nodes) node = NodeRef();
   core_.roots.clear();
   core_.recorded.reset();
   core_.arguments.clear();
   core_.result.clear();
   core_.entry = nullptr;
-  core_.holder.store({}, std::memory_order_relaxed);
-  core_.lock.unlock();
+  core_.release();
 }
 Parts& JitCall::arguments() { return core_.arguments; }
 Parts& JitCall::result() { return core_.result; }
@@ -344,6 +363,7 @@ bool JitCall::must_record() {
   core_.entry = find_entry(core_);
   if (!core_.entry) return true;
   if (is_out_of_date(*core_.entry) || core_.entry->generation != generation.load(std::memory_order_relaxed)) {
+    NoFork whole;
     core_.entries.erase(std::find_if(core_.entries.begin(), core_.entries.end(),
                                      [&](const auto& entry) { return entry.get() == core_.entry; }));
     core_.entry = core_.last = nullptr;
@@ -417,6 +437,7 @@ void JitCall::set_prototype(std::shared_ptr<const void> prototype) { core_.recor
 const void* JitCall::prototype() const { return core_.entry->prototype.get(); }
 
 void JitCall::run() {
+  NoFork whole;
   JitCore& core = core_;
   ProfileScope scope(SliceKind::Call, [&] { return "jit " + place(core.where); });
   if (core.recorded) {
@@ -438,13 +459,30 @@ void JitCall::run() {
 
 void JitCall::deliver() {
   for (size_t i = 0; i < core_.result.tensors.size(); ++i) *core_.result.tensors[i] = *core_.entry->deliver[i];
+  if (core_.entry->passed.empty()) return;
+  NoFork whole;
   core_.entry->passed.clear();
 }
+
+namespace {
+
+class JitHold {
+ public:
+  JitHold(JitCore& core, const char* what) : core_(core) { core.take(what); }
+  ~JitHold() { core_.release(); }
+  JitHold(const JitHold&) = delete;
+  JitHold& operator=(const JitHold&) = delete;
+
+ private:
+  JitCore& core_;
+};
+
+}  // namespace
 
 JitBase::JitBase(const std::source_location& where) : core_(std::make_shared<JitCore>(where)) {}
 
 std::vector<JitPlan> JitBase::plans() const {
-  std::lock_guard guard(locked_by_nobody_here(*core_, "plans()"));
+  JitHold hold(*core_, "plans()");
   std::vector<JitPlan> result;
   for (const auto& entry : core_->entries) {
     result.push_back(entry->report);
@@ -455,7 +493,8 @@ std::vector<JitPlan> JitBase::plans() const {
 }
 
 void JitBase::clear() {
-  std::lock_guard guard(locked_by_nobody_here(*core_, "clear()"));
+  JitHold hold(*core_, "clear()");
+  NoFork whole;
   core_->entries.clear();
   core_->last = nullptr;
   core_->arena.reset();

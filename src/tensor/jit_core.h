@@ -5,7 +5,6 @@
 
 #include <array>
 #include <atomic>
-#include <mutex>
 #include <thread>
 
 #include "runtime/captured.h"
@@ -77,19 +76,8 @@ struct JitEntry {
   std::vector<const Tensor*> deliver;  // for each result
 };
 
-class JitCore {
- public:
-  explicit JitCore(const std::source_location& jit) : where(jit) {}
-
-  const std::source_location where;
-  std::mutex lock;                        // one call at a time
-  std::atomic<std::thread::id> holder{};  // who has the lock
-  std::vector<std::unique_ptr<JitEntry>> entries;
-  JitEntry* last = nullptr;
-  uint64_t clock = 0;
-  std::shared_ptr<DeviceBuffer> arena;  // of all plans: they run one after the other
-
-  // Of the call that holds the lock.
+// Of one call.
+struct JitScratch {
   Parts arguments, inside, result;
   std::vector<NodeRef> argument_nodes;  // null where a tensor was given before
   std::vector<size_t> first_places;     // for each argument the first one that is the same tensor
@@ -102,6 +90,36 @@ class JitCore {
   std::vector<NodeRef> roots;
   GraphKey key;
   double started = 0, capture_seconds = 0;
+};
+
+// One call at a time. Held while users' functions are recorded, so it is no section (base/fork.h): after a fork() a
+// thread that the process does not have may hold it.
+class JitLock {
+ public:
+  // Returns false if such a thread held it: its call is in the middle of something.
+  bool lock();
+  void unlock();
+
+ private:
+  std::atomic<uint32_t> holder_{0};  // 0: nobody; else fork_generation() + 1 of the process in which it was taken
+};
+
+class JitCore : public JitScratch {
+ public:
+  explicit JitCore(const std::source_location& jit) : where(jit) {}
+
+  const std::source_location where;
+  JitLock lock;
+  std::atomic<std::thread::id> holder{};  // the thread that has it
+  std::vector<std::unique_ptr<JitEntry>> entries;
+  JitEntry* last = nullptr;
+  uint64_t clock = 0;
+  std::shared_ptr<DeviceBuffer> arena;  // of all plans: they run one after the other
+
+  // Takes the lock. What a call that another process was in had left is put aside: nobody knows how far it got. Throws
+  // CaptureError if the calling thread has the lock: `what` is inside of the function.
+  void take(const char* what);
+  void release();
 };
 
 // Fills in all that replaying needs; the graph has its plan.

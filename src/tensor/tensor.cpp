@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/fork.h"
 #include "graph/graph.h"
 #include "runtime/plan.h"
 #include "tensor/build.h"
@@ -132,6 +133,7 @@ class Taken {
 
 void realize(std::span<const Tensor> tensors, const std::source_location& where) {
   for (const Tensor& tensor : tensors) refuse_in_capture("realize()", tensor, &where);
+  NoFork whole;  // a slot that has given its node up has it again in every child
   Taken taken(tensors);
   // A graph that is kept for gradients needs the data that it starts from.
   std::vector<bool> history;

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/kernel_store.h"
@@ -15,7 +16,7 @@ constexpr double kMostSecondsOnDemand = 60;
 std::optional<Schedule> tune_on_demand(const Program::Step& step, Device& device, int trials) {
   // A simulated device's times mean nothing.
   if (device.code_version().empty()) return std::nullopt;
-  static std::mutex one_at_a_time;  // two searches would disturb each other's times
+  static Mutex one_at_a_time;  // two searches would disturb each other's times
   std::lock_guard guard(one_at_a_time);
   try {
     return tune(workload_of(step), device, disk_cache(), {.trials = trials, .seconds = kMostSecondsOnDemand}).best;

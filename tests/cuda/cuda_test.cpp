@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "child_process.h"
 #include "compile/lower.h"
 #include "cuda/fake_driver.h"
 #include "kernel/ir.h"
@@ -301,6 +302,45 @@ TEST(Cuda, code_that_the_driver_refuses_is_a_compile_error) {
   std::string message = message_of<CompileError>([&] { (x * 5 - 2).realize(); });
   fake().fails_in = nullptr;
   EXPECT_NE(message.find("assemble"), std::string::npos) << message;
+}
+
+// Whether the action throws DeviceError that speaks of fork().
+bool refuses_after_fork(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const DeviceError& e) {
+    return std::string(e.what()).find("does not survive fork()") != std::string::npos;
+  }
+  return false;
+}
+
+TEST(Cuda, does_not_survive_fork_and_says_so) {
+  Device& gpu = device("cuda");
+  Tensor x = ones({16});
+  auto step = jit([&](const Tensor& t) { return t * 2 + 1; });
+  for (int i = 0; i < 3; ++i) step(x);
+  auto buffer = gpu.allocate(64);
+  EXPECT_EQ(in_child([&] {
+              bool right = refuses_after_fork([&] { gpu.allocate(16); }) &&
+                           refuses_after_fork([&] { gpu.copy_from_host(*buffer, "x", 1); }) &&
+                           refuses_after_fork([&] { gpu.synchronize(); }) &&
+                           refuses_after_fork([&] { (x + 1).realize(); }) && refuses_after_fork([&] { step(x); }) &&
+                           refuses_after_fork([&] { x.to_vector<float>(); }) &&
+                           refuses_after_fork([] { device("cuda:1").allocate(16); });
+              // What the parent has is given back without the driver, and other devices work.
+              const int modules = fake().modules;
+              step.clear();
+              buffer.reset();
+              x = Tensor();
+              return right && fake().modules == modules && device("cpu").allocate(64)->address() != nullptr;
+            }),
+            "");
+  EXPECT_EQ(step(x).shape().size(), 1u);
+  EXPECT_EQ(in_child([] {
+              std::exit(0);
+              return true;
+            }),
+            "");
 }
 
 }  // namespace

@@ -392,5 +392,46 @@ TEST(DiskCache, a_child_process_opens_the_file_anew) {
   EXPECT_EQ(cache.get(kCode, "key"), "value");
 }
 
+TEST(DiskCache, a_child_outlives_the_parent_that_had_the_file_open) {
+  TemporaryFolder folder;
+  const std::string path = folder.file("cache.sqlite");
+  int result = in_child([&] {
+    DiskCache cache(path, kMegabyte);
+    cache.put(kCode, "parent", "value");
+    std::atomic<bool> stop{false};
+    std::jthread busy([&] {
+      for (int i = 0; !stop; ++i) cache.put(kCode, text("busy ", i % 50), random_bytes(3000, 4));
+    });
+    int pipe_ends[2];
+    if (pipe(pipe_ends) != 0) return 1;
+    for (int i = 0; i < 20; ++i) {
+      pid_t child = fork();
+      if (child == 0) {
+        char word;
+        close(pipe_ends[1]);
+        while (read(pipe_ends[0], &word, 1) > 0) {}  // until the parent is gone
+        for (int k = 0; k < 50; ++k) cache.put(kCode, text("child ", i, " ", k), "value");
+        _exit(cache.get(kCode, "parent") == "value" && cache.stats().warnings == 0 ? 0 : 1);
+      }
+    }
+    stop = true;
+    busy.join();
+    return 0;
+  });
+  EXPECT_EQ(result, 0);
+  // Others open the file while the orphans write to it.
+  for (int round = 0; round < 200; ++round) {
+    DiskCache cache(path, kMegabyte);
+    cache.put(kCode, text("other ", round), "value");
+    ASSERT_EQ(cache.get(kCode, text("other ", round)), "value");
+    ASSERT_EQ(cache.stats().warnings, 0u);
+    int found = 0;
+    for (int i = 0; i < 20; ++i) found += cache.get(kCode, text("child ", i, " 49")) == "value";
+    if (found == 20) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  FAIL() << "not all children stored what they had";
+}
+
 }  // namespace
 }  // namespace heddle

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "base/intern.h"
+#include "base/lock.h"
 
 namespace heddle {
 
@@ -62,7 +63,7 @@ class MemoryPool {
   const uint64_t limit_;
   std::atomic<uint64_t> used_{0}, held_{0}, peak_{0};
   SizeClass classes_[kClasses];
-  std::mutex large_lock_;
+  Mutex large_lock_;
   std::multimap<uint64_t, LargeBlock> large_;
   uint64_t clock_ = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace heddle {
 namespace {
@@ -57,6 +58,7 @@ struct alignas(64) ThreadPool::Worker {
   std::atomic<uint32_t> state{kIdle};
   std::exception_ptr error;
   std::thread thread;
+  Worker* before = nullptr;  // of a parent process
 };
 
 int available_cores() {
@@ -69,10 +71,10 @@ int available_cores() {
 ThreadPool::ThreadPool(int threads)
     : threads_(std::max(1, threads)),
       spin_nanoseconds_(threads <= available_cores() ? kSpin : kSpinOvercommitted),
-      workers_(new Worker[static_cast<size_t>(threads_)]) {
+      workers_(new Worker[static_cast<size_t>(threads_)]),
+      process_(fork_generation()) {
   try {
-    for (; helpers_ < threads_ - 1; ++helpers_)
-      workers_[helpers_].thread = std::thread([this, number = helpers_] { work(number); });
+    start();
   } catch (...) {
     stop();
     throw;
@@ -81,8 +83,31 @@ ThreadPool::ThreadPool(int threads)
 
 ThreadPool::~ThreadPool() { stop(); }
 
+void ThreadPool::start() {
+  for (; helpers_ < threads_ - 1; ++helpers_)
+    workers_[helpers_].thread = std::thread([this, number = helpers_] { work(number); });
+}
+
+// The parent's threads do not exist here, but their std::threads do not know it: they are kept as they are.
+void ThreadPool::forget_parent() {
+  static Worker* forgotten = nullptr;
+  helpers_ = 0;
+  std::unique_ptr<Worker[]> fresh(new Worker[static_cast<size_t>(threads_)]);
+  fresh[0].before = std::exchange(forgotten, workers_.release());
+  workers_ = std::move(fresh);
+  process_ = fork_generation();
+}
+
+void ThreadPool::start_in_child() {
+  try {
+    forget_parent();
+    start();
+  } catch (const std::exception&) {}  // fewer threads, then
+}
+
 void ThreadPool::stop() {
   std::lock_guard guard(turn_);
+  if (process_ != fork_generation()) forget_parent();
   for (int i = 0; i < helpers_; ++i) {
     workers_[i].state.exchange(kStop, std::memory_order_acq_rel);
     workers_[i].state.notify_one();
@@ -106,6 +131,7 @@ void ThreadPool::run_parts(int first) {
 }
 
 void ThreadPool::work(int number) {
+  begin_helper_thread();
   inside_pool = true;
   Worker& me = workers_[number];
   for (;;) {
@@ -141,6 +167,7 @@ ThreadPool::Turn::Turn(ThreadPool& pool) : pool_(pool), owns_(!inside_pool) {
   if (!owns_) return;
   pool_.turn_.lock();
   inside_pool = true;
+  if (pool_.process_ != fork_generation()) pool_.start_in_child();
 }
 
 ThreadPool::Turn::~Turn() {

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <thread>
 
+#include "base/lock.h"
+
 namespace heddle {
 
 class ThreadPool {
@@ -22,7 +24,7 @@ class ThreadPool {
   bool awake() const;
   // Wakes sleeping workers without giving them anything to do: work is expected soon.
   void nudge();
-  // Ends the workers. Later jobs run on their calling threads alone.
+  // Ends the workers. Later jobs run on their calling threads alone. In a child of fork() there is nothing to end.
   void stop();
 
   using Task = void (*)(void* context, int part);
@@ -52,12 +54,16 @@ class ThreadPool {
   void run_parts(int first);
   static bool take_back(Worker& worker);
   void join(Worker& worker);
+  void start();
+  void forget_parent();
+  void start_in_child();
 
   const int threads_;
   const int64_t spin_nanoseconds_;
-  std::mutex turn_;
+  Mutex turn_;
   int helpers_ = 0;  // workers in existence
   std::unique_ptr<Worker[]> workers_;
+  uint32_t process_;  // fork_generation() when they were started: a child has none of its parent's threads
   // The job, written by the owner of the turn while the workers that will read it are idle.
   Task task_ = nullptr;
   void* context_ = nullptr;

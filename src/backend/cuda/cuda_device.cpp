@@ -11,6 +11,7 @@
 #include "backend/cuda/recording.h"
 #include "backend/cuda/staging.h"
 #include "base/error.h"
+#include "base/lock.h"
 #include "codegen/codegen.h"
 
 namespace heddle::cuda {
@@ -35,7 +36,7 @@ class CudaBuffer final : public DeviceBuffer {
   CudaDevice& device_;
   uint64_t bytes_;
   MemoryPool::Block block_;
-  mutable std::mutex lock_;
+  mutable Mutex lock_;
   mutable std::unique_ptr<std::byte[]> copy_;  // for whoever reads from the host
 };
 
@@ -156,6 +157,7 @@ class CudaDevice final : public Device {
  private:
   // Every thread that calls the driver says first which device it means.
   void enter() const {
+    if (driver_.is_inherited()) refuse_after_fork();
     if (broken_.load(std::memory_order_relaxed)) {
       std::lock_guard guard(lock_);
       throw DeviceError(text(name_, " does not run any more since an error: ", error_));
@@ -200,7 +202,7 @@ class CudaDevice final : public Device {
   Stream stream_ = nullptr;
   std::atomic<bool> broken_{false};
   std::atomic<uint32_t> noted_{0};
-  mutable std::mutex lock_;  // of error_ and recent_
+  mutable Mutex lock_;  // of error_ and recent_
   std::string error_;
   std::array<std::string, 8> recent_;
 };

@@ -14,6 +14,7 @@ Driver load() {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) throw DeviceError(text("cuda: there is no NVIDIA driver: ", dlerror()));
   Driver driver;
+  driver.process = fork_generation();
   auto find = [&](auto& function, const char* name) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
     if (!function) throw DeviceError(text("cuda: the NVIDIA driver is too old: it has no ", name));
@@ -67,8 +68,16 @@ void Driver::check(Result result, const char* what) const {
   if (result != kSuccess) throw DeviceError(text("cuda: ", what, ": ", describe(result)));
 }
 
+void refuse_after_fork() {
+  throw DeviceError(
+      "cuda: CUDA does not survive fork(): the parent of this process has used it. Use it for the first time after the "
+      "fork(), or start a new program instead (posix_spawn, or fork() and exec())");
+}
+
 const Driver& driver() {
+  NoFork whole;
   static const Driver& loaded = *new Driver(load());  // a failure is tried again at the next call
+  if (loaded.is_inherited()) refuse_after_fork();
   return loaded;
 }
 

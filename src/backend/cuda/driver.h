@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/fork.h"
+
 namespace heddle::cuda {
 
 using Result = int;
@@ -95,7 +97,11 @@ struct Driver {
 #define HD_CUDA_POINTER(name, parameters) Result(*name) parameters = nullptr;
   HD_CUDA_FUNCTIONS(HD_CUDA_POINTER)
 #undef HD_CUDA_POINTER
-  int version = 0;  // 13000 for 13.0
+  int version = 0;       // 13000 for 13.0
+  uint32_t process = 0;  // fork_generation() when it was started
+
+  // A child of the process that started it: the driver does not work here, and what it gave belongs to the parent.
+  bool is_inherited() const { return process != fork_generation(); }
 
   // "out of memory (CUDA_ERROR_OUT_OF_MEMORY)".
   std::string describe(Result error) const;
@@ -112,7 +118,9 @@ class Range {
   Range& operator=(const Range&) = delete;
 };
 
-// Throws DeviceError saying why there is none: no library, a stub of one, no device, too old.
+// Throws DeviceError saying why there is none: no library, a stub of one, no device, too old, started before a fork().
 const Driver& driver();
+
+[[noreturn]] void refuse_after_fork();
 
 }  // namespace heddle::cuda

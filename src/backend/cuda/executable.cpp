@@ -63,8 +63,8 @@ CudaExecutable::CudaExecutable(const Driver& driver, Context context, const kern
 }
 
 CudaExecutable::~CudaExecutable() {
-  // After an error of the device nothing can be freed; nor does it matter.
-  if (driver_.cuCtxSetCurrent(context_) != kSuccess) return;
+  // After an error of the device, and in a child of fork(), nothing can be freed; nor does it matter.
+  if (driver_.is_inherited() || driver_.cuCtxSetCurrent(context_) != kSuccess) return;
   if (single_.module) driver_.cuModuleUnload(single_.module);
   if (many_.module) driver_.cuModuleUnload(many_.module);
 }

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "backend/cuda/driver.h"
+#include "base/lock.h"
 #include "kernel/tensor_maps.h"
 #include "runtime/device.h"
 
@@ -86,7 +87,7 @@ class CudaExecutable final : public Executable {
   std::vector<int64_t> phase_cells_;     // -1: depends on symbols
   unsigned shared_bytes_;
   Entries single_;
-  mutable std::mutex lock_;  // of what follows
+  mutable Mutex lock_;  // of what follows
   mutable Entries many_;
   mutable std::vector<Table> tables_;
   mutable uint64_t clock_ = 0;

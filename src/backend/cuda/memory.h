@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "backend/cuda/driver.h"
+#include "base/lock.h"
 
 namespace heddle::cuda {
 
@@ -33,7 +34,7 @@ class MemoryPool {
  private:
   const Driver& driver_;
   const uint64_t limit_;
-  mutable std::mutex lock_;
+  mutable Mutex lock_;
   std::multimap<uint64_t, Address> free_;
   uint64_t used_ = 0, cached_ = 0, peak_ = 0;
 };

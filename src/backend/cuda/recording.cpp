@@ -26,7 +26,7 @@ bool collide(std::span<const Touch> a, std::span<const Touch> b) {
 }  // namespace
 
 Recording::~Recording() {
-  if (driver_.cuCtxSetCurrent(context_) == kSuccess) clear();
+  if (!driver_.is_inherited() && driver_.cuCtxSetCurrent(context_) == kSuccess) clear();
 }
 
 void Recording::clear() {

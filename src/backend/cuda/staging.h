@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "backend/cuda/driver.h"
+#include "base/lock.h"
 
 namespace heddle::cuda {
 
@@ -27,7 +28,7 @@ class Staging {
   Result prepare();
 
   const Driver& driver_;
-  std::mutex lock_;
+  Mutex lock_;
   Half halves_[2];
   int next_ = 0;
   uint64_t filled_ = kHalf;  // of the half in use

@@ -13,6 +13,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "codegen/codegen.h"
 #include "kernel/interpreter.h"
@@ -59,7 +60,7 @@ class Blocks {
   }
 
  private:
-  mutable std::mutex lock_;
+  mutable Mutex lock_;
   std::map<const void*, uint64_t> live_;
   uint64_t used_ = 0, peak_ = 0;
 };
