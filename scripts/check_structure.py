@@ -6,6 +6,7 @@
 * Nobody includes a backend but itself; a driver's headers occur in backends only.
 * Public headers include <heddle/...> and the standard library only.
 * LLVM's headers occur in src/codegen only; a header of src/codegen that reaches one is private to that folder.
+* Locks are those of base/lock.h, which fork() waits for.
 
 Tests, tools, benchmarks and examples may include anything. Without arguments the project is checked;
 --self-test checks that each kind of violation is caught.
@@ -17,6 +18,8 @@ import tempfile
 from pathlib import Path
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+LOCK = re.compile(r"std::(mutex|timed_mutex|recursive_mutex|shared_mutex|condition_variable)\b")
+LOCK_FILES = {"src/base/lock.h", "src/base/fork.cpp"}
 STANDARD = re.compile(r"^[a-z_]+[0-9]*$")  # <vector>, <cstdint>
 DRIVER = re.compile(r"^(cuda|nvrtc|nvml|hip/|hsa/|CL/|vulkan/|Metal/|webgpu|level_zero/)")
 # The folder that implements a public header, by its name or that of its folder; the others belong to tensor.
@@ -117,6 +120,11 @@ def check(root):
             note(path, number, check_source(root, order, private, folder, include))
             if not angle and not (root / "src" / include).is_file():
                 note(path, number, f'"{include}" is no file; name it by its path from src/')
+        if path.relative_to(root).as_posix() in LOCK_FILES:
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if LOCK.search(line):
+                note(path, number, "fork() does not wait for this lock; use one of base/lock.h")
     return problems, count
 
 
@@ -154,6 +162,8 @@ def self_test():
         ({"include/heddle/tensor.h": "#include <llvm/IR/Module.h>\n"}, "public header includes llvm"),
         ({"src/base/log.h": '#include "error.h"\n'}, "is no file"),
         ({"src/extra/new.h": ""}, "HEDDLE_FOLDERS does not name"),
+        ({"src/base/log.h": "std::mutex lock;\n"}, "fork() does not wait for this lock"),
+        ({"src/base/lock.h": "std::mutex lock;\n"}, None),
     ]
     for change, expected in cases:
         with tempfile.TemporaryDirectory() as folder:
@@ -177,7 +187,7 @@ def main():
     for problem in problems:
         print(problem)
     if problems:
-        sys.exit(f"{len(problems)} includes break the order of folders")
+        sys.exit(f"{len(problems)} lines break the rules of the structure")
     print(f"structure: the includes of {count} files keep the order of folders")
 
 

@@ -54,29 +54,14 @@ void attempt(Problems& problems, const char* name, const std::function<void()>& 
   }
 }
 
-// Takes a variable that config() refuses out of the environment; false when there is none left.
-bool take_out_malformed(Problems& problems) {
-  try {
-    config();
-    return false;
-  } catch (const ValueError& error) {
-    const std::string message = error.what(), name = message.substr(0, message.find('='));
-    if (!std::getenv(name.c_str())) throw;
-    problems[name] = message;
-    unsetenv(name.c_str());
-    return true;
-  }
-}
-
 // Whatever is bad is left out from here on, so that everything else can be shown.
 Problems find_problems() {
   Problems problems;
   if (const char* target = std::getenv("HEDDLE_TARGET"); target && *target)
     attempt(problems, "HEDDLE_TARGET", [&] { cpu_target(target); });
   if (problems.contains("HEDDLE_TARGET")) unsetenv("HEDDLE_TARGET");
-  while (take_out_malformed(problems)) {}
+  for (const auto& [name, problem] : config().problems) problems[name] = problem;
   attempt(problems, "HEDDLE_DEVICE", [] { device(); });
-  attempt(problems, "HEDDLE_LOG", [] { log_enabled(Log::Run); });
   return problems;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 namespace heddle {
@@ -24,9 +25,10 @@ struct Config {
   bool fall_back = true;       // HEDDLE_FALLBACK: a kernel that cannot be compiled gets a plainer schedule
   bool relaxed = false;        // HEDDLE_RELAXED: what is_relaxed() says at first
   bool deterministic = false;  // HEDDLE_DETERMINISTIC: what is_deterministic() says at first
+  // Variables whose values make no sense, with what is wrong. They count as not set, and a warning has said so.
+  std::map<std::string, std::string> problems;
 };
 
-// Throws ValueError naming the variable when one is malformed.
 const Config& config();
 
 }  // namespace heddle

@@ -7,6 +7,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/lock.h"
 
 namespace heddle {
 namespace {
@@ -14,45 +15,61 @@ namespace {
 constexpr std::array<std::string_view, static_cast<size_t>(Log::kCount)> kNames = {"graph",  "fuse", "schedule", "tile",
                                                                                    "thread", "llvm", "asm",      "run"};
 
-struct Topics {
-  std::array<std::atomic<bool>, kNames.size()> on{};
+// Whether each topic is on. The list of the environment is read at first use.
+constinit std::array<std::atomic<bool>, kNames.size()> enabled{};
+constinit std::atomic<bool> list_read{false};
 
-  Topics() {
-    std::string_view rest = config().log;
-    while (!rest.empty()) {
-      size_t comma = rest.find(',');
-      enable(rest.substr(0, comma));
-      rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
-    }
-  }
-  void enable(std::string_view name) {
+// Calls f for the topics of a list, with kNames.size() for what is none.
+template <class F>
+void each_topic(std::string_view list, F f) {
+  while (!list.empty()) {
+    const size_t comma = list.find(',');
+    const std::string_view name = list.substr(0, comma);
     bool known = false;
     for (size_t i = 0; i < kNames.size(); ++i) {
       if (name != kNames[i] && name != "all") continue;
-      on[i] = true;
+      f(i, name);
       known = true;
     }
-    if (!known)
-      throw ValueError(text("HEDDLE_LOG: no topic is called '", name,
-                            "'; there are graph, fuse, schedule, tile, thread, llvm, asm, run and all"));
+    if (!known) f(kNames.size(), name);
+    list = comma == std::string_view::npos ? "" : list.substr(comma + 1);
   }
-};
-
-Topics& topics() {
-  static Topics instance;
-  return instance;
 }
 
-std::mutex& output_lock() {
-  static std::mutex lock;
+std::atomic<bool>& topic_switch(Log topic) {
+  if (!list_read.load(std::memory_order_acquire)) {
+    static Mutex reading;
+    std::lock_guard guard(reading);
+    if (!list_read.load(std::memory_order_relaxed))
+      each_topic(config().log, [](size_t i, std::string_view) {
+        if (i < kNames.size()) enabled[i] = true;
+      });
+    list_read.store(true, std::memory_order_release);
+  }
+  return enabled[static_cast<size_t>(topic)];
+}
+
+Mutex& output_lock() {
+  static Mutex lock;
   return lock;
 }
 
 }  // namespace
 
-bool log_enabled(Log topic) { return topics().on[static_cast<size_t>(topic)].load(std::memory_order_relaxed); }
+std::string unknown_topics(std::string_view list) {
+  std::string unknown;
+  each_topic(list, [&](size_t i, std::string_view name) {
+    if (i == kNames.size()) unknown += text(unknown.empty() ? "'" : ", '", name, "'");
+  });
+  if (unknown.empty()) return "";
+  std::string known;
+  for (std::string_view name : kNames) known += text(name, ", ");
+  return text("has no topic ", unknown, "; there are ", known, "and all");
+}
 
-void log_enable(Log topic, bool on) { topics().on[static_cast<size_t>(topic)] = on; }
+bool log_enabled(Log topic) { return topic_switch(topic).load(std::memory_order_relaxed); }
+
+void log_enable(Log topic, bool on) { topic_switch(topic) = on; }
 
 void log_write(Log topic, std::string_view message) {
   std::string_view name = kNames[static_cast<size_t>(topic)];

@@ -8,6 +8,9 @@ namespace heddle {
 
 enum class Log { Graph, Fuse, Schedule, Tile, Thread, Llvm, Asm, Run, kCount };
 
+// What is wrong with a list of topics, for people; empty if nothing is.
+std::string unknown_topics(std::string_view list);
+
 bool log_enabled(Log topic);
 void log_enable(Log topic, bool on);
 // Whole messages never interleave, whatever thread writes them.

@@ -7,11 +7,12 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace heddle {
 namespace {
 
-// Prints what `show` makes of the configuration, or the error, and ends the process.
+// Prints what `show` makes of the configuration and ends the process.
 template <class Show>
 [[noreturn]] void print_config(const char* name, const char* value, Show show) {
   for (const char* other :
@@ -19,11 +20,7 @@ template <class Show>
         "HEDDLE_FALLBACK", "HEDDLE_MATRIX_UNIT", "HEDDLE_FLOAT32_MATMUL", "HEDDLE_CACHE", "HEDDLE_CACHE_SIZE"})
     unsetenv(other);
   if (name) setenv(name, value, 1);
-  try {
-    std::fprintf(stderr, "<%s>", show(config()).c_str());
-  } catch (const ValueError& error) {
-    std::fprintf(stderr, "refused: %s", error.what());
-  }
+  for (int i = 0; i < 2; ++i) std::fprintf(stderr, "<%s>", show(config()).c_str());  // a warning comes once
   std::exit(0);
 }
 
@@ -65,19 +62,37 @@ TEST_F(ConfigDeathTest, TheCacheIsTurnedOffInSeveralSpellings) {
   EXPECT_EXIT(print_config("HEDDLE_CACHE", "./0", cache), exited, "<./0>");
 }
 
-TEST_F(ConfigDeathTest, RefusesMalformedValuesNamingTheVariable) {
-  EXPECT_EXIT(print_config("HEDDLE_THREADS", "many", threads), exited, "refused: HEDDLE_THREADS='many'");
-  EXPECT_EXIT(print_config("HEDDLE_THREADS", "-1", threads), exited, "refused: HEDDLE_THREADS='-1'");
-  EXPECT_EXIT(print_config("HEDDLE_THREADS", "9999999", threads), exited, "refused: HEDDLE_THREADS");
-  EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "1T", limit), exited, "refused: HEDDLE_MEMORY_LIMIT='1T'");
-  EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "99999999999G", limit), exited, "refused: HEDDLE_MEMORY_LIMIT");
-  EXPECT_EXIT(print_config("HEDDLE_CHECK", "yes", checks), exited, "refused: HEDDLE_CHECK='yes'");
-  EXPECT_EXIT(print_config("HEDDLE_MATRIX_UNIT", "wgmma", threads), exited,
-              "refused: HEDDLE_MATRIX_UNIT='wgmma' should be warps or none");
-  EXPECT_EXIT(print_config("HEDDLE_TARGET", "foo", threads), exited, "refused: HEDDLE_TARGET='foo' should be avx512");
-  EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "2Q", limit), exited, "1 or more.*with K, M or G");
-  EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "0", limit), exited, "refused: HEDDLE_MEMORY_LIMIT='0'");
-  EXPECT_EXIT(print_config("HEDDLE_CACHE_SIZE", "12", limit), exited, "HEDDLE_CACHE_SIZE='12'.*1M or more");
+// A regular expression: the warning once, then the value that counts, twice.
+std::string warned(const std::string& message, const std::string& value) {
+  return "^.heddle warning. " + message + "[^\n]*; going on without\n<" + value + "><" + value + ">$";
+}
+
+TEST_F(ConfigDeathTest, MalformedValuesAreAWarningThatNamesTheVariable) {
+  auto target = [](const Config& c) { return c.target; };
+  auto unit = [](const Config& c) { return c.matrix_unit; };
+  auto size = [](const Config& c) { return std::to_string(c.cache_size); };
+  EXPECT_EXIT(print_config("HEDDLE_THREADS", "many", threads), exited, warned("HEDDLE_THREADS='many' is not", "0"));
+  EXPECT_EXIT(print_config("HEDDLE_THREADS", "-1", threads), exited, warned("HEDDLE_THREADS='-1'", "0"));
+  EXPECT_EXIT(print_config("HEDDLE_THREADS", "9999999", threads), exited, warned("HEDDLE_THREADS", "0"));
+  EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "1T", limit), exited, warned("HEDDLE_MEMORY_LIMIT='1T'", "0"));
+  EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "99999999999G", limit), exited, warned("HEDDLE_MEMORY_LIMIT", "0"));
+  EXPECT_EXIT(print_config("HEDDLE_CHECK", "yes", checks), exited, warned("HEDDLE_CHECK='yes' should be 0 or 1", "0"));
+  EXPECT_EXIT(print_config("HEDDLE_FALLBACK", "no", falls_back), exited, warned("HEDDLE_FALLBACK='no'", "1"));
+  EXPECT_EXIT(print_config("HEDDLE_MATRIX_UNIT", "wgmma", unit), exited,
+              warned("HEDDLE_MATRIX_UNIT='wgmma' should be warps or none", ""));
+  EXPECT_EXIT(print_config("HEDDLE_TARGET", "foo", target), exited, warned("HEDDLE_TARGET='foo' should be avx512", ""));
+  EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "2Q", limit), exited, warned(".*1 or more.*with K, M or G", "0"));
+  EXPECT_EXIT(print_config("HEDDLE_MEMORY_LIMIT", "0", limit), exited, warned("HEDDLE_MEMORY_LIMIT='0'", "0"));
+  EXPECT_EXIT(print_config("HEDDLE_CACHE_SIZE", "12", size), exited, warned("HEDDLE_CACHE_SIZE='12'.*1M or more", "0"));
+}
+
+TEST_F(ConfigDeathTest, UnknownTopicsAreAWarningThatListsAllOfThem) {
+  auto logs = [](const Config&) { return text(log_enabled(Log::Fuse), log_enabled(Log::Run)); };
+  EXPECT_EXIT(print_config("HEDDLE_LOG", "compile", logs), exited,
+              warned("HEDDLE_LOG='compile' has no topic 'compile'; there are graph, fuse, .* run, and all", "00"));
+  EXPECT_EXIT(print_config("HEDDLE_LOG", "fuse,compile,x", logs), exited,
+              warned(".* has no topic 'compile', 'x'", "10"));
+  EXPECT_EXIT(print_config("HEDDLE_LOG", "run", logs), exited, "^<01><01>$");
 }
 
 }  // namespace
