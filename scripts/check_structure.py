@@ -7,6 +7,7 @@
 * Public headers include <heddle/...> and the standard library only.
 * LLVM's headers occur in src/codegen only; a header of src/codegen that reaches one is private to that folder.
 * Locks are those of base/lock.h, which fork() waits for.
+* Modes that threads may change are read where the key of a plan is made, and nowhere else.
 
 Tests, tools, benchmarks and examples may include anything. Without arguments the project is checked;
 --self-test checks that each kind of violation is caught.
@@ -20,6 +21,8 @@ from pathlib import Path
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 LOCK = re.compile(r"std::(mutex|timed_mutex|recursive_mutex|shared_mutex|condition_variable)\b")
 LOCK_FILES = {"src/base/lock.h", "src/base/fork.cpp"}
+MODE = re.compile(r"\b(is_deterministic|is_relaxed|tf32_allowed|modes_now)\(")
+MODE_FILES = {"src/base/modes.h", "src/base/config.cpp", "src/runtime/graph_key.cpp"}
 STANDARD = re.compile(r"^[a-z_]+[0-9]*$")  # <vector>, <cstdint>
 DRIVER = re.compile(r"^(cuda|nvrtc|nvml|hip/|hsa/|CL/|vulkan/|Metal/|webgpu|level_zero/)")
 # The folder that implements a public header, by its name or that of its folder; the others belong to tensor.
@@ -120,11 +123,13 @@ def check(root):
             note(path, number, check_source(root, order, private, folder, include))
             if not angle and not (root / "src" / include).is_file():
                 note(path, number, f'"{include}" is no file; name it by its path from src/')
-        if path.relative_to(root).as_posix() in LOCK_FILES:
-            continue
+        name = path.relative_to(root).as_posix()
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            if LOCK.search(line):
+            code = line.partition("//")[0]
+            if LOCK.search(code) and name not in LOCK_FILES:
                 note(path, number, "fork() does not wait for this lock; use one of base/lock.h")
+            if MODE.search(code) and name not in MODE_FILES:
+                note(path, number, "another thread may change this mode; use the Modes of the plan's key")
     return problems, count
 
 
@@ -164,6 +169,8 @@ def self_test():
         ({"src/extra/new.h": ""}, "HEDDLE_FOLDERS does not name"),
         ({"src/base/log.h": "std::mutex lock;\n"}, "fork() does not wait for this lock"),
         ({"src/base/lock.h": "std::mutex lock;\n"}, None),
+        ({"src/compile/loops.h": "if (is_relaxed()) {}\n"}, "another thread may change this mode"),
+        ({"src/runtime/graph_key.cpp": "modes = modes_now();\n"}, None),
     ]
     for change, expected in cases:
         with tempfile.TemporaryDirectory() as folder:

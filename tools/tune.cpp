@@ -168,16 +168,17 @@ int try_schedules(const Workload& workload, Device& device, std::vector<Attempt>
   }
   if (schedules.empty()) return 0;
   int wrong = 0;
-  schedules.insert(schedules.begin(), print(default_schedule(workload.loops, device.target())));
+  schedules.insert(schedules.begin(), print(default_schedule(workload.loops, device.target_for(workload.tf32))));
   std::printf("  %s, %s\n", workload.loops.name.c_str(), sizes_of(workload.loops).c_str());
   Rotation rotation(workload, device);
   for (const std::string& described : schedules) {
     std::string problem;
     try {
       const Schedule schedule = parse_schedule(described);
-      problem = check(schedule, workload.loops, device.target());
+      problem = check(schedule, workload.loops, device.target_for(workload.tf32));
       if (problem.empty()) {
-        const kernel::Kernel kernel = lower(tile(workload.loops, schedule, device.target()), device.target());
+        const kernel::Kernel kernel =
+            lower(tile(workload.loops, schedule, device.target_for(workload.tf32)), device.target_for(workload.tf32));
         std::printf("  %11s  ", time_text(rotation.seconds(kernel, problem)).c_str());
       }
     } catch (const Error& error) {
@@ -232,10 +233,11 @@ void tune_suite(const TuneOptions& options) {
     ++rows;
   };
   for (const Workload& kernel : kernels) {
-    std::optional<TunedSchedule> known = load_schedule(*cache, kernel_text(kernel.loops), machine);
+    std::optional<TunedSchedule> known = load_schedule(*cache, kernel_text(kernel.loops), machine, kernel.tf32);
     if (options.report) {
       if (!known) continue;
-      Schedule plain = default_schedule(kernel.loops, machine.target()), tuned = parse_schedule(known->schedule);
+      Schedule plain = default_schedule(kernel.loops, machine.target_for(kernel.tf32)),
+               tuned = parse_schedule(known->schedule);
       bool same = print(plain) == known->schedule;
       Duel times = duel(kernel, machine, plain, tuned, 0.3);
       add(kernel.loops, times.first, same ? times.first : times.second, same ? "default" : known->schedule);

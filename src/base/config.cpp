@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/modes.h"
 
 namespace heddle {
 namespace {
@@ -162,6 +163,8 @@ bool tf32_allowed() { return tf32().load(std::memory_order_relaxed); }
 
 void set_deterministic(bool wanted) { deterministic() = wanted; }
 bool is_deterministic() { return deterministic().load(std::memory_order_relaxed); }
+
+Modes modes_now() { return {is_deterministic(), is_relaxed(), tf32_allowed()}; }
 
 void set_relaxed(bool wanted) { relaxed() = wanted; }
 bool is_relaxed() { return relaxed().load(std::memory_order_relaxed); }

@@ -1,7 +1,5 @@
 #include "compile/fuse.h"
 
-#include <heddle/deterministic.h>
-
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
@@ -41,8 +39,8 @@ struct Misread {
 class LoopsWriter {
  public:
   LoopsWriter(Program& program, std::unordered_map<const Node*, int>& tensor_of, const Partition& parts,
-              const Group& group)
-      : axes_(parts, group), program_(program), tensor_of_(tensor_of), parts_(parts) {
+              const Group& group, bool deterministic)
+      : axes_(parts, group), program_(program), tensor_of_(tensor_of), parts_(parts), deterministic_(deterministic) {
     for (int id : group.units)
       if (!unit(id).reduces) inlined_.insert(unit(id).node);
     for (int id : group.units)
@@ -223,7 +221,7 @@ class LoopsWriter {
       Value before = builder_->cast(builder_->load(out, node.dtype, access), dtype);
       Value update = builder_->cast(v, node.dtype);
       v = builder_->op(*combine, {before, builder_->cast(update, dtype)});
-      if (!is_deterministic()) {
+      if (!deterministic_) {
         stage.combine = kernel::simple_reducer(*combine, node.dtype);
         stage.body.results = {update};
       }
@@ -506,6 +504,7 @@ class LoopsWriter {
   Program& program_;
   std::unordered_map<const Node*, int>& tensor_of_;
   const Partition& parts_;
+  const bool deterministic_;
   Program::Step step_;
   std::vector<int> tensors_;  // for each buffer of the step
   std::optional<Builder> builder_;
@@ -541,7 +540,7 @@ Program::Step direct_step(Program& program, std::unordered_map<const Node*, int>
 
 // Writes all groups, and gives what they would misread: then the program is of no use.
 std::unordered_set<const Node*> write_steps(const Partition& parts, Program& program,
-                                            std::unordered_map<const Node*, int>& tensor_of) {
+                                            std::unordered_map<const Node*, int>& tensor_of, bool deterministic) {
   std::unordered_set<const Node*> misread;
   for (const Group& group : parts.groups) {
     const Unit& first = parts.units[static_cast<size_t>(group.units[0])];
@@ -550,7 +549,7 @@ std::unordered_set<const Node*> write_steps(const Partition& parts, Program& pro
       continue;
     }
     try {
-      program.steps.push_back(LoopsWriter(program, tensor_of, parts, group).finish());
+      program.steps.push_back(LoopsWriter(program, tensor_of, parts, group, deterministic).finish());
     } catch (const Misread& read) {
       misread.insert(read.node);
     }
@@ -560,18 +559,19 @@ std::unordered_set<const Node*> write_steps(const Partition& parts, Program& pro
 
 }  // namespace
 
-Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces, bool nests) {
+Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces, bool nests, const Modes& modes) {
   Program program;
   std::unordered_map<const Node*, int> tensor_of;
   PartitionLimits limits{.nests = nests};
   for (Partition parts = partition(roots, limits);; parts = partition(roots, limits)) {
-    std::unordered_set<const Node*> misread = write_steps(parts, program, tensor_of);
+    std::unordered_set<const Node*> misread = write_steps(parts, program, tensor_of, modes.deterministic);
     if (misread.empty()) break;
     limits.forbid_reading(misread);
     program = {};
     tensor_of.clear();
   }
   for (Program::Step& step : program.steps) {
+    step.tf32 = modes.tf32;
     if (step.direct) continue;
     merge_reductions(step.loops);
     merge_axes(step.loops);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/modes.h"
 #include "compile/direct.h"
 #include "compile/loops.h"
 #include "compile/traffic.h"
@@ -36,6 +37,7 @@ struct Program {
       friend bool operator==(const Check&, const Check&) = default;
     };
     std::vector<Check> checks;
+    bool tf32 = false;  // products of f32 may round their factors
   };
   std::vector<Tensor> tensors;
   std::vector<Step> steps;   // in an order in which they may run
@@ -45,6 +47,7 @@ struct Program {
 // Every root becomes a tensor in memory; constants are folded into kernels. `replaces` says for each root which leaf's
 // memory it should take over (null: none), so that it is written after the leaf has been read where that is possible.
 // `nests`: whether sums may be nested in one kernel, which a machine must have room for.
-Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces = {}, bool nests = true);
+Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces = {}, bool nests = true,
+             const Modes& modes = {});
 
 }  // namespace heddle

@@ -4,8 +4,6 @@
 // have no values l may be 0, which nothing is then divided by. In relaxed mode it is done for every factor.
 #include "graph/factor_out.h"
 
-#include <heddle/relaxed.h>
-
 #include <cmath>
 
 #include "graph/arithmetic.h"
@@ -91,7 +89,7 @@ bool is_softmax(const NodeRef& e, const Node* by, bool divides, int axis) {
 }
 
 // With the factor at `which` of the product divided: e and l, and whether it is e / l and not e * l.
-NodeRef try_factor(const NodeRef& sum, const NodeRef& product, size_t which) {
+NodeRef try_factor(const NodeRef& sum, const NodeRef& product, size_t which, bool relaxed) {
   int axis = static_cast<int>(sum->attrs[0].value());
   std::vector<std::pair<const Node*, int>> chain;  // views, and the axis in their results
   const Node* at = product->inputs[which].get();
@@ -117,7 +115,7 @@ NodeRef try_factor(const NodeRef& sum, const NodeRef& product, size_t which) {
     if (!free) continue;
     const bool softmax = is_softmax(at->inputs[1 - side], at->inputs[side].get(), divides, axis);
     const bool may_be_empty = at->shape[axis].lo() < 1;
-    if (!softmax && (!is_relaxed() || may_be_empty)) continue;
+    if (!softmax && (!relaxed || may_be_empty)) continue;
     // What stays is rebuilt with the same views.
     NodeRef rest = at->inputs[1 - side];
     for (size_t i = chain.size(); i-- > 0;) rest = rebuild(*chain[i].first, std::span(&rest, 1));
@@ -137,13 +135,13 @@ NodeRef try_factor(const NodeRef& sum, const NodeRef& product, size_t which) {
 
 }  // namespace
 
-NodeRef factor_out(const NodeRef& sum) {
+NodeRef factor_out(const NodeRef& sum, bool relaxed) {
   if (sum->op != NodeOp::Reduce || sum->reduce_op != ReduceOp::Sum || sum->attrs.size() != 1) return sum;
   if (sum->dtype != DType::f32 && sum->dtype != DType::f64) return sum;
   const NodeRef& product = sum->inputs[0];
   if (product->op != NodeOp::Scalar || product->scalar_op != ScalarOp::mul) return sum;
   for (size_t which = 0; which < 2; ++which)
-    if (NodeRef better = try_factor(sum, product, which)) return better;
+    if (NodeRef better = try_factor(sum, product, which, relaxed)) return better;
   return sum;
 }
 

@@ -4,14 +4,15 @@
 #include <ostream>
 #include <unordered_map>
 
+#include "base/modes.h"
 #include "graph/node.h"
 
 namespace heddle {
 
 // Rewrites a graph to an equivalent one: folding, identities, view merging and moving, equal nodes once. The builders
 // already do what a node can know of its inputs; this adds what needs the whole graph, and forgets how to differentiate
-// it. Linear in nodes.
-std::vector<NodeRef> simplify(std::span<const NodeRef> roots);
+// it. Of the modes only relaxed counts. Linear in nodes.
+std::vector<NodeRef> simplify(std::span<const NodeRef> roots, const Modes& modes = {});
 
 // Rebuilds the graph with some nodes replaced (and what follows from it simplified). Iterative.
 std::vector<NodeRef> replace(std::span<const NodeRef> roots, const std::unordered_map<const Node*, NodeRef>& with);

@@ -94,12 +94,12 @@ NodeRef scan_of_expand(const NodeRef& x) {
   return make_expand(make_scan(x->reduce_op, from, axis), x->shape);
 }
 
-NodeRef improve(const NodeRef& x) {
+NodeRef improve(const NodeRef& x, bool relaxed) {
   if (is_elementwise(x->op)) return hoist_expand(x);
   if (x->op == NodeOp::Scan) return scan_of_expand(x);
   if (x->op == NodeOp::Reduce) {
     NodeRef narrow = reduce_of_expand(x);
-    return narrow->op == NodeOp::Reduce ? factor_out(narrow) : narrow;
+    return narrow->op == NodeOp::Reduce ? factor_out(narrow, relaxed) : narrow;
   }
   return x;
 }
@@ -134,7 +134,7 @@ std::vector<NodeRef> rewrite(std::span<const NodeRef> roots, Replacement replace
 
 namespace {
 
-std::vector<NodeRef> simplify_once(std::span<const NodeRef> roots) {
+std::vector<NodeRef> simplify_once(std::span<const NodeRef> roots, bool relaxed) {
   // An argmax of which nobody wants the index is a max.
   NodeMap index_wanted;
   for (const NodeRef& root : roots) index_wanted.insert(root.get(), 1);
@@ -147,22 +147,22 @@ std::vector<NodeRef> simplify_once(std::span<const NodeRef> roots) {
         index_wanted.find(old.inputs[0].get()) == NodeMap::kNone) {
       const Node& arg = *rebuilt->inputs[0];
       int axis = static_cast<int>(arg.attrs[0].value());
-      return improve(make_reduce(arg.reduce_op, arg.inputs[0], std::span(&axis, 1)));
+      return improve(make_reduce(arg.reduce_op, arg.inputs[0], std::span(&axis, 1)), relaxed);
     }
-    return improve(rebuilt);
+    return improve(rebuilt, relaxed);
   };
   return rewrite(roots, [](const Node*) { return NodeRef(); }, edit);
 }
 
 }  // namespace
 
-std::vector<NodeRef> simplify(std::span<const NodeRef> roots) {
+std::vector<NodeRef> simplify(std::span<const NodeRef> roots, const Modes& modes) {
   // What one round makes of a node may let its inputs become simpler. More than two rounds with effect are rare.
   constexpr int kRounds = 8;
   ForgetSources forget;
   std::vector<NodeRef> result(roots.begin(), roots.end());
   for (int round = 0; round < kRounds; ++round) {
-    std::vector<NodeRef> next = simplify_once(result);
+    std::vector<NodeRef> next = simplify_once(result, modes.relaxed);
     if (next == result) break;
     result = std::move(next);
   }

@@ -40,12 +40,12 @@ class PlanBuilder {
 
   Plan build(std::span<const NodeRef> roots) {
     for (size_t i = 0; i < key_.leaves.size(); ++i) sources_[key_.leaves[i]].leaf = static_cast<int>(i);
-    std::vector<NodeRef> simple = simplify(with_arguments(roots));
+    std::vector<NodeRef> simple = simplify(with_arguments(roots), key_.modes);
     if (log_enabled(Log::Graph)) log_write(Log::Graph, print_graph(simple));
     choose_outputs(simple);
     if (!computed_.empty()) {
-      program_ = fuse(computed_, replaced_leaves());
-      if (!nests_fit()) program_ = fuse(computed_, replaced_leaves(), false);
+      program_ = fuse(computed_, replaced_leaves(), true, key_.modes);
+      if (!nests_fit()) program_ = fuse(computed_, replaced_leaves(), false, key_.modes);
       if (config().check_kernels) check_on_random_data(program_);
       // Only schedules of GPUs count with it; elsewhere it would be another kernel for nothing.
       if (device_.target().machine != Machine::Simt)
@@ -64,7 +64,7 @@ class PlanBuilder {
  private:
   // Whether the machine has room for what kernels of nested sums keep, and is the faster for them.
   bool nests_fit() const {
-    const Target& target = device_.target();
+    const Target& target = device_.target_for(key_.modes.tf32);
     return std::all_of(program_.steps.begin(), program_.steps.end(), [&](const Program::Step& step) {
       if (step.direct || !is_nested(step.loops)) return true;
       const Schedule schedule = default_schedule(step.loops, target);

@@ -61,6 +61,9 @@ class Device {
   virtual ~Device() = default;
   virtual const std::string& name() const = 0;
   virtual const Target& target() const = 0;
+  // The same where products of f32 may round their factors to tf32.
+  virtual const Target& tf32_target() const { return target(); }
+  const Target& target_for(bool tf32) const { return tf32 ? tf32_target() : target(); }
   virtual int threads() const = 0;  // that one launch may use
   // Throws OutOfMemory naming the size after freeing caches and trying again. Zero bytes are fine.
   virtual std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes) = 0;

@@ -1,9 +1,5 @@
 #include "runtime/graph_key.h"
 
-#include <heddle/deterministic.h>
-#include <heddle/precision.h>
-#include <heddle/relaxed.h>
-
 #include <algorithm>
 #include <bit>
 #include <typeinfo>
@@ -168,7 +164,7 @@ void GraphKey::read_node(const Node& node) {
       }
       return;
     case NodeOp::Pad: words.push_back(node.literal.bits()); break;
-    case NodeOp::Scatter: words.push_back(is_deterministic()); break;
+    case NodeOp::Scatter: words.push_back(modes.deterministic); break;
     default: break;
   }
   words.push_back(node.attrs.size());
@@ -177,7 +173,8 @@ void GraphKey::read_node(const Node& node) {
 
 void GraphKey::start() {
   words.clear();
-  words.push_back(tf32_allowed() | uint64_t{is_relaxed()} << 1);
+  modes = modes_now();
+  words.push_back(uint64_t{modes.tf32} | uint64_t{modes.relaxed} << 1);
   floats.clear();
   nodes.clear();
   references.clear();

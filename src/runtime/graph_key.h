@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/modes.h"
 #include "graph/node.h"
 #include "runtime/device.h"
 
@@ -37,6 +38,7 @@ class GraphKey {
   void shrink();
 
   uint64_t hash = 0;
+  Modes modes;               // when the graph was read: a part of the words
   Device* device = nullptr;  // of the leaves; null when there are none
   std::vector<uint64_t> words;
   std::vector<uint64_t> floats;  // bits of the float constants, in order of their numbers

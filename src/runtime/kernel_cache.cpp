@@ -104,10 +104,10 @@ bool watched() {
 // The tuned one from the disk, or one that is searched for now; nothing: the default one.
 std::optional<Schedule> tuned_schedule(const Program::Step& step, const std::string& description, Device& device) {
   if (DiskCache* disk = disk_cache()) {
-    if (std::optional<TunedSchedule> found = load_schedule(*disk, description, device)) {
+    if (std::optional<TunedSchedule> found = load_schedule(*disk, description, device, step.tf32)) {
       try {
         Schedule schedule = parse_schedule(found->schedule);
-        if (check(schedule, step.loops, device.target()).empty()) return schedule;
+        if (check(schedule, step.loops, device.target_for(step.tf32)).empty()) return schedule;
       } catch (const ParseError&) {}
       warn(text("the cache ", disk->path(), " holds no legal schedule for ", step.loops.name, ": ", found->schedule));
       return std::nullopt;
@@ -125,7 +125,7 @@ class Compilation {
 
   // `code` receives machine code if it is not null.
   std::shared_ptr<Executable> run(const Schedule* schedule, std::string* code) {
-    const Target& target = device_.target();
+    const Target& target = device_.target_for(step_.tf32);
     threads_ = schedule ? lowered(*schedule) : build_direct(*step_.direct, target);
     show(Log::Thread, ".thread", [&] { return kernel::print(threads_); });
     kernel::verify(threads_);  // nothing else may reach a code generator
@@ -153,7 +153,7 @@ class Compilation {
 
  private:
   kernel::Kernel lowered(const Schedule& schedule) {
-    const Target& target = device_.target();
+    const Target& target = device_.target_for(step_.tf32);
     show(Log::Schedule, ".schedule", [&] { return print(schedule); });
     const std::string problem = check(schedule, step_.loops, target);
     HD_ASSERT(problem.empty(), "a schedule that is not legal, ", problem);
@@ -192,7 +192,7 @@ std::atomic<size_t> replaced{0};  // schedules by plainer ones
 
 std::shared_ptr<Executable> compile(const Program::Step& step, const std::string& description, uint64_t key,
                                     Device& device) {
-  const Target& target = device.target();
+  const Target& target = device.target_for(step.tf32);
   const std::string& name = step.direct ? step.direct->name : step.loops.name;
   const auto& buffers = step.direct ? step.direct->buffers : step.loops.buffers;
   ProfileScope scope(SliceKind::Compile, [&] { return "compile " + name; });
@@ -201,7 +201,7 @@ std::shared_ptr<Executable> compile(const Program::Step& step, const std::string
   const std::string choice = step.direct ? "" : tuned ? print(*tuned) : "default";
   DiskCache* disk = disk_cache();
   if (disk && !watched()) {
-    std::shared_ptr<Executable> loaded = load_kernel(*disk, description, choice, device);
+    std::shared_ptr<Executable> loaded = load_kernel(*disk, description, choice, device, step.tf32);
     if (loaded && fits(*loaded, buffers, step.loops.symbols)) return loaded;
   }
   Compilation compilation(step, key, device);
@@ -239,7 +239,7 @@ std::shared_ptr<Executable> compile(const Program::Step& step, const std::string
     if (what.size() > kMostText) what = what.substr(0, kMostText) + " ...";
     warn(text("kernel ", name, " runs slowly, with a plainer schedule, because of a fault of Heddle: ", what));
   } else if (disk) {
-    store_kernel(*disk, description, choice, device, compilation.threads(), code);
+    store_kernel(*disk, description, choice, device, compilation.threads(), code, step.tf32);
   }
   return result;
 }
@@ -310,7 +310,7 @@ std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& devi
     if (observer) observer(step, device);
   }
   std::string description = describe(step);
-  uint64_t key = hash_combine(hash_bytes(description), reinterpret_cast<uintptr_t>(&device.target()));
+  uint64_t key = hash_combine(hash_bytes(description), reinterpret_cast<uintptr_t>(&device.target_for(step.tf32)));
   KernelCache& kernels = cache();
   {
     std::lock_guard guard(kernels.lock);

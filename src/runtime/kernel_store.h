@@ -16,18 +16,21 @@ struct TunedSchedule {
   double default_seconds = 0, seconds = 0;
   int tried = 0;
 };
-std::optional<TunedSchedule> load_schedule(DiskCache& cache, const std::string& loops_text, const Device& device);
-void store_schedule(DiskCache& cache, const std::string& loops_text, const Device& device, const TunedSchedule& tuned);
+// `tf32`, here and below: for device.tf32_target().
+std::optional<TunedSchedule> load_schedule(DiskCache& cache, const std::string& loops_text, const Device& device,
+                                           bool tf32 = false);
+void store_schedule(DiskCache& cache, const std::string& loops_text, const Device& device, const TunedSchedule& tuned,
+                    bool tf32 = false);
 
 // What entries are stored under: everything that decides whether they may be used.
-std::string schedule_key(const std::string& loops_text, const Device& device);
-std::string code_key(const std::string& text, const std::string& schedule, const Device& device);
+std::string schedule_key(const std::string& loops_text, const Device& device, bool tf32 = false);
+std::string code_key(const std::string& text, const std::string& schedule, const Device& device, bool tf32 = false);
 
 // `schedule`: its text, "default" for the default one, "" for a kernel that has none. Null when there is no such
 // kernel, or nothing that this device can load.
 std::shared_ptr<Executable> load_kernel(DiskCache& cache, const std::string& text, const std::string& schedule,
-                                        Device& device);
+                                        Device& device, bool tf32 = false);
 void store_kernel(DiskCache& cache, const std::string& text, const std::string& schedule, const Device& device,
-                  const kernel::Kernel& thread_kernel, const std::string& code);
+                  const kernel::Kernel& thread_kernel, const std::string& code, bool tf32 = false);
 
 }  // namespace heddle

@@ -82,7 +82,7 @@ class Search {
 
   SearchResult run() {
     const double end = options_.seconds > 0 ? now() + options_.seconds : std::numeric_limits<double>::infinity();
-    const Schedule plain = default_schedule(workload_.loops, device_.target());
+    const Schedule plain = default_schedule(workload_.loops, device_.target_for(workload_.tf32));
     default_ = best_ = compile(plain);
     work_ = estimate(default_.executable->kernel(), workload_);
     expected_ = bench_.outputs(default_);
@@ -116,8 +116,8 @@ class Search {
   }
 
   Candidate compile(const Schedule& schedule) {
-    kernel::Kernel kernel =
-        (options_.build ? options_.build : default_build)(workload_.loops, schedule, device_.target());
+    kernel::Kernel kernel = (options_.build ? options_.build : default_build)(workload_.loops, schedule,
+                                                                              device_.target_for(workload_.tf32));
     if (instructions(kernel) > kMostInstructions)
       throw CompileError(text("kernel ", kernel.name, " has ", instructions(kernel), " instructions"));
     if (work_ > 0) {
@@ -129,18 +129,19 @@ class Search {
 
   // One that was not tried before; nothing when there seem to be no more.
   std::optional<Schedule> next(int trial) {
-    if (trial == 0 && options_.start && check(*options_.start, workload_.loops, device_.target()).empty() &&
+    if (trial == 0 && options_.start &&
+        check(*options_.start, workload_.loops, device_.target_for(workload_.tf32)).empty() &&
         seen_.insert(print(*options_.start)).second)
       return options_.start;
     for (int attempt = 0; attempt < 100; ++attempt) {
       Schedule drawn;
       if (random_() % 8 == 0) {
-        drawn = random_schedule(workload_.loops, device_.target(), random_());
+        drawn = random_schedule(workload_.loops, device_.target_for(workload_.tf32), random_());
       } else {
         // The better, the more often.
         double share = static_cast<double>(random_() % 1000) / 1000;
         auto parent = static_cast<size_t>(share * share * static_cast<double>(parents_.size()));
-        drawn = neighbour(parents_[parent].schedule, workload_.loops, device_.target(), random_);
+        drawn = neighbour(parents_[parent].schedule, workload_.loops, device_.target_for(workload_.tf32), random_);
       }
       if (seen_.insert(print(drawn)).second) return drawn;
     }
@@ -248,8 +249,8 @@ SearchResult search(const Workload& workload, Device& device, const SearchOption
 
 Duel duel(const Workload& workload, Device& device, const Schedule& first, const Schedule& second, double seconds) {
   Bench bench(workload, device, 0);
-  Candidate a = bench.prepare(device.compile(default_build(workload.loops, first, device.target())));
-  Candidate b = bench.prepare(device.compile(default_build(workload.loops, second, device.target())));
+  Candidate a = bench.prepare(device.compile(default_build(workload.loops, first, device.target_for(workload.tf32))));
+  Candidate b = bench.prepare(device.compile(default_build(workload.loops, second, device.target_for(workload.tf32))));
   bench.outputs(a);
   bench.seconds(b, 1);
   return in_turns(bench, a, b, bench.seconds(a, 1), seconds, true);

@@ -33,7 +33,8 @@ SearchResult tune(const Workload& workload, Device& device, DiskCache* cache, co
   const std::string text = kernel_text(workload.loops);
   if (cache) {
     if (chosen.turn.empty()) chosen.turn = cache->path() + ".turn";
-    if (std::optional<TunedSchedule> known = load_schedule(*cache, text, device); known && !chosen.start) {
+    if (std::optional<TunedSchedule> known = load_schedule(*cache, text, device, workload.tf32);
+        known && !chosen.start) {
       try {
         chosen.start = parse_schedule(known->schedule);
       } catch (const ParseError&) {}
@@ -42,7 +43,7 @@ SearchResult tune(const Workload& workload, Device& device, DiskCache* cache, co
   SearchResult result = search(workload, device, chosen);
   if (cache)
     store_schedule(*cache, text, device,
-                   {print(result.best), result.default_seconds, result.best_seconds, result.tried});
+                   {print(result.best), result.default_seconds, result.best_seconds, result.tried}, workload.tf32);
   return result;
 }
 

@@ -97,7 +97,7 @@ double finite_share(const Loops& loops, const Bench::Outputs& outputs) {
 }  // namespace
 
 Workload workload_of(const Program::Step& step) {
-  Workload workload{step.loops, {}};
+  Workload workload{step.loops, {}, step.tf32};
   uint64_t bytes = 0;
   for (const Program::Segment& segment : step.segments) {
     std::vector<int64_t> symbols;

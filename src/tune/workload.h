@@ -12,6 +12,7 @@ namespace heddle {
 struct Workload {
   Loops loops;
   std::vector<std::vector<int64_t>> segments;  // for each use in one launch, the values of loops.symbols
+  bool tf32 = false;                           // for the device's tf32_target()
 };
 // As the program runs it; of very many or very large segments some. A size that nobody knows yet is a guess.
 Workload workload_of(const Program::Step& step);

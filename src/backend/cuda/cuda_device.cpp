@@ -1,5 +1,4 @@
 // NVIDIA GPUs: PTX made by LLVM, assembled by the driver, everything in one stream per device.
-#include <heddle/precision.h>
 
 #include <algorithm>
 #include <array>
@@ -73,7 +72,8 @@ class CudaDevice final : public Device {
   }
 
   const std::string& name() const override { return name_; }
-  const Target& target() const override { return tf32_allowed() ? tf32_target_ : target_; }
+  const Target& target() const override { return target_; }
+  const Target& tf32_target() const override { return tf32_target_; }
   int threads() const override { return 1; }
 
   std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes) override {

@@ -3,7 +3,6 @@
 //
 //   simulated  the interpreter runs the kernels: blocks, warps, shuffles and barriers, with races detected
 //   null       kernels become PTX, and nothing runs; results are whatever the memory held
-#include <heddle/precision.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -104,7 +103,8 @@ class SimulatedDevice final : public Device {
   }
 
   const std::string& name() const override { return name_; }
-  const Target& target() const override { return tf32_allowed() ? tf32_target_ : target_; }
+  const Target& target() const override { return target_; }
+  const Target& tf32_target() const override { return tf32_target_; }
   int threads() const override { return 1; }
   std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes) override {
     return std::make_shared<SimulatedBuffer>(*this, blocks_, bytes);
