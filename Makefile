@@ -4,7 +4,6 @@ JOBS ?= $(shell nproc)
 SECONDS = 60
 LONG_FUZZ_SECONDS = 900
 # What programs about state are known to fail with; the same list is in tests/CMakeLists.txt.
-KNOWN_STATE_FAULTS = requires_grad,vmap_state,vmap_net,module_argument,optimizer_argument,rebind,recursion,clear_inside,vmap_jitted,grad_jitted
 
 # Test programs that use several threads: what the thread sanitizer looks at.
 THREADED = test_base test_expr test_graph test_codegen test_runtime test_tensor
@@ -70,11 +69,12 @@ bench: build/dev/build.ninja ## every benchmark suite; figures with their refere
 	cmake --build build/dev -j $(JOBS) --target tools/all
 	build/dev/tools/heddle bench all
 
-fuzz: build/dev/build.ninja ## random graphs, random programs, and programs about state, each so long: make fuzz SECONDS=900
-	cmake --build build/dev -j $(JOBS) --target fuzz_graphs fuzz_programs fuzz_states
+fuzz: build/dev/build.ninja ## random graphs, programs, programs about state and trees of processes, each so long: make fuzz SECONDS=900
+	cmake --build build/dev -j $(JOBS) --target fuzz_graphs fuzz_programs fuzz_states fuzz_processes
 	build/dev/tests/fuzz_graphs --seconds $(SECONDS)
 	build/dev/tests/fuzz_programs --seconds $(SECONDS)
-	build/dev/tests/fuzz_states --seconds $(SECONDS) --without $(KNOWN_STATE_FAULTS)
+	build/dev/tests/fuzz_states --seconds $(SECONDS)
+	build/dev/tests/fuzz_processes --seconds $(SECONDS)
 
 docs: build/dev/build.ninja ## write docs/operators.md from the public headers
 	cmake --build build/dev -j $(JOBS) --target doc_examples
