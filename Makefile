@@ -3,7 +3,6 @@
 JOBS ?= $(shell nproc)
 SECONDS = 60
 LONG_FUZZ_SECONDS = 900
-# What programs about state are known to fail with; the same list is in tests/CMakeLists.txt.
 
 # Test programs that use several threads: what the thread sanitizer looks at.
 THREADED = test_base test_expr test_graph test_codegen test_runtime test_tensor
