@@ -15,7 +15,7 @@ struct Workspace {
   std::vector<std::shared_ptr<Storage>> outputs;
   RunMemory memory;
   std::vector<bool> held;
-  std::vector<uint32_t> pending;
+  std::vector<uint32_t> users, pending;
 };
 thread_local Workspace workspace;
 
@@ -32,25 +32,33 @@ Device& default_device() {
   return instance;
 }
 
-// Marks the nodes that somebody outside of the graph can still see, directly or through a node that uses them.
-void find_held(const GraphKey& key, std::vector<bool>& held, std::vector<uint32_t>& pending) {
-  held.assign(key.nodes.size(), false);
-  pending.clear();
+// Marks the nodes that somebody outside of the graph can still see, directly or through a node that uses them. Every
+// node is looked at after all that use it: whoever has a node that uses it may be going from that one to this one.
+void find_held(const GraphKey& key, Workspace& work) {
+  work.held.assign(key.nodes.size(), false);
+  work.users.assign(key.nodes.size(), 0);
+  work.pending.clear();
+  for (const Node* node : key.nodes)
+    for (const NodeRef& input : node->inputs) ++work.users[key.number(input.get())];
   for (uint32_t i = 0; i < key.nodes.size(); ++i)
-    if (key.nodes[i]->refs.load(std::memory_order_acquire) != key.references[i]) {
-      held[i] = true;
-      pending.push_back(i);
-    }
-  while (!pending.empty()) {
-    const Node* node = key.nodes[pending.back()];
-    pending.pop_back();
-    for (const NodeRef& input : node->inputs) {
-      uint32_t number = key.number(input.get());
-      if (held[number]) continue;
-      held[number] = true;
-      pending.push_back(number);
+    if (work.users[i] == 0) work.pending.push_back(i);
+  while (!work.pending.empty()) {
+    const uint32_t i = work.pending.back();
+    work.pending.pop_back();
+    if (key.nodes[i]->refs.load(std::memory_order_acquire) != key.references[i]) work.held[i] = true;
+    for (const NodeRef& input : key.nodes[i]->inputs) {
+      const uint32_t number = key.number(input.get());
+      if (work.held[i]) work.held[number] = true;
+      if (--work.users[number] == 0) work.pending.push_back(number);
     }
   }
+}
+
+// Whether nobody else can see the memory of a leaf. Somebody may have been on the way from the memory to the node.
+bool is_ours(const GraphKey& key, const Workspace& work, const Node& leaf) {
+  const uint32_t number = key.number(&leaf);
+  return !work.held[number] && leaf.storage.use_count() == 1 &&
+         leaf.refs.load(std::memory_order_acquire) == key.references[number];
 }
 
 void provide_outputs(const Plan& plan, Workspace& work) {
@@ -65,10 +73,10 @@ void provide_outputs(const Plan& plan, Workspace& work) {
     } else if (output.same_as >= 0) {
       storage = work.outputs[static_cast<size_t>(output.same_as)];
     } else if (output.donated_leaf >= 0) {
-      if (!searched) find_held(key, work.held, work.pending);
+      if (!searched) find_held(key, work);
       searched = true;
       const Node* leaf = key.leaves[static_cast<size_t>(output.donated_leaf)];
-      if (!work.held[key.number(leaf)] && leaf->storage.use_count() == 1) storage = leaf->storage;
+      if (is_ours(key, work, *leaf)) storage = leaf->storage;
     }
     if (!storage) {
       uint64_t bytes =
