@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "base/error.h"
 #include "tensor/capture.h"
@@ -10,23 +11,39 @@
 
 namespace heddle {
 
+class Generator::Locked {
+ public:
+  explicit Locked(const Generator& generator) : locked_(generator.locked_) {
+    while (locked_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
+  }
+  ~Locked() { locked_.store(false, std::memory_order_release); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  std::atomic<bool>& locked_;
+};
+
 void Generator::manual_seed(uint64_t seed) { set_state({seed, 0}); }
 void Generator::set_state(const State& state) {
   refuse_in_capture("setting a Generator's state");
-  seed_ = state.seed;
-  draws_ = state.draws;
+  Locked lock(*this);
+  state_ = state;
 }
 Generator::State Generator::state() const {
   refuse_in_capture("looking at a Generator's state");
-  return {seed_.load(), draws_.load()};
+  Locked lock(*this);
+  return state_;
 }
 Generator::State Generator::advance(uint64_t draws) {
-  uint64_t seed = seed_.load();
-  return {seed, draws_.fetch_add(draws)};
+  Locked lock(*this);
+  State before = state_;
+  state_.draws += draws;
+  return before;
 }
 void Generator::take_back(const State& before, uint64_t draws) {
-  uint64_t expected = before.draws + draws;
-  draws_.compare_exchange_strong(expected, before.draws);
+  Locked lock(*this);
+  if (state_ == State{before.seed, before.draws + draws}) state_ = before;
 }
 std::array<uint32_t, 4> Generator::key_words(const State& s) {
   return {static_cast<uint32_t>(s.seed), static_cast<uint32_t>(s.draws), static_cast<uint32_t>(s.seed >> 32),

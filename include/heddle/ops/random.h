@@ -17,7 +17,7 @@ class Generator {
     uint64_t draws = 0;  // random tensors made since the seed was set
     friend bool operator==(const State&, const State&) = default;
   };
-  explicit Generator(uint64_t seed = 0) : seed_(seed) {}
+  explicit Generator(uint64_t seed = 0) : state_{seed, 0} {}
   void manual_seed(uint64_t seed);
   State state() const;
   void set_state(const State& state);
@@ -30,7 +30,9 @@ class Generator {
   static std::array<uint32_t, 4> key_words(const State& state);
 
  private:
-  std::atomic<uint64_t> seed_, draws_{0};
+  class Locked;
+  mutable std::atomic<bool> locked_{false};  // while the two numbers change or are read together
+  State state_;
 };
 
 // The generator that the functions below use unless another is given.
