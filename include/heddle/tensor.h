@@ -87,7 +87,8 @@ class Tensor {
   // All elements in row-major order, converted to T.
   template <class T>
   std::vector<T> to_vector(const std::source_location& where = std::source_location::current()) const;
-  // The elements themselves, in memory; the dtype must be T's. Valid while the slot keeps this value.
+  // The elements themselves, in memory; the dtype must be T's. Valid while the slot keeps this value: where other
+  // threads change the tensor, take them from a clone() or a snapshot().
   template <class T>
   std::span<const T> data(const std::source_location& where = std::source_location::current()) const&;
   template <class T>
@@ -213,6 +214,12 @@ std::string to_string(const Tensor& tensor);
 void realize(std::span<const Tensor> tensors, const std::source_location& where = std::source_location::current());
 void realize(std::initializer_list<Tensor> tensors,
              const std::source_location& where = std::source_location::current());
+
+// The values of several tensors at one moment, as tensors of their own and constants for gradients: never some from
+// before and some from after a call of a captured function, a step of an optimiser or a load() of another thread.
+// Copies nothing; whoever changes a tensor later leaves the old memory alone.
+std::vector<Tensor> snapshot(std::span<const Tensor> tensors);
+std::vector<Tensor> snapshot(std::initializer_list<Tensor> tensors);
 
 // The graph behind tensors, as text or in Graphviz's dot language.
 std::string print_graph(std::initializer_list<Tensor> tensors);

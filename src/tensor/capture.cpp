@@ -86,13 +86,15 @@ BoundTensor::BoundTensor(const BoundTensor& other)
 BoundTensor::~BoundTensor() { --tensor_.slot().bindings; }
 void BoundTensor::count_handles() {
   const TensorSlot& slot = tensor_.slot();
-  others_ = tensor_.handles() - slot.bindings.load(std::memory_order_relaxed);
+  others_ = tensor_.handles() - slot.bindings.load();
   reassigned_ = slot.reassigned.load(std::memory_order_relaxed);
 }
 bool BoundTensor::lost_a_handle() const {
   const TensorSlot& slot = tensor_.slot();
-  const long now = tensor_.handles() - slot.bindings.load(std::memory_order_relaxed);
-  return now <= 0 || now < others_ || reassigned_ != slot.reassigned.load(std::memory_order_relaxed);
+  if (reassigned_ != slot.reassigned.load(std::memory_order_relaxed)) return true;
+  // Others may be making or dropping handles of captured functions: then the two numbers do not belong together.
+  const long bound = slot.bindings.load(), now = tensor_.handles() - bound;
+  return (now <= 0 || now < others_) && slot.bindings.load() == bound;
 }
 
 bool same_bound(const Bound& a, const Bound& b) {
@@ -123,8 +125,8 @@ const Tensor& Capture::stand_in(const Tensor& argument) {
   NodeRef input = add({Bound::Kind::Argument, place, {}, nullptr}, now->dtype, now->shape);
   const Tensor& made = stand_ins.emplace_back(input);
   TensorSlot& slot = made.slot();
-  slot.tracked = argument.slot().tracked;
-  slot.has_gradient = argument.slot().has_gradient;
+  slot.tracked = argument.slot().tracked.load();
+  slot.has_gradient = argument.slot().has_gradient.load();
   slot.gradient = std::make_shared<TensorSlot>();
   slot.gradient->node = make_const(Scalar::of(now->dtype, 0), now->shape);
   values.back() = initial.back() = value_for(made.shared_slot(), input);

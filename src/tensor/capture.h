@@ -44,6 +44,7 @@ struct Bound {
   size_t index = 0;  // Argument, Gradient: of which; Draw: the how manieth of the generator in one call
   std::optional<BoundTensor> tensor;  // Slot
   Generator* generator = nullptr;     // Draw
+  std::optional<Tensor> gradient;     // Gradient, during a call
 };
 bool same_bound(const Bound& a, const Bound& b);
 
@@ -124,6 +125,11 @@ class Recorder {
 };
 // The innermost one on this thread. Null: nobody.
 extern constinit thread_local Recorder* current_recorder;
+
+inline void refuse_leak(const Tensor& tensor, const NodeRef& value) {
+  if (current_recorder) [[unlikely]]
+    current_recorder->refuse_assignment(tensor.slot(), value);
+}
 
 // Called for each slot that is made while a thread records in either way.
 void note_birth(const std::shared_ptr<TensorSlot>& slot);

@@ -136,10 +136,7 @@ void Tensor::backward(const std::optional<Tensor>& cotangent) const {
     if (gradients[i]) add_gradient(tensors[i], gradients[i]);
 }
 
-std::optional<Tensor> Tensor::grad() const {
-  if (!has_gradient(*this)) return {};
-  return of_slot(slot_->gradient);
-}
+std::optional<Tensor> Tensor::grad() const { return gradient_of(*this); }
 void Tensor::zero_grad() const { clear_gradient(*this); }
 
 namespace detail {

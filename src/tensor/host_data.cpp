@@ -7,6 +7,7 @@
 #include "runtime/device.h"
 #include "tensor/build.h"
 #include "tensor/capture.h"
+#include "tensor/together.h"
 
 namespace heddle {
 namespace {
@@ -20,9 +21,7 @@ struct HostView {
 // `own`: nobody sees the data after the view is gone.
 HostView host_view(const char* what, const Tensor& t, const std::source_location& where, bool own = false) {
   refuse_in_capture(what, t, &where);
-  t.realize();
-  NodeRef n = t.node();
-  HD_ASSERT(n->op == NodeOp::Buffer, "realize leaves a buffer");
+  NodeRef n = realized(t);
   const auto& memory = static_cast<const DeviceBuffer&>(*n->storage);
   if (!own || memory.on_host()) return {n, memory.host_data()};
   auto copy = std::make_unique_for_overwrite<std::byte[]>(memory.bytes());
@@ -54,8 +53,8 @@ T convert(const Scalar& s) {
 
 template <class T>
 T Tensor::item(const std::source_location& where) const {
-  if (numel() != 1)
-    throw ShapeError(text("item: a tensor of shape ", node()->shape, " has ", numel(), " elements, not one"));
+  if (NodeRef n = node(); n->shape.known_numel() != 1)
+    throw ShapeError(text("item: a tensor of shape ", n->shape, " has ", n->shape.known_numel(), " elements, not one"));
   HostView view = host_view("item()", *this, where, true);
   return convert<T>(load_scalar(view.data, 0, view.keep->dtype));
 }
@@ -63,7 +62,7 @@ T Tensor::item(const std::source_location& where) const {
 template <class T>
 std::vector<T> Tensor::to_vector(const std::source_location& where) const {
   HostView view = host_view("to_vector()", *this, where, true);
-  int64_t count = numel();
+  int64_t count = view.keep->shape.known_numel();
   std::vector<T> result(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i)
     result[static_cast<size_t>(i)] = convert<T>(load_scalar(view.data, i, view.keep->dtype));
@@ -74,7 +73,7 @@ template <class T>
 std::span<const T> Tensor::data(const std::source_location& where) const& {
   if (dtype() != dtype_of<T>()) throw DTypeError(text("data: the tensor holds ", dtype(), ", not ", dtype_of<T>()));
   HostView view = host_view("data()", *this, where);
-  return {static_cast<const T*>(view.data), static_cast<size_t>(numel())};
+  return {static_cast<const T*>(view.data), static_cast<size_t>(view.keep->shape.known_numel())};
 }
 
 NodeRef buffer_node(const void* data, DType dtype, const Shape& shape) {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "tensor/index_common.h"
 #include "tensor/symbolic.h"
+#include "tensor/together.h"
 
 namespace heddle {
 namespace {
@@ -251,7 +252,7 @@ Tensor set_at(const Tensor& x, std::initializer_list<Index> indices, const Opera
   return set_at(x, std::span<const Index>(indices.begin(), indices.size()), value);
 }
 void Tensor::set(std::initializer_list<Index> indices, const Operand& value) {
-  assign(heddle::set_at(*this, indices, value));
+  update("set", *this, [&](const Tensor& now) { return heddle::set_at(now, indices, value); });
 }
 
 }  // namespace heddle

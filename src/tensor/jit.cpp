@@ -9,7 +9,7 @@
 #include "base/fork.h"
 #include "runtime/profiler.h"
 #include "tensor/jit_core.h"
-#include "tensor/slot.h"
+#include "tensor/together.h"
 #include "tensor/track.h"
 
 namespace heddle {
@@ -54,18 +54,14 @@ void find_places(JitCore& core) {
   }
 }
 
-// The arguments' nodes, all of them realised.
+// The arguments' values, all of them computed.
 void fetch_arguments(JitCore& core) {
   find_places(core);
-  std::vector<NodeRef>& nodes = core.argument_nodes;
-  nodes.resize(core.arguments.tensors.size());
-  for (size_t i = 0; i < nodes.size(); ++i)
-    while (core.first_places[i] == i) {
-      nodes[i] = core.arguments.tensors[i]->slot().get();
-      if (nodes[i]->op == NodeOp::Buffer) break;
-      nodes[i] = NodeRef();
-      core.arguments.tensors[i]->realize();
-    }
+  const std::vector<Tensor*>& tensors = core.arguments.tensors;
+  core.given.nodes.resize(tensors.size());
+  core.given.versions.resize(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (core.first_places[i] == i) core.given.nodes[i] = realized(*tensors[i], core.given.versions[i]);
 }
 
 void make_signature(JitCore& core) {
@@ -73,8 +69,8 @@ void make_signature(JitCore& core) {
   words.assign(core.arguments.words.begin(), core.arguments.words.end());
   words.insert(words.end(), core.arguments.identities.begin(), core.arguments.identities.end());
   core.symbolic = false;
-  for (size_t i = 0; i < core.argument_nodes.size(); ++i) {
-    const NodeRef& node = core.argument_nodes[i];
+  for (size_t i = 0; i < core.given.nodes.size(); ++i) {
+    const NodeRef& node = core.given.nodes[i];
     if (!node) {
       words.push_back(kSamePlace | core.first_places[i]);
       continue;
@@ -128,7 +124,7 @@ void limit_plans(JitCore& core) {
 std::string signature_text(const JitCore& core) {
   std::string result;
   for (size_t place : core.first_places) {
-    const NodeRef& node = core.argument_nodes[place];
+    const NodeRef& node = core.given.nodes[place];
     result += text(result.empty() ? "" : ", ", node->dtype, node->shape);
   }
   return result;
@@ -147,7 +143,7 @@ void refuse_escaped(const Capture& capture) {
 
 std::unique_ptr<JitEntry> entry_of(JitCore& core, Capture& capture, std::vector<NodeRef> results) {
   auto entry = std::make_unique<JitEntry>();
-  entry->generation = generation.load(std::memory_order_relaxed);
+  entry->generation = core.generation;
   entry->signature = core.signature;
   entry->capture = capture.id;
   entry->results = results.size();
@@ -231,11 +227,10 @@ bool reads_what_it_made(const JitEntry& before, const JitEntry& now) {
 }
 
 Device& home(const JitCore& core, const JitEntry& entry) {
-  for (const NodeRef& node : core.argument_nodes) return device_buffer(*node).device();
+  for (const NodeRef& node : core.given.nodes) return device_buffer(*node).device();
   for (const Bound& bound : entry.inputs) {
     if (bound.kind != Bound::Kind::Slot) continue;
-    (*bound.tensor)->realize();
-    return device_buffer(*(*bound.tensor)->slot().get()).device();
+    return device_buffer(*realized(**bound.tensor)).device();
   }
   return device();
 }
@@ -334,7 +329,7 @@ void JitCore::release() {
 JitCall::JitCall(JitCore& core) : core_(core) { core.take("a call"); }
 JitCall::~JitCall() {
   NoFork whole;
-  for (NodeRef& node : core_.argument_nodes) node = NodeRef();
+  for (NodeRef& node : core_.given.nodes) node = NodeRef();
   core_.roots.clear();
   core_.recorded.reset();
   core_.arguments.clear();
@@ -355,7 +350,7 @@ uint64_t new_identity() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-void forget_recordings() { generation.fetch_add(1, std::memory_order_relaxed); }
+void forget_recordings() { generation.fetch_add(1, std::memory_order_release); }
 
 bool JitCall::must_record() {
   fetch_arguments(core_);
@@ -376,6 +371,7 @@ JitCall::Recording::Recording(JitCall& call, std::function<void(Parts&)> inside)
     : call_(call), inside_(std::move(inside)) {
   JitCore& core = call.core_;
   core.started = seconds_now();
+  core.generation = generation.load(std::memory_order_acquire);  // what changes from now on, it may see the half of
   core.capture = std::make_unique<Capture>(core.where);
   core.capture->stand_ins.reserve(core.arguments.tensors.size());
   core.inside.clear();
@@ -441,7 +437,8 @@ void JitCall::run() {
   JitCore& core = core_;
   ProfileScope scope(SliceKind::Call, [&] { return "jit " + place(core.where); });
   if (core.recorded) {
-    if (!core.entry || core.entry->symbolic || reads_what_it_made(*core.entry, *core.recorded) ||
+    bool forgotten = core.entry && core.entry->generation != generation.load(std::memory_order_relaxed);
+    if (!core.entry || core.entry->symbolic || forgotten || reads_what_it_made(*core.entry, *core.recorded) ||
         (!core.arguments.complete && !difference(*core.entry, *core.recorded).empty()))
       install(core);
     else
@@ -451,9 +448,12 @@ void JitCall::run() {
   core.last = core.entry;
   core.entry->last_use = ++core.clock;
   scope.set_detail([&] { return core.entry->report.signature; });
-  replay(*core.entry, core.arguments.tensors, core.argument_nodes, core.arena);
-  for (const GradientFlag& flag : core.entry->gradient_flags)
-    flag.slot(core.arguments.tensors).has_gradient = flag.after;
+  replay(*core.entry, core.arguments.tensors, core.given, core.arena);
+  for (const GradientFlag& flag : core.entry->gradient_flags) {
+    TensorSlot& slot = flag.slot(core.arguments.tensors);
+    std::lock_guard guard(slot.lock);
+    slot.has_gradient = flag.after;
+  }
   ++core.entry->report.calls;
 }
 

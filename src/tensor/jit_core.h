@@ -66,21 +66,30 @@ struct JitEntry {
   bool updates_arguments = false;
   std::vector<JitOutput> outputs;  // of the plan
   std::vector<JitRing> rings;      // for each result
+  std::vector<size_t> gradients;   // Inputs that are gradients of arguments
   std::vector<size_t> draws;       // Inputs needed that are random keys, in the order of `keys`
   std::shared_ptr<DeviceBuffer> keys;
   std::vector<std::array<uint32_t, 16>> key_words;
   RunMemory memory;
   std::vector<NodeRef> held;           // what the Inputs that are read are in this call
+  std::vector<uint64_t> versions;      // their slots' numbers for these values
   std::vector<const Node*> now;        // the same for all Inputs
   std::vector<Tensor> passed;          // results that are not computed: the values of Inputs, data
   std::vector<const Tensor*> deliver;  // for each result
 };
 
+// The values of the tensors among a call's arguments, all computed, and their slots' numbers for them. Null where a
+// tensor was given before.
+struct ArgumentValues {
+  std::vector<NodeRef> nodes;
+  std::vector<uint64_t> versions;
+};
+
 // Of one call.
 struct JitScratch {
   Parts arguments, inside, result;
-  std::vector<NodeRef> argument_nodes;  // null where a tensor was given before
-  std::vector<size_t> first_places;     // for each argument the first one that is the same tensor
+  ArgumentValues given;
+  std::vector<size_t> first_places;  // for each argument the first one that is the same tensor
   std::vector<std::pair<const TensorSlot*, size_t>> sorted;
   std::vector<uint64_t> signature;
   bool symbolic = false;
@@ -90,6 +99,7 @@ struct JitScratch {
   std::vector<NodeRef> roots;
   GraphKey key;
   double started = 0, capture_seconds = 0;
+  uint64_t generation = 0;  // of forget_recordings() when recording began
 };
 
 // One call at a time. Held while users' functions are recorded, so it is no section (base/fork.h): after a fork() a
@@ -125,7 +135,7 @@ class JitCore : public JitScratch {
 // Fills in all that replaying needs; the graph has its plan.
 void prepare_replay(JitEntry& entry);
 // One call. Leaves everything as it was if it throws.
-void replay(JitEntry& entry, std::span<Tensor* const> arguments, std::vector<NodeRef>& argument_nodes,
+void replay(JitEntry& entry, std::span<Tensor* const> arguments, ArgumentValues& given,
             std::shared_ptr<DeviceBuffer>& arena);
 // Whether a variable that the function closed over has another slot now, or may have.
 bool is_out_of_date(const JitEntry& entry);

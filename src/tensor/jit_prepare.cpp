@@ -90,10 +90,12 @@ void prepare_replay(JitEntry& entry) {
   decide_updates(entry, needed);
   for (const JitUpdate& update : entry.updates) needed[update.input] = false;
   for (size_t i = 0; i < entry.inputs.size(); ++i) {
+    if (entry.inputs[i].kind == Bound::Kind::Gradient) entry.gradients.push_back(i);
     if (!needed[i]) continue;
     (entry.inputs[i].kind == Bound::Kind::Draw ? entry.draws : entry.reads).push_back(i);
   }
   entry.held.resize(entry.inputs.size());
+  entry.versions.resize(entry.inputs.size());
   entry.now.assign(entry.inputs.size(), nullptr);
   entry.rings.resize(entry.results);
   for (JitRing& ring : entry.rings) ring.tensors.reserve(JitRing::kMost);

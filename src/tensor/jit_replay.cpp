@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "tensor/jit_core.h"
-#include "tensor/slot.h"
+#include "tensor/together.h"
 #include "tensor/track.h"
 
 // The thread sanitizer does not know fences. It knows what counting handles orders.
@@ -23,9 +23,11 @@ namespace {
 using Kind = CapturedGraph::Root::Kind;
 using Use = JitOutput::Use;
 
-// Whether `node`, of which the caller has one reference, is all there is to its memory.
+// Whether `node`, of which the caller has the reference that was its slot's, is all there is to its memory. Others may
+// be on their way from the memory to the node (as make_buffer() finds nodes again), so that is looked at twice.
 bool is_only_holder(const Node& node) {
-  return node.refs.load(std::memory_order_acquire) == 1 && node.storage.use_count() == 1;
+  return node.refs.load(std::memory_order_acquire) == 1 && node.storage.use_count() == 1 &&
+         node.refs.load(std::memory_order_acquire) == 1;
 }
 
 // What the last other holder of the tensor did with it is over. Said after its handles were counted.
@@ -43,26 +45,20 @@ NodeRef new_buffer(const JitEntry& entry, size_t root, uint64_t bytes,
   return make_buffer(entry.graph.cached->plan.device->allocate(bytes), wanted.dtype, wanted.shape, rule);
 }
 
-// The node of a slot, computed if need be.
-NodeRef ready(const std::shared_ptr<TensorSlot>& slot) {
-  for (;;) {
-    NodeRef node = slot->get();
-    if (node->op == NodeOp::Buffer) return node;
-    node = NodeRef();
-    Tensor::of_slot(slot).realize();
-  }
-}
+// After so many times in which others were quicker, a call takes all that it looks at.
+constexpr int kMostTries = 4;
 
 // One call, from the first look at a slot to the last result.
 class Call {
  public:
-  Call(JitEntry& entry, std::span<Tensor* const> arguments, std::vector<NodeRef>& argument_nodes)
-      : entry_(entry), plan_(entry.graph.cached->plan), arguments_(arguments), argument_nodes_(argument_nodes) {}
+  Call(JitEntry& entry, std::span<Tensor* const> arguments, ArgumentValues& given)
+      : entry_(entry), plan_(entry.graph.cached->plan), arguments_(arguments), given_(given) {}
   ~Call() {
     give_back();
     for (JitUpdate& update : entry_.updates) update.old = update.fresh = NodeRef();
     for (NodeRef& node : entry_.held) node = NodeRef();
     for (JitOutput& output : entry_.outputs) output.fresh = NodeRef();
+    for (size_t i : entry_.gradients) entry_.inputs[i].gradient.reset();
     if (!drawn_) return;
     for (size_t i = 0; i < drawn_; ++i)
       entry_.generators[i].generator->take_back(entry_.generators[i].before, entry_.generators[i].draws);
@@ -70,9 +66,8 @@ class Call {
 
   void run(std::shared_ptr<DeviceBuffer>& arena) {
     entry_.passed.clear();
-    fetch_inputs();
-    take_updated();
-    refuse_aliases();
+    find_updated();
+    for (int tries = 0; !get_values(tries);) ++tries;
     provide_outputs();
     draw_keys();
     choose_results();
@@ -83,58 +78,118 @@ class Call {
   }
 
  private:
-  const std::shared_ptr<TensorSlot>& slot_of(const Bound& bound) const {
+  const Tensor& tensor_of(const Bound& bound) const {
     switch (bound.kind) {
-      case Bound::Kind::Argument: return arguments_[bound.index]->shared_slot();
-      case Bound::Kind::Gradient: return gradient_slot(*arguments_[bound.index]);
-      default: return (*bound.tensor)->shared_slot();
+      case Bound::Kind::Argument: return *arguments_[bound.index];
+      case Bound::Kind::Gradient: return *bound.gradient;
+      default: return **bound.tensor;
+    }
+  }
+  const Tensor& tensor_of(size_t input) const { return tensor_of(entry_.inputs[input]); }
+
+  void find_updated() {
+    for (size_t i : entry_.gradients)
+      entry_.inputs[i].gradient = Tensor::of_slot(gradient_slot(*arguments_[entry_.inputs[i].index]));
+    for (JitUpdate& update : entry_.updates) {
+      const Bound& bound = entry_.inputs[update.input];
+      if (bound.kind == Bound::Kind::Argument) given_.nodes[bound.index] = NodeRef();
+      update.slot = &tensor_of(bound).slot();
     }
   }
 
-  void fetch_inputs() {
+  // What is read, and what is changed, as all of it was at one moment. False: others have changed some of it meanwhile.
+  bool get_values(int tries) {
+    if (tries >= kMostTries) return take_all();
+    read_inputs(tries == 0);
+    take_updated();
+    refuse_aliases();
+    if (entry_.reads.size() + entry_.updates.size() < 2 || is_of_one_moment()) return true;
+    give_back();
+    return false;
+  }
+
+  void read_inputs(bool first) {
     for (size_t i : entry_.reads) {
       const Bound& bound = entry_.inputs[i];
-      entry_.held[i] =
-          bound.kind == Bound::Kind::Argument ? std::move(argument_nodes_[bound.index]) : ready(slot_of(bound));
+      if (first && bound.kind == Bound::Kind::Argument) {
+        entry_.held[i] = std::move(given_.nodes[bound.index]);
+        entry_.versions[i] = given_.versions[bound.index];
+      } else {
+        hold(i, realized(tensor_of(bound), entry_.versions[i]));
+      }
       entry_.now[i] = entry_.held[i].get();
     }
-    for (JitUpdate& update : entry_.updates) {
-      const Bound& bound = entry_.inputs[update.input];
-      if (bound.kind == Bound::Kind::Argument) argument_nodes_[bound.index] = NodeRef();
-      update.slot = slot_of(bound).get();
-      ready(slot_of(bound));
-    }
+  }
+  // The recording is for arguments of this kind.
+  void hold(size_t input, NodeRef value) {
+    NodeRef& held = entry_.held[input];
+    if (held && !(held->shape == value->shape))
+      throw ValueError(text("jit: another thread makes an argument ", value->shape, " that was ", held->shape));
+    held = std::move(value);
+  }
+
+  bool is_of_one_moment() const {
+    return std::all_of(entry_.reads.begin(), entry_.reads.end(), [&](size_t i) {
+      return tensor_of(i).slot().version.load(std::memory_order_acquire) == entry_.versions[i];
+    });
   }
 
   // Takes the nodes of all slots that will change, or of none: another call may want some of them in another order.
   void take_updated() {
     for (size_t i = 0; i < entry_.updates.size();) {
       JitUpdate& update = entry_.updates[i];
-      {
-        std::lock_guard guard(update.slot->lock);
-        if (update.slot->node && update.slot->node->op == NodeOp::Buffer) {
-          update.old = std::move(update.slot->node);
-          update.slot->holder = this;
-          entry_.now[update.input] = update.old.get();
-          ++i;
-          continue;
-        }
+      if (NodeRef node = update.slot->take(this, true)) {
+        update.old = std::move(node);
+        entry_.now[update.input] = update.old.get();
+        ++i;
+        if (update.old->op == NodeOp::Buffer) continue;
+        give_back();
+      } else {
+        if (update.slot->holder.load(std::memory_order_relaxed) == this) refuse(entry_.inputs[update.input]);
+        give_back();
+        std::this_thread::yield();
       }
-      if (update.slot->holder == this) refuse(entry_.inputs[update.input]);
-      give_back();
-      std::this_thread::yield();
-      ready(slot_of(entry_.inputs[update.input]));
+      realized(tensor_of(update.input));
       i = 0;
     }
+  }
+
+  // The same for everybody who is in the way again and again: the slots are waited for, and kept.
+  bool take_all() {
+    std::vector<TensorSlot*> slots;
+    for (size_t i : entry_.reads) slots.push_back(&tensor_of(i).slot());
+    for (const JitUpdate& update : entry_.updates) slots.push_back(update.slot);
+    SlotsTaken taken(slots, !entry_.updates.empty(), this);
+    for (size_t i : entry_.reads) {
+      hold(i, taken[tensor_of(i).slot()].node);
+      entry_.now[i] = entry_.held[i].get();
+    }
+    for (size_t i : entry_.reads)
+      if (SlotsTaken::Item& item = taken[tensor_of(i).slot()]; item.node) taken.put_back(item);
+    for (JitUpdate& update : entry_.updates) {
+      update.old = std::move(taken[*update.slot].node);
+      if (!update.old) refuse(entry_.inputs[update.input]);
+      entry_.now[update.input] = update.old.get();
+    }
+    // Values are computed when nobody has to wait for that.
+    for (size_t i : entry_.reads) {
+      if (entry_.held[i]->op == NodeOp::Buffer) continue;
+      entry_.held[i] = realize(std::span<const NodeRef>(&entry_.held[i], 1), {})[0];
+      entry_.now[i] = entry_.held[i].get();
+    }
+    for (const JitUpdate& update : entry_.updates) {
+      if (update.old->op == NodeOp::Buffer) continue;
+      give_back();
+      realized(tensor_of(update.input));
+      return false;
+    }
+    return true;
   }
 
   void give_back() {
     for (JitUpdate& update : entry_.updates) {
       if (!update.old) continue;
-      std::lock_guard guard(update.slot->lock);
-      if (!update.slot->node) update.slot->node = std::move(update.old);
-      update.old = NodeRef();
-      update.slot->holder = nullptr;
+      update.slot->put_back(this, std::move(update.old));
     }
   }
 
@@ -157,7 +212,7 @@ class Call {
     }
     if (!entry_.updates_arguments) return;
     for (size_t i : entry_.reads)
-      if (entry_.inputs[i].kind == Bound::Kind::Slot && slot_of(entry_.inputs[i])->holder == this)
+      if (entry_.inputs[i].kind == Bound::Kind::Slot && tensor_of(i).slot().holder == this)
         refuse(entry_.inputs[i]);
   }
 
@@ -307,18 +362,11 @@ class Call {
     for (JitUpdate& update : entry_.updates) {
       const CapturedGraph::Root& root = entry_.graph.roots[update.root];
       if (root.kind == Kind::Output && entry_.outputs[static_cast<size_t>(root.index)].use == Use::Update) continue;
-      update.fresh = value_for(slot_of(entry_.inputs[update.input]), value_of(update.root));
+      update.fresh = value_for(tensor_of(update.input).shared_slot(), value_of(update.root));
     }
     for (JitUpdate& update : entry_.updates) {
       bool moved = static_cast<bool>(update.fresh);
-      {
-        std::lock_guard guard(update.slot->lock);
-        if (!update.slot->node) {  // else somebody assigned meanwhile
-          update.slot->node = moved ? std::move(update.fresh) : std::move(update.old);
-          update.slot->previous = nullptr;
-        }
-        update.slot->holder = nullptr;
-      }
+      update.slot->put(this, moved ? std::move(update.fresh) : std::move(update.old));
       if (moved && update.old && is_only_holder(*update.old) && keeps_spare(update))
         update.spare = std::move(update.old);
       update.old = NodeRef();
@@ -334,7 +382,7 @@ class Call {
   JitEntry& entry_;
   const Plan& plan_;
   std::span<Tensor* const> arguments_;
-  std::vector<NodeRef>& argument_nodes_;
+  ArgumentValues& given_;
   size_t drawn_ = 0;  // generators that are ahead of what is done
 };
 
@@ -350,9 +398,9 @@ bool is_out_of_date(const JitEntry& entry) {
                      [&](const JitUpdate& update) { return lost(update.input); });
 }
 
-void replay(JitEntry& entry, std::span<Tensor* const> arguments, std::vector<NodeRef>& argument_nodes,
+void replay(JitEntry& entry, std::span<Tensor* const> arguments, ArgumentValues& given,
             std::shared_ptr<DeviceBuffer>& arena) {
-  Call(entry, arguments, argument_nodes).run(arena);
+  Call(entry, arguments, given).run(arena);
 }
 
 }  // namespace heddle

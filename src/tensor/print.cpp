@@ -10,6 +10,7 @@
 #include "graph/node.h"
 #include "tensor/build.h"
 #include "tensor/capture.h"
+#include "tensor/together.h"
 
 namespace heddle {
 namespace {
@@ -157,10 +158,10 @@ struct Printer {
 
 std::string to_string(const Tensor& tensor) {
   refuse_in_capture("printing a tensor", tensor);
-  tensor.realize();
-  NodeRef node = tensor.node();
-  Printer p{node, tensor.shape(), node->storage->host_data(), tensor.numel() > kThreshold};
-  if (tensor.numel() == 0) {
+  NodeRef node = realized(tensor);
+  const int64_t count = node->shape.known_numel();
+  Printer p{node, Tensor(node).shape(), node->storage->host_data(), count > kThreshold};
+  if (count == 0) {
     std::string out = "[]";
     if (p.shape.size() > 1) out += text("  # shape ", p.shape);
     return out;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "tensor/build.h"
 #include "tensor/capture.h"
+#include "tensor/together.h"
 
 namespace heddle {
 
@@ -42,8 +43,7 @@ Tensor Tensor::with_dim(int64_t axis, const Dim& size) const {
   if (x->op == NodeOp::Const || x->op == NodeOp::Iota) return Tensor(make_reshape(x, shape));
   refuse_in_capture("with_dim()");
   // The number may be all over the graph of a value that is still to be computed.
-  realize();
-  x = node();
+  x = realized(*this);
   return Tensor(make_buffer(x->storage, x->dtype, shape));
 }
 

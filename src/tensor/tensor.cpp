@@ -11,6 +11,7 @@
 #include "tensor/build.h"
 #include "tensor/capture.h"
 #include "tensor/slot.h"
+#include "tensor/together.h"
 #include "tensor/track.h"
 #include "tune/tune.h"
 
@@ -77,62 +78,70 @@ class Taken {
  public:
   explicit Taken(std::span<const Tensor> tensors) : roots(tensors.size()) {
     std::vector<size_t> order(tensors.size());
-    for (const Tensor& t : tensors) slots_.push_back(&t.slot());
+    for (const Tensor& t : tensors) slots_.push_back({&t.slot()});
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     // By address: two threads that take some of the same slots do so in the same order, so neither waits in a circle.
-    std::sort(order.begin(), order.end(),
-              [&](size_t a, size_t b) { return slots_[a] != slots_[b] ? std::less<>()(slots_[a], slots_[b]) : a < b; });
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return slots_[a].slot != slots_[b].slot ? std::less<>()(slots_[a].slot, slots_[b].slot) : a < b;
+    });
     donatable.reserve(tensors.size());  // nothing below can fail half-way
     bool twice = false;
     for (size_t i = 0; i < order.size(); ++i) {
-      bool again = i > 0 && slots_[order[i]] == slots_[order[i - 1]];
+      bool again = i > 0 && slots_[order[i]].slot == slots_[order[i - 1]].slot;
       if (again)
         roots[order[i]] = roots[order[i - 1]];
       else
-        take(*slots_[order[i]], roots[order[i]]);
+        take(slots_[order[i]], roots[order[i]]);
       twice = twice || again;
     }
     if (twice) donatable.clear();  // somebody holds a node besides its slot
   }
   ~Taken() {
+    for (size_t i = 0; i < slots_.size(); ++i)
+      if (slots_[i].taken) slots_[i].slot->put_back(this, roots[i]);
+  }
+  // A slot that was assigned to meanwhile keeps what it has.
+  void finish(const std::vector<NodeRef>& done) {
     for (size_t i = 0; i < slots_.size(); ++i) {
-      std::lock_guard guard(slots_[i]->lock);
-      if (!slots_[i]->node) slots_[i]->node = roots[i];
+      if (std::exchange(slots_[i].taken, false))
+        slots_[i].slot->put(this, done[i]);
+      else
+        slots_[i].slot->set_computed(roots[i], done[i]);
     }
   }
-  void finish(std::vector<NodeRef>& done) {
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      std::lock_guard guard(slots_[i]->lock);
-      if (slots_[i]->node && !(slots_[i]->node == roots[i])) continue;  // assigned meanwhile
-      slots_[i]->node = done[i];
-      slots_[i]->previous = nullptr;
-    }
-  }
+  uint64_t version(size_t i) const { return slots_[i].version; }
 
   std::vector<NodeRef> roots;
   std::vector<const Storage*> donatable;
 
  private:
-  void take(TensorSlot& slot, NodeRef& root) {
+  struct Slot {
+    TensorSlot* slot;
+    uint64_t version = 0;
+    bool taken = false;
+  };
+  void take(Slot& of, NodeRef& root) {
+    TensorSlot& slot = *of.slot;
     for (;; std::this_thread::yield()) {
       std::lock_guard guard(slot.lock);
       if (!slot.node) continue;  // another thread has it
+      of.version = slot.version.load(std::memory_order_relaxed);
       if (slot.previous) {
         donatable.push_back(slot.previous);
+        slot.holder.store(this, std::memory_order_relaxed);
         root = std::move(slot.node);
+        of.taken = true;
       } else {
         root = slot.node;
       }
       return;
     }
   }
-  std::vector<TensorSlot*> slots_;
+  std::vector<Slot> slots_;
 };
 
-}  // namespace
-
-void realize(std::span<const Tensor> tensors, const std::source_location& where) {
-  for (const Tensor& tensor : tensors) refuse_in_capture("realize()", tensor, &where);
+// Gives the values; `version` is the first slot's number for its value.
+std::vector<NodeRef> realize_slots(std::span<const Tensor> tensors, uint64_t* version = nullptr) {
   NoFork whole;  // a slot that has given its node up has it again in every child
   Taken taken(tensors);
   // A graph that is kept for gradients needs the data that it starts from.
@@ -144,40 +153,79 @@ void realize(std::span<const Tensor> tensors, const std::source_location& where)
   std::vector<NodeRef> done = heddle::realize(taken.roots, taken.donatable);
   for (size_t i = 0; i < done.size(); ++i) done[i] = with_lineage(taken.roots[i], done[i], history[i]);
   taken.finish(done);
+  if (version) *version = taken.version(0);
+  return done;
+}
+
+}  // namespace
+
+NodeRef realized(const Tensor& tensor, uint64_t& version) {
+  NodeRef now = tensor.slot().get(version);
+  if (now->op == NodeOp::Buffer) return now;
+  now = NodeRef();  // its memory may be given away
+  return std::move(realize_slots(std::span(&tensor, 1), &version)[0]);
+}
+
+std::vector<NodeRef> realized_together(std::span<const Tensor> tensors, const std::function<void()>& meanwhile) {
+  for (const Tensor& tensor : tensors) refuse_in_capture("realize()", tensor);
+  std::vector<NodeRef> roots = values_together(tensors, meanwhile), done = heddle::realize(roots, {});
+  for (size_t i = 0; i < done.size(); ++i) {
+    TensorSlot& slot = tensors[i].slot();
+    done[i] = with_lineage(roots[i], done[i], needs_history(slot, roots[i]));
+    slot.set_computed(roots[i], done[i]);
+  }
+  return done;
+}
+
+void realize(std::span<const Tensor> tensors, const std::source_location& where) {
+  for (const Tensor& tensor : tensors) refuse_in_capture("realize()", tensor, &where);
+  realize_slots(tensors);
 }
 void realize(std::initializer_list<Tensor> tensors, const std::source_location& where) {
   realize(std::span<const Tensor>(tensors.begin(), tensors.size()), where);
 }
 
-namespace {
-
-void rebind(const char* op, const Tensor& tensor, const NodeRef& given) {
-  NodeRef now = value_for(tensor.shared_slot(), given);
-  NodeRef before = tensor.node();
-  bool fits = now->shape.size() == before->shape.size();
-  for (size_t i = 0; fits && i < now->shape.size(); ++i) fits = same_size(now->shape[i], before->shape[i]);
+void check_fits(const char* op, const Node& now, const Node& before) {
+  bool fits = now.shape.size() == before.shape.size();
+  for (size_t i = 0; fits && i < now.shape.size(); ++i) fits = same_size(now.shape[i], before.shape[i]);
   if (!fits)
-    throw ShapeError(text(op, ": a value of shape ", now->shape, " does not fit a tensor of shape ", before->shape));
-  if (now->dtype != before->dtype)
-    throw DTypeError(text(op, ": a value of dtype ", now->dtype, " does not fit a tensor of dtype ", before->dtype,
+    throw ShapeError(text(op, ": a value of shape ", now.shape, " does not fit a tensor of shape ", before.shape));
+  if (now.dtype != before.dtype)
+    throw DTypeError(text(op, ": a value of dtype ", now.dtype, " does not fit a tensor of dtype ", before.dtype,
                           "; cast it first"));
-  if (current_recorder) [[unlikely]]
-    current_recorder->refuse_assignment(tensor.slot(), now);
-  if (current_capture) return current_capture->assign(tensor, now);
-  TensorSlot& slot = tensor.slot();
-  std::lock_guard guard(slot.lock);
-  if (slot.node && slot.node->op == NodeOp::Buffer) slot.previous = slot.node->storage.get();
-  slot.node = now;
 }
 
-}  // namespace
+void Tensor::assign(const Tensor& value) {
+  NodeRef given = value.node();
+  check_fits("assign", *given, *node());
+  refuse_leak(*this, given);
+  if (current_capture) return current_capture->assign(*this, value_for(slot_, given));
+  for (bool tracked = slot_->tracked; !slot_->set(tracked ? make_leaf(given, slot_) : given, tracked);)
+    tracked = slot_->tracked;
+}
 
-void Tensor::assign(const Tensor& value) { rebind("assign", *this, value.node()); }
+void update(const char* op, const Tensor& tensor, const std::function<Tensor(const Tensor& now)>& f) {
+  if (current_capture) {
+    NodeRef now = f(tensor).node();
+    check_fits(op, *now, *tensor.node());
+    refuse_leak(tensor, now);
+    return current_capture->assign(tensor, value_for(tensor.shared_slot(), now));
+  }
+  TensorSlot& slot = tensor.slot();
+  for (;;) {
+    bool tracked = slot.tracked;
+    NodeRef before = slot.get(), now = f(Tensor(before)).node();
+    check_fits(op, *now, *before);
+    refuse_leak(tensor, now);
+    if (tracked) now = make_leaf(now, tensor.shared_slot());
+    if (slot.set_if(before, std::move(now), tracked, tracked)) return;
+  }
+}
 
-#define HD_COMPOUND(symbol, function)                                 \
-  Tensor& Tensor::operator symbol(const Operand & other)& {           \
-    rebind("operator" #symbol, *this, function(*this, other).node()); \
-    return *this;                                                     \
+#define HD_COMPOUND(symbol, function)                                                           \
+  Tensor& Tensor::operator symbol(const Operand & other)& {                                     \
+    update("operator" #symbol, *this, [&](const Tensor& now) { return function(now, other); }); \
+    return *this;                                                                               \
   }
 HD_COMPOUND(+=, add)
 HD_COMPOUND(-=, sub)

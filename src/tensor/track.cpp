@@ -49,10 +49,15 @@ OpenLeaves::~OpenLeaves() {
 NodeRef OpenLeaves::add(const NodeRef& x) { return leaves_.emplace_back(make_leaf(x)); }
 
 void set_tracked(const std::shared_ptr<TensorSlot>& slot, bool on) {
-  if (slot->tracked == on) return;
-  slot->tracked = on;
-  Tensor tensor = Tensor::of_slot(slot);
-  tensor.assign(on ? tensor : tensor.detach());
+  if (current_capture) {
+    if (slot->tracked.exchange(on) == on) return;
+    Tensor tensor = Tensor::of_slot(slot);
+    return tensor.assign(on ? tensor : tensor.detach());
+  }
+  while (slot->tracked != on) {
+    NodeRef before = slot->get();
+    if (slot->set_if(before, on ? make_leaf(before, slot) : make_detached(before), !on, on)) return;
+  }
 }
 
 NodeRef value_for(const std::shared_ptr<TensorSlot>& slot, const NodeRef& value) {
@@ -82,38 +87,62 @@ NodeRef with_lineage(const NodeRef& value, const NodeRef& realised, bool history
 namespace {
 
 void set_has_gradient(const Tensor& tensor, bool has) {
-  if (current_capture)
-    current_capture->set_has_gradient(tensor, has);
-  else
-    tensor.slot().has_gradient = has;
+  if (current_capture) return current_capture->set_has_gradient(tensor, has);
+  std::lock_guard guard(tensor.slot().lock);
+  tensor.slot().has_gradient = has;
 }
 
 }  // namespace
 
 bool has_gradient(const Tensor& tensor) {
-  return current_capture ? current_capture->has_gradient(tensor) : tensor.slot().has_gradient;
+  return current_capture ? current_capture->has_gradient(tensor) : tensor.slot().has_gradient.load();
 }
 
-const std::shared_ptr<TensorSlot>& gradient_slot(const Tensor& tensor) {
-  TensorSlot& slot = tensor.slot();
-  if (!slot.gradient) {
-    NodeRef value = slot.get();
-    auto made = std::make_shared<TensorSlot>();
-    made->node = make_const(Scalar::of(value->dtype, 0), value->shape);
-    made->born = slot.born;
-    made->recorder = slot.recorder;
-    slot.gradient = std::move(made);
+std::optional<Tensor> gradient_of(const Tensor& tensor) {
+  if (!has_gradient(tensor)) return {};
+  std::shared_ptr<TensorSlot> total;
+  {
+    std::lock_guard guard(tensor.slot().lock);
+    total = tensor.slot().gradient;
   }
+  return Tensor::of_slot(total);
+}
+
+std::shared_ptr<TensorSlot> gradient_slot(const Tensor& tensor) {
+  TensorSlot& slot = tensor.slot();
+  {
+    std::lock_guard guard(slot.lock);
+    if (slot.gradient) return slot.gradient;
+  }
+  NodeRef like = slot.get();
+  auto fresh = std::make_shared<TensorSlot>();
+  fresh->node = make_const(Scalar::of(like->dtype, 0), like->shape);
+  fresh->born = slot.born;
+  fresh->recorder = slot.recorder;
+  std::lock_guard guard(slot.lock);
+  if (!slot.gradient) slot.gradient = fresh;
   return slot.gradient;
 }
 
 void add_gradient(const Tensor& tensor, const NodeRef& gradient) {
-  Tensor total = Tensor::of_slot(gradient_slot(tensor));
-  if (has_gradient(tensor))
-    total += Tensor(gradient);
-  else
-    total.assign(Tensor(gradient));
-  set_has_gradient(tensor, true);
+  TensorSlot& slot = tensor.slot();
+  std::shared_ptr<TensorSlot> total = gradient_slot(tensor);
+  if (current_recorder) current_recorder->refuse_assignment(*total, gradient);
+  if (current_capture) {
+    Tensor sum = Tensor::of_slot(total), more(gradient);
+    sum.assign(has_gradient(tensor) ? sum + more : more);
+    return set_has_gradient(tensor, true);
+  }
+  for (;;) {
+    bool has = slot.has_gradient, tracked = total->tracked;
+    NodeRef before = total->get();
+    NodeRef now = has ? (Tensor(before) + Tensor(gradient)).node() : gradient;
+    if (tracked) now = make_leaf(now, total);
+    std::lock_guard guard(slot.lock);
+    if (slot.has_gradient != has || !total->set_if(before, std::move(now), tracked, tracked)) continue;
+    slot.has_gradient = true;
+    return;
+  }
 }
 
 void clear_gradient(const Tensor& tensor) { set_has_gradient(tensor, false); }

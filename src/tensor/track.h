@@ -34,15 +34,19 @@ void set_tracked(const std::shared_ptr<TensorSlot>& slot, bool on);
 // `value` as it has to be for a slot that is given it: a leaf if the slot requires gradients.
 NodeRef value_for(const std::shared_ptr<TensorSlot>& slot, const NodeRef& value);
 
+// Throws unless a slot whose value is `before` may be given `now`: ShapeError, DTypeError.
+void check_fits(const char* op, const Node& now, const Node& before);
+
 // Whether realising this value for the slot has to keep the graph. Its leaves then must not be overwritten.
 bool needs_history(const TensorSlot& slot, const NodeRef& value);
 // The Buffer of a value, marked with where it came from.
 NodeRef with_lineage(const NodeRef& value, const NodeRef& realised, bool history);
 
 // What backward() adds up. The slot for it, with zeros if it is new.
-const std::shared_ptr<TensorSlot>& gradient_slot(const Tensor& tensor);
+std::shared_ptr<TensorSlot> gradient_slot(const Tensor& tensor);
 void add_gradient(const Tensor& tensor, const NodeRef& gradient);
 void clear_gradient(const Tensor& tensor);
 bool has_gradient(const Tensor& tensor);
+std::optional<Tensor> gradient_of(const Tensor& tensor);  // a handle to it
 
 }  // namespace heddle
