@@ -18,10 +18,14 @@ struct Safetensors {
 };
 
 // Writes named tensors in the safetensors format, which Python's libraries read too. The file appears whole or not at
-// all: it is written beside its place, flushed to disk, and then renamed. Computes the tensors.
+// all: it is written beside its place, flushed to disk, and then renamed. Computes the tensors. Where other threads
+// change them meanwhile, the file holds a snapshot().
 //   save_safetensors("/tmp/heddle_example.safetensors", {{"w", tensor({1, 2})}}, {{"step", "7"}});
 //   load_safetensors("/tmp/heddle_example.safetensors").tensors["w"]   // [1. 2.]
 void save_safetensors(const std::string& path, const TensorMap& tensors, const TextMap& metadata = {});
+
+// snapshot() of tensors with names.
+TensorMap snapshot(const TensorMap& tensors);
 
 // Maps the file, checks all of its header, and copies each tensor once. A file that is damaged, cut off or of another
 // format raises ParseError naming the file and the tensor; one that cannot be read raises ValueError.

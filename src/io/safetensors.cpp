@@ -13,6 +13,8 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "io/mapped_file.h"
+#include "io/snapshot.h"
+#include "tensor/together.h"
 
 namespace heddle {
 namespace {
@@ -234,15 +236,35 @@ class Reader {
 
 }  // namespace
 
-void save_safetensors(const std::string& path, const TensorMap& tensors, const TextMap& metadata) {
+namespace {
+
+TensorMap named(const TensorMap& names, std::span<const Tensor> values) {
+  TensorMap result;
+  size_t next = 0;
+  for (const auto& [name, tensor] : names) result.emplace(name, values[next++]);
+  return result;
+}
+std::vector<Tensor> without_names(const TensorMap& tensors) {
   std::vector<Tensor> all;
+  for (const auto& [name, tensor] : tensors) all.push_back(tensor);
+  return all;
+}
+
+}  // namespace
+
+TensorMap snapshot(const TensorMap& tensors) { return named(tensors, snapshot(without_names(tensors))); }
+
+TensorMap realized_together(const TensorMap& tensors, const std::function<void()>& meanwhile) {
+  std::vector<Tensor> values;
+  for (const NodeRef& value : realized_together(without_names(tensors), meanwhile)) values.push_back(Tensor(value));
+  return named(tensors, values);
+}
+
+void save_safetensors(const std::string& path, const TensorMap& tensors, const TextMap& metadata) {
+  if (tensors.contains("__metadata__")) throw ValueError(text(path, ": a tensor cannot be called __metadata__"));
+  const TensorMap fixed = realized_together(tensors);
   std::vector<const TensorMap::value_type*> order;
-  for (const auto& item : tensors) {
-    if (item.first == "__metadata__") throw ValueError(text(path, ": a tensor cannot be called __metadata__"));
-    all.push_back(item.second);
-    order.push_back(&item);
-  }
-  realize(all);
+  for (const auto& item : fixed) order.push_back(&item);
   // Large elements first: then all are aligned.
   std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
     return size_of(a->second.dtype()) > size_of(b->second.dtype());

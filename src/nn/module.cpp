@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "tensor/together.h"
 
 namespace heddle::nn::detail {
 namespace {
@@ -40,15 +41,19 @@ std::string short_name(const std::type_info& type) {
   return at == std::string::npos ? name : name.substr(at + 2);
 }
 
-// Gives every place another tensor; places that shared one share its replacement.
+// Gives every place another tensor, made of the values that all have at one moment; places that shared one share its
+// replacement.
 void replace(const Walk& walk, const std::function<Tensor(const Tensor& old)>& f) {
   std::map<const TensorSlot*, Tensor> made;
   std::vector<Tensor> keep;  // so that no slot's address is used again
+  for_each(walk, [&](const Visitor::Leaf& leaf) { keep.push_back(leaf.tensor); });
+  std::vector<Tensor> values = snapshot(keep);
+  size_t next = 0;
   for_each(walk, [&](const Visitor::Leaf& leaf) {
-    keep.push_back(leaf.tensor);
+    const Tensor& value = values[next++];
     auto [place, fresh] = made.try_emplace(&leaf.tensor.slot());
     if (fresh) {
-      place->second = f(leaf.tensor.detach());
+      place->second = f(value);
       if (leaf.tensor.requires_grad()) place->second.requires_grad_();
     }
     leaf.tensor = place->second;
@@ -87,10 +92,11 @@ void load_state(const Walk& walk, const TensorMap& values, const std::string& so
   TensorMap own = state(walk);
   if (values.contains("optimizer.step") && values.contains("generator") && !own.contains("generator"))
     throw ValueError(text(source, ": holds a module together with its optimiser: use optim::load_checkpoint()"));
-  assign_all(std::move(own), values, source, "the module");
+  assign_all(own, values, source, "the module");
 }
 
-void assign_all(TensorMap own, const TensorMap& values, const std::string& source, const std::string& what) {
+void assign_all(const TensorMap& own, const TensorMap& values, const std::string& source, const std::string& what,
+                const std::function<void()>& meanwhile) {
   std::string problems, other_dtypes;
   for (const auto& [path, tensor] : own) {
     auto found = values.find(path);
@@ -108,7 +114,12 @@ void assign_all(TensorMap own, const TensorMap& values, const std::string& sourc
                 "\n  values are not converted: load them before to() converts the module, or cast() each to the dtype "
                 "that it meets and use load_state()";
   if (!problems.empty()) throw ValueError(text(source, ": does not fit ", what, ":", problems));
-  for (auto& [path, tensor] : own) tensor.assign(values.at(path));
+  std::vector<Tensor> tensors, given;
+  for (const auto& [path, tensor] : own) {
+    tensors.push_back(tensor);
+    given.push_back(values.at(path));
+  }
+  assign_together("assign", tensors, given, meanwhile);
 }
 
 void set_frozen(const Walk& walk, const std::string& path, bool frozen) {

@@ -1,6 +1,8 @@
 #include <heddle/ops.h>
 #include <heddle/optim/checkpoint.h>
 
+#include "io/snapshot.h"
+
 namespace heddle::optim::detail {
 namespace {
 
@@ -8,16 +10,20 @@ TensorMap everything(const TensorMap& model, const Optimizer& optimizer) {
   TensorMap all;
   for (const auto& [name, tensor] : model) all.emplace("model." + name, tensor);
   for (const auto& [name, tensor] : optimizer.state()) all.emplace("optimizer." + name, tensor);
-  Generator::State random = default_generator().state();
-  all.emplace("generator", from_vector(std::vector<uint64_t>{random.seed, random.draws}, {2}));
   return all;
+}
+Tensor stored(const Generator::State& random) {
+  return from_vector(std::vector<uint64_t>{random.seed, random.draws}, {2});
 }
 
 }  // namespace
 
 void save_checkpoint(const std::string& path, const TensorMap& model, const Optimizer& optimizer,
                      const TextMap& metadata) {
-  save_safetensors(path, everything(model, optimizer), metadata);
+  Generator::State random;
+  TensorMap all = realized_together(everything(model, optimizer), [&] { random = default_generator().state(); });
+  all.emplace("generator", stored(random));
+  save_safetensors(path, all, metadata);
 }
 
 TextMap load_checkpoint(const std::string& path, const TensorMap& model, Optimizer& optimizer) {
@@ -26,9 +32,15 @@ TextMap load_checkpoint(const std::string& path, const TensorMap& model, Optimiz
   for (const auto& [name, tensor] : model) module_alone = module_alone && file.tensors.contains(name);
   if (module_alone)
     throw ValueError(path + ": holds a module without an optimiser, as save() writes it: use the module's load()");
-  nn::detail::assign_all(everything(model, optimizer), file.tensors, path, "the model and its optimiser");
-  std::vector<uint64_t> random = file.tensors.at("generator").to_vector<uint64_t>();
-  default_generator().set_state({random[0], random[1]});
+  TensorMap own = everything(model, optimizer);
+  own.emplace("generator", stored({}));
+  Generator::State random;
+  if (auto found = file.tensors.find("generator"); found != file.tensors.end() && found->second.numel() == 2) {
+    std::vector<uint64_t> words = found->second.to_vector<uint64_t>();
+    random = {words[0], words[1]};
+  }
+  nn::detail::assign_all(own, file.tensors, path, "the model and its optimiser",
+                         [&] { default_generator().set_state(random); });
   return file.metadata;
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "tensor/together.h"
 
 namespace heddle::optim {
 namespace {
@@ -27,6 +28,15 @@ void check_rate(const std::string& optimiser, double rate) {
 }
 
 }  // namespace
+
+// What a step gives to which tensor.
+struct Optimizer::Assignments {
+  std::vector<Tensor> tensors, values;
+  void add(const Tensor& tensor, const Tensor& value) {
+    tensors.push_back(tensor);
+    values.push_back(value);
+  }
+};
 
 Parameters::Parameters(const std::vector<Tensor>& list) : groups(1) {
   for (const Tensor& tensor : list)
@@ -70,7 +80,8 @@ Optimizer::Optimizer(const Parameters& parameters, const Schedule& lr, double we
   realize(now);
 }
 
-void Optimizer::update(Entry& entry, const Tensor& gradient, const Tensor& lr, const Tensor& number) const {
+void Optimizer::update(Entry& entry, const Tensor& gradient, const Tensor& lr, const Tensor& number,
+                       Assignments& next_values) const {
   Tensor parameter = entry.parameter;
   DType narrow = parameter.dtype(), wide = state_dtype(narrow);
   Tensor value = parameter.detach();  // the state keeps no history of how it came about
@@ -79,9 +90,9 @@ void Optimizer::update(Entry& entry, const Tensor& gradient, const Tensor& lr, c
   std::vector<Tensor> state = entry.state;
   Tensor rate = cast(entry.lr_factor == 1 ? lr : lr * entry.lr_factor, wide);
   Tensor next = rule_.update(value, cast(gradient.detach(), wide), state, {rate, number, entry.weight_decay});
-  for (size_t i = 0; i < state.size(); ++i) entry.state[i].assign(state[i]);
-  if (entry.master) entry.master->assign(next);
-  parameter.assign(cast(next, narrow));
+  for (size_t i = 0; i < state.size(); ++i) next_values.add(entry.state[i], state[i]);
+  if (entry.master) next_values.add(*entry.master, next);
+  next_values.add(parameter, cast(next, narrow));
 }
 
 void Optimizer::step(const std::vector<Tensor>& gradients, const std::vector<Tensor>& also) {
@@ -98,17 +109,14 @@ void Optimizer::step(const std::vector<Tensor>& gradients, const std::vector<Ten
   }
   Tensor done = cast(count_, kF64);
   Tensor rate = base_ * schedule_.factor(done), this_step = done + 1;
-  for (size_t i = 0; i < gradients.size(); ++i) update(entries_[i], gradients[i], rate, this_step);
-  count_.assign(count_ + 1);
+  Assignments next;
+  for (size_t i = 0; i < gradients.size(); ++i) update(entries_[i], gradients[i], rate, this_step, next);
+  next.add(count_, count_ + 1);
+  assign_together("step", next.tensors, next.values);
 
   if (is_capturing()) return;  // the captured function computes everything together
   std::vector<Tensor> all = also;
-  all.push_back(count_);
-  for (const Entry& e : entries_) {
-    all.insert(all.end(), e.state.begin(), e.state.end());
-    if (e.master) all.push_back(*e.master);
-    all.push_back(e.parameter);
-  }
+  all.insert(all.end(), next.tensors.begin(), next.tensors.end());
   realize(all);
 }
 
@@ -128,7 +136,8 @@ void Optimizer::zero_grad() {
 }
 
 double Optimizer::lr() const {
-  return base_.item<double>() * schedule_.factor(static_cast<double>(count_.item<int64_t>()));
+  std::vector<Tensor> now = snapshot({base_, count_});
+  return now[0].item<double>() * schedule_.factor(static_cast<double>(now[1].item<int64_t>()));
 }
 void Optimizer::set_lr(double base) {
   check_rate(rule_.name, base);

@@ -24,8 +24,10 @@ NamedTensors named_parameters(const Walk& walk);
 std::vector<Tensor> parameters(const Walk& walk);
 TensorMap state(const Walk& walk);
 void load_state(const Walk& walk, const TensorMap& values, const std::string& source);
-// Assigns by name; ValueError listing what is missing, unexpected or misshapen, and then nothing has changed.
-void assign_all(TensorMap own, const TensorMap& values, const std::string& source, const std::string& what);
+// Assigns by name, all at one moment; `meanwhile` is called at that moment. ValueError listing what is missing,
+// unexpected or misshapen, and then nothing has changed.
+void assign_all(const TensorMap& own, const TensorMap& values, const std::string& source, const std::string& what,
+                const std::function<void()>& meanwhile = {});
 void set_frozen(const Walk& walk, const std::string& path, bool frozen);
 void set_training(const Walk& walk, bool training);
 void make_own(const Walk& walk);
@@ -48,10 +50,10 @@ struct Module : ModuleState {
   // Elements of all parameters, frozen ones too.
   int64_t parameter_count() const { return detail::parameter_count(walk()); }
 
-  // All tensors by path, frozen ones too.
+  // All tensors by path, frozen ones too: handles, which see what becomes of them. snapshot(state()) does not.
   TensorMap state() const { return detail::state(walk()); }
-  // Gives the tensors new values. All names, shapes and dtypes must agree, or nothing changes; `source` is named in the
-  // error.
+  // Gives the tensors new values, all at one moment. All names, shapes and dtypes must agree, or nothing changes;
+  // `source` is named in the error.
   void load_state(const TensorMap& values, const std::string& source = "load_state") {
     detail::load_state(walk(), values, source);
   }

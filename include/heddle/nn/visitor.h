@@ -22,6 +22,7 @@
 #include <heddle/tensor.h>
 
 #include <array>
+#include <atomic>
 #include <concepts>
 #include <functional>
 #include <map>
@@ -37,17 +38,32 @@ namespace heddle::nn {
 
 class Visitor;
 
+// A bool that one thread may set while another one looks at it.
+class Switch {
+ public:
+  Switch(bool on) : on_(on) {}
+  Switch(const Switch& other) : on_(bool(other)) {}
+  Switch& operator=(const Switch& other) {
+    on_.store(bool(other), std::memory_order_relaxed);
+    return *this;
+  }
+  operator bool() const { return on_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> on_;
+};
+
 // What a module knows about itself besides its tensors.
 struct ModuleState {
   using State = ModuleState;
-  bool training = true;
+  Switch training = true;
   std::set<std::string> frozen;  // paths, from this module on, of tensors that are not trained
   // Of tensors that are never trained: state that is saved with the parameters, as running statistics are.
   std::set<std::string> buffers = {};
 
   // For captured functions that are given the module.
   void collect_state(Parts& parts) const {
-    collect(parts, training);
+    parts.add_word(training);
     collect(parts, frozen);
     collect(parts, buffers);
   }

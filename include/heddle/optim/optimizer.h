@@ -99,7 +99,8 @@ class Optimizer {
     std::optional<Tensor> master;
     double weight_decay, lr_factor;
   };
-  void update(Entry& entry, const Tensor& gradient, const Tensor& lr, const Tensor& number) const;
+  struct Assignments;
+  void update(Entry& entry, const Tensor& gradient, const Tensor& lr, const Tensor& number, Assignments& next) const;
 
   Rule rule_;
   Schedule schedule_;
