@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "tensor/together.h"
 
 namespace heddle::nn {
 namespace {
@@ -75,13 +76,14 @@ void begin(Layer& layer, const char* name, int64_t channels, const BatchNormOpti
   layer.buffers = {"running_mean", "running_var", "num_batches_tracked"};
 }
 
-// Of a handle to the same slot: the layer itself is not changed.
-void follow(Tensor running, const Tensor& now, double part) {
-  running.assign(cast(running * (1 - part) + now.detach() * part, running.dtype()));
+void follow(const Tensor& running, const Tensor& now, double part) {
+  update("BatchNorm", running,
+         [&](const Tensor& before) { return cast(before * (1 - part) + now.detach() * part, before.dtype()); });
 }
 
 template <class Layer>
-Tensor normalized(const Layer& layer, const char* name, const Tensor& x, int axes, int or_axes) {
+Tensor normalized(const Layer& layer, const char* name, const Tensor& given, int axes, int or_axes) {
+  Tensor x(given.node());
   int64_t channels = layer.running_mean.size(0);
   if ((x.rank() != axes && x.rank() != or_axes) || x.size(1) != channels)
     throw ShapeError(text(name, "(", channels, "): an input of shape ", x.shape(), "; it has ", axes, " axes",
@@ -98,8 +100,8 @@ Tensor normalized(const Layer& layer, const char* name, const Tensor& x, int axe
   Tensor centre = mean(wide, others), variance = var(wide, others, false, 0);
   follow(layer.running_mean, centre, layer.momentum);
   follow(layer.running_var, variance * (count / (count - 1)), layer.momentum);
-  Tensor batches = layer.num_batches_tracked;
-  batches.assign(batches + 1);
+  Tensor batches = layer.num_batches_tracked;  // a handle to the same slot: the layer itself is not changed
+  batches += 1;
   return batch_norm(x, centre, variance, layer.weight, layer.bias, layer.epsilon);
 }
 

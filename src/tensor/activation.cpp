@@ -40,7 +40,10 @@ Tensor hardtanh(const Tensor& x, double low, double high) {
   if (!(low <= high)) throw ValueError(text("hardtanh: the bounds ", low, " and ", high, " are not in order"));
   return minimum(maximum(to_float(x), low), high);
 }
-Tensor threshold(const Tensor& x, double limit, double value) { return where(gt(x, limit), x, value); }
+Tensor threshold(const Tensor& given, double limit, double value) {
+  Tensor x(given.node());
+  return where(gt(x, limit), x, value);
+}
 
 Tensor sigmoid(const Tensor& x) { return in_wide_float(x, sigmoid_of); }
 Tensor logsigmoid(const Tensor& x) {

@@ -207,7 +207,8 @@ Tensor fmax(const Operand& a, const Operand& b) {
   Tensor x(p.a), y(p.b);
   return where(isnan(x), y, where(isnan(y), x, maximum(x, y)));
 }
-Tensor clamp(const Tensor& x, const Operand& low, const Operand& high) {
+Tensor clamp(const Tensor& given, const Operand& low, const Operand& high) {
+  Tensor x(given.node());
   Tensor y =
       binary(ScalarOp::minimum, promote_pair("clamp", binary(ScalarOp::maximum, promote_pair("clamp", x, low)), high));
   bool numbers = low.kind() != Operand::Kind::Tensor && high.kind() != Operand::Kind::Tensor;

@@ -86,10 +86,10 @@ Tensor pad(const Tensor& x, const std::vector<std::pair<int64_t, int64_t>>& befo
 Tensor pad(const Tensor& x, const Widths& before_after, PadMode mode) {
   if (mode == PadMode::Constant) return pad(x, before_after, 0);
   check_widths(x.node(), before_after);
-  Tensor result = x;
+  Tensor result(x.node());
   for (size_t i = 0; i < before_after.size(); ++i)
     result = pad_axis(result, static_cast<int64_t>(i), before_after[i].first, before_after[i].second, mode);
-  return Tensor(result.node());
+  return result;
 }
 
 }  // namespace heddle

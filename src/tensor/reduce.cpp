@@ -89,7 +89,8 @@ Tensor amax(const Tensor& x, const Axes& axes, bool keepdim) {
 Tensor amin(const Tensor& x, const Axes& axes, bool keepdim) {
   return extreme("amin", ReduceOp::Min, x, axes, keepdim);
 }
-Tensor ptp(const Tensor& x, const Axes& axes, bool keepdim) {
+Tensor ptp(const Tensor& given, const Axes& axes, bool keepdim) {
+  Tensor x(given.node());
   return sub(extreme("ptp", ReduceOp::Max, x, axes, keepdim), extreme("ptp", ReduceOp::Min, x, axes, keepdim));
 }
 namespace {
@@ -166,17 +167,20 @@ Tensor count_nonzero(const Tensor& x, const Axes& axes, bool keepdim) {
   return reduce("count_nonzero", ReduceOp::Sum, make_cast(make_cast(x.node(), kBool), kI64), axes, keepdim);
 }
 
-Tensor nansum(const Tensor& x, const Axes& axes, bool keepdim) {
+Tensor nansum(const Tensor& given, const Axes& axes, bool keepdim) {
+  Tensor x(given.node());
   return reduce("nansum", ReduceOp::Sum, widened(where(isnan(x), 0, x)), axes, keepdim);
 }
-Tensor nanprod(const Tensor& x, const Axes& axes, bool keepdim) {
+Tensor nanprod(const Tensor& given, const Axes& axes, bool keepdim) {
+  Tensor x(given.node());
   return reduce("nanprod", ReduceOp::Prod, widened(where(isnan(x), 1, x)), axes, keepdim);
 }
 
 namespace {
 
 // NaN is replaced by what every number beats; where nothing else is there, it comes back.
-Tensor nan_extreme(const char* name, ReduceOp op, const Tensor& x, const Axes& axes, bool keepdim) {
+Tensor nan_extreme(const char* name, ReduceOp op, const Tensor& given, const Axes& axes, bool keepdim) {
+  Tensor x(given.node());
   if (!is_float(x.dtype())) return extreme(name, op, x, axes, keepdim);
   refuse_empty(name, x.node(), axes);
   double infinity = std::numeric_limits<double>::infinity();

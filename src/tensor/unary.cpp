@@ -17,8 +17,9 @@ Tensor neg(const Tensor& x) {
   return Tensor(scalar_node(ScalarOp::neg, {x.node()}));
 }
 Tensor abs(const Tensor& x) { return Tensor(x.dtype() == kBool ? x.node() : scalar_node(ScalarOp::abs, {x.node()})); }
-Tensor sign(const Tensor& x) {
-  if (x.dtype() == kBool) return Tensor(x.node());
+Tensor sign(const Tensor& given) {
+  Tensor x(given.node());
+  if (x.dtype() == kBool) return x;
   Tensor positive = cast(gt(x, 0), x.dtype()), negative = cast(lt(x, 0), x.dtype());
   Tensor result = sub(positive, negative);
   return is_float(x.dtype()) ? where(isnan(x), x, result) : result;
@@ -35,7 +36,8 @@ Tensor rsqrt(const Tensor& x) { return div(1, sqrt(x)); }
 Tensor reciprocal(const Tensor& x) { return div(1, x); }
 Tensor square(const Tensor& x) {
   if (x.dtype() == kBool) throw DTypeError("square: not defined on bool; cast first");
-  return mul(x, x);
+  Tensor same(x.node());
+  return mul(same, same);
 }
 Tensor sin(const Tensor& x) { return float_op(ScalarOp::sin, x); }
 Tensor cos(const Tensor& x) { return float_op(ScalarOp::cos, x); }
@@ -56,8 +58,14 @@ Tensor floor(const Tensor& x) { return rounding_op(ScalarOp::floor, x); }
 Tensor ceil(const Tensor& x) { return rounding_op(ScalarOp::ceil, x); }
 Tensor trunc(const Tensor& x) { return rounding_op(ScalarOp::trunc, x); }
 Tensor round(const Tensor& x) { return rounding_op(ScalarOp::round, x); }
-Tensor isnan(const Tensor& x) { return ne(x, x); }
-Tensor frac(const Tensor& x) { return is_float(x.dtype()) ? sub(x, trunc(x)) : zeros_like(x); }
+Tensor isnan(const Tensor& x) {
+  Tensor same(x.node());
+  return ne(same, same);
+}
+Tensor frac(const Tensor& given) {
+  Tensor x(given.node());
+  return is_float(x.dtype()) ? sub(x, trunc(x)) : zeros_like(x);
+}
 Tensor sinc(const Tensor& x) {
   Tensor angle = mul(to_float(x), 3.14159265358979323846);
   // Near zero the series: it has derivatives there, of every order.
@@ -68,20 +76,27 @@ Tensor sinc(const Tensor& x) {
 }
 Tensor rad2deg(const Tensor& x) { return mul(to_float(x), 57.29577951308232087680); }
 Tensor deg2rad(const Tensor& x) { return mul(to_float(x), 0.01745329251994329577); }
-Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> positive_infinity,
+Tensor nan_to_num(const Tensor& given, double nan, std::optional<double> positive_infinity,
                   std::optional<double> negative_infinity) {
-  if (!is_float(x.dtype())) return Tensor(x.node());
+  Tensor x(given.node());
+  if (!is_float(x.dtype())) return x;
   double infinity = std::numeric_limits<double>::infinity();
-  auto number = [&](std::optional<double> given, double limit) {
-    Scalar value = given ? Scalar::of(x.dtype(), *given) : limit_scalar(x.dtype(), limit > 0);
+  auto number = [&](std::optional<double> wanted, double limit) {
+    Scalar value = wanted ? Scalar::of(x.dtype(), *wanted) : limit_scalar(x.dtype(), limit > 0);
     return Tensor(make_const(value));
   };
   Tensor result = where(isnan(x), nan, x);
   result = where(eq(x, infinity), number(positive_infinity, infinity), result);
   return where(eq(x, -infinity), number(negative_infinity, -infinity), result);
 }
-Tensor isposinf(const Tensor& x) { return logical_and(isinf(x), gt(x, 0)); }
-Tensor isneginf(const Tensor& x) { return logical_and(isinf(x), lt(x, 0)); }
+Tensor isposinf(const Tensor& given) {
+  Tensor x(given.node());
+  return logical_and(isinf(x), gt(x, 0));
+}
+Tensor isneginf(const Tensor& given) {
+  Tensor x(given.node());
+  return logical_and(isinf(x), lt(x, 0));
+}
 Tensor signbit(const Tensor& x) {
   if (x.dtype() == kBool) return zeros_like(x);
   return lt(is_float(x.dtype()) ? bitcast(x, signed_of_size(size_of(x.dtype()))) : x, 0);
