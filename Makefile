@@ -68,11 +68,12 @@ bench: build/dev/build.ninja ## every benchmark suite; figures with their refere
 	cmake --build build/dev -j $(JOBS) --target tools/all
 	build/dev/tools/heddle bench all
 
-fuzz: build/dev/build.ninja ## random graphs, programs, programs about state and trees of processes, each so long: make fuzz SECONDS=900
-	cmake --build build/dev -j $(JOBS) --target fuzz_graphs fuzz_programs fuzz_states fuzz_processes
+fuzz: build/dev/build.ninja ## random graphs, programs, state, threads and trees of processes, each so long: make fuzz SECONDS=900
+	cmake --build build/dev -j $(JOBS) --target fuzz_graphs fuzz_programs fuzz_states fuzz_threads fuzz_processes
 	build/dev/tests/fuzz_graphs --seconds $(SECONDS)
 	build/dev/tests/fuzz_programs --seconds $(SECONDS)
 	build/dev/tests/fuzz_states --seconds $(SECONDS)
+	build/dev/tests/fuzz_threads --seconds $(SECONDS)
 	build/dev/tests/fuzz_processes --seconds $(SECONDS)
 
 docs: build/dev/build.ninja ## write docs/operators.md from the public headers
