@@ -166,7 +166,7 @@ class Jit : public JitBase {
 // C++ code inside runs while recording only. Numbers it closes over are frozen; pass numbers that change as arguments,
 // or keep them in tensors. Looking at a value inside throws CaptureError. The first two calls record, and throw
 // CaptureError if both recordings differ. A call that throws leaves all tensors as they were. Generators that are used
-// must live as long as the function. Calls from several threads take turns.
+// must live as long as the function. Calls from several threads take turns; others see all changes of a call or none.
 //
 // Results are constants for gradients: take gradients inside. Where grad(f), vjp, jvp, vmap or checkpoint call it, and
 // inside of another captured function, it is the plain function.
