@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "tensor/capture.h"
 #include "tensor/together.h"
 
 namespace heddle::nn::detail {
@@ -142,13 +143,13 @@ void set_frozen(const Walk& walk, const std::string& path, bool frozen) {
 
 void set_training(const Walk& walk, bool training) {
   Visitor visitor;
-  bool changed = false;
+  std::optional<ChangeForRecordings> change;
   visitor.on_module = [&](const std::string&, ModuleState& module, const std::type_info&) {
-    changed |= module.training != training;
+    if (module.training == training) return;
+    if (!change) change.emplace();
     module.training = training;
   };
   walk(visitor);
-  if (changed) forget_recordings();
 }
 
 void make_own(const Walk& walk) {

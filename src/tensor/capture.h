@@ -134,6 +134,16 @@ inline void refuse_leak(const Tensor& tensor, const NodeRef& value) {
 // Called for each slot that is made while a thread records in either way.
 void note_birth(const std::shared_ptr<TensorSlot>& slot);
 
+// While one of these lives, something that captured functions may close over, and that is no tensor, changes bit by
+// bit. All of them record again after it; that a recording made meanwhile differs from the one before is no mistake.
+class ChangeForRecordings {
+ public:
+  ChangeForRecordings();
+  ~ChangeForRecordings();
+  ChangeForRecordings(const ChangeForRecordings&) = delete;
+  ChangeForRecordings& operator=(const ChangeForRecordings&) = delete;
+};
+
 // Throws CaptureError while recording: `what` needs a value.
 [[noreturn]] void refuse_reading(const char* what, const std::source_location* where);
 inline void refuse_in_capture(const char* what) {

@@ -15,8 +15,9 @@
 namespace heddle {
 namespace {
 
-// How often recordings were forgotten.
+// How often recordings were forgotten, and how many changes that will make them so are on their way.
 std::atomic<uint64_t> generation{0};
+std::atomic<int> changing{0};
 
 constexpr size_t kMostPlans = 64;
 // Stands for a symbolic size: no number of elements comes near.
@@ -352,6 +353,12 @@ uint64_t new_identity() {
 
 void forget_recordings() { generation.fetch_add(1, std::memory_order_release); }
 
+ChangeForRecordings::ChangeForRecordings() { changing.fetch_add(1); }
+ChangeForRecordings::~ChangeForRecordings() {
+  forget_recordings();
+  changing.fetch_sub(1);
+}
+
 bool JitCall::must_record() {
   fetch_arguments(core_);
   make_signature(core_);
@@ -437,7 +444,7 @@ void JitCall::run() {
   JitCore& core = core_;
   ProfileScope scope(SliceKind::Call, [&] { return "jit " + place(core.where); });
   if (core.recorded) {
-    bool forgotten = core.entry && core.entry->generation != generation.load(std::memory_order_relaxed);
+    bool forgotten = changing.load() > 0 || (core.entry && core.entry->generation != generation.load());
     if (!core.entry || core.entry->symbolic || forgotten || reads_what_it_made(*core.entry, *core.recorded) ||
         (!core.arguments.complete && !difference(*core.entry, *core.recorded).empty()))
       install(core);

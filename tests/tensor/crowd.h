@@ -47,7 +47,7 @@ inline std::string crowd(const std::function<void()>& work, const std::vector<st
 }
 
 // Calls the body again and again, long enough for threads that take turns on few cores. Gives how often.
-inline int again_and_again(const std::function<void()>& body, double seconds = 0.4) {
+inline int again_and_again(const std::function<void()>& body, double seconds = 0.3) {
   auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   int times = 0;
   for (; std::chrono::steady_clock::now() < end; ++times) body();

@@ -38,7 +38,7 @@ struct Case {
 // h is a matrix of 4 by 4 with positive elements.
 std::vector<Case> cases() {
   Tensor m = (noise_tensor({4, 4}, 3) + 3).realize(), v = slice(m, 0, 0, 1).reshape(4).realize();
-  Tensor image = m.reshape(1, 1, 4, 4).realize(), kernel = ones({1, 1, 3, 3}).realize();
+  Tensor kernel = ones({1, 1, 3, 3}).realize();
   Tensor ids = tensor({0, 2, 1, 3}, kI64).realize(), square_ids = (arange(16) % 4).reshape(4, 4).realize();
   Tensor mask = gt(m, 3).realize();
   return {
