@@ -5,10 +5,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <regex>
+#include <vector>
 
 #include "base/error.h"
 
@@ -90,6 +94,39 @@ bool is_trouble_of_place(int code) {
          primary == SQLITE_NOMEM || primary == SQLITE_PERM;
 }
 
+constexpr std::string_view kAside = ".damaged-";
+constexpr size_t kMostAside = 2;
+
+// What was set aside for `path` before: time and number, with the names of the files.
+using Aside = std::map<std::pair<std::string, int>, std::vector<std::filesystem::path>>;
+
+Aside set_aside_before(const std::string& path) {
+  const std::filesystem::path file(path);
+  const std::string begin = file.filename().string() + std::string(kAside);
+  Aside found;
+  std::error_code problem;
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  for (std::filesystem::directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem)) {
+    const std::string name = at->path().filename();
+    if (!name.starts_with(begin)) continue;
+    // The time, a number if there are several, and what SQLite puts behind its files' names.
+    static const std::regex kRest("([0-9]{8}-[0-9]{6})(-([0-9]{1,6}))?(-wal|-shm)?");
+    std::smatch parts;
+    const std::string rest = name.substr(begin.size());
+    if (!std::regex_match(rest, parts, kRest)) continue;
+    found[{parts[1].str(), std::atoi(parts[3].str().c_str())}].push_back(at->path());
+  }
+  return found;
+}
+
+// The newest ones stay, for people to look at: caches that go bad again and again must not fill the disk.
+void remove_older(const std::string& path) {
+  Aside found = set_aside_before(path);
+  std::error_code ignored;
+  for (auto each = found.begin(); found.size() > kMostAside; each = found.erase(each))
+    for (const std::filesystem::path& name : each->second) std::filesystem::remove(name, ignored);
+}
+
 }  // namespace
 
 bool means_damage(int sqlite_code) {
@@ -166,12 +203,17 @@ std::string set_aside(const std::string& path, ino_t inode, bool any_file) {
   gmtime_r(&seconds, &parts);
   char time[32];
   std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", &parts);
-  std::string aside = path + ".damaged-" + time;
-  for (int i = 1; access(aside.c_str(), F_OK) == 0; ++i) aside = text(path, ".damaged-", time, "-", i);
+  std::string aside = text(path, kAside, time);
+  int next = 0;
+  for (const auto& [place, names] : set_aside_before(path))
+    if (place.first == time) next = place.second + 1;
+  if (next > 0) aside += text("-", next);
   // The file itself last: a new one must never meet the journal of the old one.
   for (const char* ending : {"-wal", "-shm"})
     if (std::rename((path + ending).c_str(), (aside + ending).c_str()) != 0 && errno != ENOENT) return "";
-  return std::rename(path.c_str(), aside.c_str()) == 0 ? aside : "";
+  if (std::rename(path.c_str(), aside.c_str()) != 0) return "";
+  remove_older(path);
+  return aside;
 }
 
 }  // namespace heddle

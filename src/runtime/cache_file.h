@@ -32,9 +32,9 @@ struct CacheFile {
 CacheFile open_cache_file(const std::string& path);
 
 // Renames the file, with SQLite's files beside it, to `path`.damaged-<time>, unless it is no longer the one with that
-// inode (0: any): then another process has done so. Never a folder, and a file that does not begin as ours do only if
-// `any_file`: somebody may have typed the wrong name. FileLock is held by the caller. Returns the new name; empty if
-// nothing was renamed.
+// inode (0: any): then another process has done so. The two newest of such files stay. Never a folder, and a file that
+// does not begin as ours do only if `any_file`: somebody may have typed the wrong name. FileLock is held by the caller.
+// Returns the new name; empty if nothing was renamed.
 std::string set_aside(const std::string& path, ino_t inode, bool any_file);
 
 // Of a database: these mean that the file is damaged.

@@ -379,6 +379,32 @@ TEST(DiskCache, several_processes_meet_a_damaged_file_and_only_one_renames_it) {
   for (int process = 0; process < 6; ++process) EXPECT_EQ(cache.get(kCode, text("key ", process)), "value");
 }
 
+TEST(DiskCache, of_many_damaged_files_the_newest_stay) {
+  TemporaryFolder folder;
+  const std::string path = folder.file("cache.sqlite");
+  const std::string other = path + ".damaged-20200131-235959.txt";
+  write_content(other, "of somebody");
+  for (uint32_t i = 0; i < 12; ++i) {
+    write_content(path, random_bytes(5000, i));
+    chmod(path.c_str(), 0600);
+    for (const char* ending : {"-wal", "-shm"}) std::filesystem::remove(path + ending);
+    DiskCache cache(path, kMegabyte, CachePlace::Own);
+    warnings([&] { cache.put(kCode, "key", "value"); });
+    EXPECT_EQ(cache.get(kCode, "key"), "value");
+    EXPECT_EQ(cache.stats().set_aside, 1u);
+  }
+  EXPECT_EQ(content_of(other), "of somebody");
+  int whole = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.file(""))) {
+    const std::string name = entry.path().filename();
+    if (name.find(".damaged-") == std::string::npos || entry.path() == other) continue;
+    ++whole;
+    const std::string content = content_of(entry.path());
+    EXPECT_TRUE(content == random_bytes(5000, 10) || content == random_bytes(5000, 11)) << name;
+  }
+  EXPECT_EQ(whole, 2);
+}
+
 TEST(DiskCache, a_child_process_opens_the_file_anew) {
   TemporaryFolder folder;
   DiskCache cache(folder.file("cache.sqlite"), kMegabyte);
