@@ -176,19 +176,20 @@ pid_t fork_child(const Tree& tree, Random& random, Shared& shared, int depth) {
 void live(const Tree& tree, Random& random, Shared& shared, int depth) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> others;
-  for (int i = below(random, depth == 0 ? 4 : 2); i > 0; --i)
+  for (int i = depth == 0 ? 1 + below(random, 3) : below(random, 2); i > 0; --i)
     others.emplace_back(work, std::cref(tree), random(), std::ref(shared), std::cref(stop));
   struct Child {
     pid_t process;
     bool killed;
   };
   std::vector<Child> children;
-  for (int i = 3 + below(random, 5); i > 0; --i) {
+  for (int i = depth == 0 ? 16 : 5; i > 0; --i) {
     switch (below(random, 8)) {
       case 0:
       case 1:
-        if (depth < kMostDepth && children.size() < 3)
-          children.push_back({fork_child(tree, random, shared, depth), false});
+        if (depth == kMostDepth || children.size() == (depth == 0 ? 6 : 2)) break;
+        std::this_thread::sleep_for(std::chrono::microseconds(below(random, 3000)));  // into the work of others
+        children.push_back({fork_child(tree, random, shared, depth), false});
         break;
       case 2: compute_large(tree, random); break;
       case 3: call_step(tree, shared); break;
