@@ -68,7 +68,7 @@ TEST(Fork, locks_are_free_in_the_child) {
   stop = true;
 }
 
-TEST(Fork, a_thread_that_another_waits_for_is_part_of_its_section) {
+TEST(Fork, a_helper_is_part_of_the_section_that_waits_for_it) {
   std::atomic<bool> inside{false};
   std::atomic<int> done{0};
   std::jthread other([&] {

@@ -72,7 +72,7 @@ bool large_sum(int n = 1 << 20) {
   return values((x * 2).sum())[0] == 2 * static_cast<float>(n);
 }
 
-TEST(Fork, child_has_threads_of_its_own) {
+TEST(Fork, child_has_workers_of_its_own) {
   ASSERT_TRUE(large_sum());
   EXPECT_EQ(in_child([] { return large_sum() && large_sum(1 << 19); }), "");
   EXPECT_TRUE(large_sum());
