@@ -25,9 +25,9 @@
 namespace heddle::fuzz {
 namespace {
 
-constexpr int kMostDepth = 3;           // of children of children
-constexpr double kSecondsForSeed = 60;  // on a busy machine; most take less than one
-constexpr int kWrong = 3;               // exit status
+constexpr int kMostDepth = 3;            // of children of children
+constexpr double kSecondsForSeed = 100;  // on a busy machine; most take less than one
+constexpr int kWrong = 3;                // exit status
 
 using Random = std::mt19937_64;
 
