@@ -119,8 +119,10 @@ class BodyRun {
       case StateOp::Tangent:
       case StateOp::Checkpoint:
       case StateOp::Map:
+      case StateOp::TransformState:
       case StateOp::MapState: transform(s, w); return;
       case StateOp::TrainVariable:
+      case StateOp::BackwardHistory:
       case StateOp::BackwardVariable: train_variable(s, w); return;
       default: step_of_modules(s);
     }
@@ -150,15 +152,36 @@ class BodyRun {
       case StateOp::Tangent: y_ = jvp(waves, y_, ones_like(y_)).second; return;
       case StateOp::Checkpoint: y_ = checkpoint(waves, y_); return;
       case StateOp::Map: y_ = vmap([&](const Tensor& row) { return limited(row * w + sum(row) * 0.25); })(y_); return;
+      case StateOp::TransformState: transform_state(s, w); return;
       default:
         y_ = vmap([&](const Tensor& row) {
-          w += s.number;
+          if (depends_on_example(s))
+            w.assign(limited(w * s.number + row));
+          else
+            w += s.number;
           return limited(row * w);
         })(y_);
     }
   }
 
+  bool depends_on_example(const Statement& s) const { return s.form % 4 == 1; }
+
+  void transform_state(const Statement& s, Tensor w) {
+    auto f = [&](const Tensor& z) {
+      w.assign(mix(w, middle(z), s.form, s.number));
+      return tanh(z * w);
+    };
+    if (s.form % 3 == 0)
+      y_ = grad([&](const Tensor& z) { return sum(f(z)); })(y_);
+    else
+      y_ = s.form % 3 == 1 ? jvp(f, y_, ones_like(y_)).second : checkpoint(f, y_);
+  }
+
   void train_variable(const Statement& s, Tensor w) {
+    if (s.op == StateOp::BackwardHistory) {
+      if (w.requires_grad() && !w.is_leaf()) loss_of(w, y_).backward();
+      return;
+    }
     if (!is_leaf(w)) return;
     if (s.op == StateOp::TrainVariable) {
       w.assign(limited(w - grad(loss_of(w, y_), w) * kRate));
@@ -177,7 +200,7 @@ class BodyRun {
         y_ = (*used)(y_);
         return;
       }
-      if (used->training && !allows("vmap_state")) return;
+      if (used->training && used->batch && !allows("vmap_batchnorm")) return;
       y_ = mean(vmap([&](const Tensor& part) { return (*used)(part); })(stack({y_, y_ * 0.5})), 0);
       return;
     }

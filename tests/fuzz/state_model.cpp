@@ -168,7 +168,7 @@ struct StateModel::Function {
         y = limited(y);
         return;
       }
-      case StateOp::MapState:
+      case StateOp::MapState:  // where it depends on the example it is refused
         for (double& value : w.value) value += s.number;
         y = limited(each(y, w.value, [](double p, double q) { return p * q; }));
         return;

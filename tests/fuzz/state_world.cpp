@@ -10,15 +10,20 @@ std::vector<double> seen(const Tensor& x) { return x.clone().to_vector<double>()
 
 bool is_leaf(const Tensor& w) { return w.requires_grad() && w.is_leaf(); }
 
-bool changes_or_draws(StateOp op) {
+// Whether a function that does this may be mapped or differentiated: it changes no state, or, if that does not matter,
+// none but variables.
+bool is_harmless(StateOp op, bool with_state) {
   switch (op) {
     case StateOp::Mix:
     case StateOp::Gradient:
     case StateOp::Tangent:
     case StateOp::Checkpoint:
     case StateOp::Map:
-    case StateOp::CallInside: return false;
-    default: return true;
+    case StateOp::CallInside: return true;
+    case StateOp::AssignState:
+    case StateOp::AddState:
+    case StateOp::SetState: return with_state;
+    default: return false;
   }
 }
 
@@ -48,11 +53,12 @@ bool StateFunction::has(StateOp op, int depth) const {
   return false;
 }
 
-bool StateFunction::is_pure(int depth) const {
+bool StateFunction::is_pure(bool with_state, int depth) const {
   for (const Statement& s : closure_->body) {
-    if (changes_or_draws(s.op) || (s.op == StateOp::CallInside && s.a == closure_->number_of_self)) return false;
-    if (s.op == StateOp::CallInside && depth < kDeepest)
-      if (const auto& inner = closure_->functions.at(at(s.a)); inner && !inner->is_pure(depth + 1)) return false;
+    if (!is_harmless(s.op, with_state)) return false;
+    if (s.op == StateOp::CallInside && depth < kDeepest && s.a != closure_->number_of_self)
+      if (const auto& inner = closure_->functions.at(at(s.a)); inner && !inner->is_pure(with_state, depth + 1))
+        return false;
   }
   return true;
 }
@@ -130,10 +136,10 @@ StateWorld::Expected StateWorld::expected(const Statement& s) const {
     case StateOp::OptimizeVariable: return if_so(is_leaf(v_[at(s.b)]));
     case StateOp::SetRate: return if_so(optimizers_[at(s.a)] != nullptr);
     case StateOp::Clear: return if_so(f != nullptr);
+    case StateOp::VmapOf: return if_so(f && f->is_pure(false));
     case StateOp::GradOf:
-    case StateOp::VmapOf:
     case StateOp::JvpOf:
-    case StateOp::CheckpointOf: return if_so(f && f->is_pure());
+    case StateOp::CheckpointOf: return if_so(f && f->is_pure(true));
     case StateOp::Call: {
       if (!f) return Expected::Nothing;
       if (s.call == CallForm::Module && !nets_[at(s.form % kNets)]) return Expected::Nothing;

@@ -112,8 +112,8 @@ class StateFunction {
   const StateClosure& closure() const { return *closure_; }
   // Whether its body, or that of a function it calls, has such a statement.
   bool has(StateOp op, int depth = 0) const;
-  // Whether it changes nothing and draws nothing.
-  bool is_pure(int depth = 0) const;
+  // Whether it changes nothing (or variables alone) and draws nothing.
+  bool is_pure(bool with_state, int depth = 0) const;
   // The slots of all it closes over.
   void collect_slots(std::set<const void*>& slots, int depth = 0) const;
 

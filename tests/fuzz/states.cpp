@@ -77,7 +77,9 @@ const std::vector<Choice> kInside = {
     {StateOp::Checkpoint, 1, "transforms", true},
     {StateOp::Map, 1, "transforms", true},
     {StateOp::MapState, 4, "vmap_state", true},
-    {StateOp::MapNet, 4, "vmap_net", false},
+    {StateOp::MapNet, 2, "transforms", false},
+    {StateOp::TransformState, 2, "transforms", false},
+    {StateOp::BackwardHistory, 2, "history", false},
     {StateOp::Gather, 2, nullptr, true},
     {StateOp::ClearInside, 1, "clear_inside", true},
 };
@@ -137,9 +139,11 @@ class Maker {
         {nullptr, false, {StateOp::AssignArgument, StateOp::AddToList, StateOp::SetState}, {StateOp::Call}},
         {nullptr, false, {StateOp::CallInside}, {StateOp::Call, StateOp::Define}},
         {"nets", false, steps, {StateOp::Call, StateOp::Train}},
+        {"transforms", false, {StateOp::TransformState, StateOp::MapNet}, {StateOp::Call}},
+        {"history", false, {StateOp::BackwardHistory}, {StateOp::Call, StateOp::Compute}},
         {"freeze", false, steps, {StateOp::Call, StateOp::Freeze}},
         {"vmap_state", false, {StateOp::MapState}, {StateOp::Call}},
-        {"vmap_net", true, {StateOp::MapNet}, {StateOp::Call, StateOp::Train}},
+        {"vmap_batchnorm", true, {StateOp::MapNet}, {StateOp::Call, StateOp::Train}},
         {"module_argument", true, steps, {StateOp::Call, StateOp::Call, StateOp::Train}, CallForm::Module},
         {"optimizer_argument", true, {StateOp::StepNet, StateOp::BackwardNet}, {StateOp::Call}, CallForm::Optimizer},
         {"rebind", false, steps, {StateOp::Call, StateOp::Rebind}},
@@ -327,7 +331,15 @@ std::string inside_text(const Statement& s) {
     case StateOp::Checkpoint: return text("y = checkpoint([&](z) { return tanh(z * ", v, "); }, y)");
     case StateOp::Map: return text("y = vmap([&](row) { return clamp(row * ", v, " + sum(row) * 0.25, -4, 4); })(y)");
     case StateOp::MapState:
-      return text("y = vmap([&](row) { ", v, " += ", s.number, "; return clamp(row * ", v, ", -4, 4); })(y)");
+      return text("y = vmap([&](row) { ", v, s.form % 4 == 1 ? ".assign(clamp(" + v + " * " : " += ", s.number,
+                  s.form % 4 == 1 ? " + row, -4, 4))" : "", "; return clamp(row * ", v, ", -4, 4); })(y)");
+    case StateOp::TransformState:
+      return text("y = ",
+                  s.form % 3 == 0   ? "grad"
+                  : s.form % 3 == 1 ? "jvp"
+                                    : "checkpoint",
+                  " of [&](z) { ", v, ".assign(", mixed(v, "mean(z, 0)", s), "); return tanh(z * ", v, "); } at y");
+    case StateOp::BackwardHistory: return text("if (", v, " was computed from leaves) loss(", v, ", y).backward()");
     case StateOp::MapNet: return text("y = mean(vmap(", net, ")(stack({y, y * 0.5})), 0)");
     case StateOp::Gather: return text("y += sum(gather(", v, ", index)) * 0.25");
     case StateOp::ClearInside: return "this function's clear()";

@@ -67,13 +67,15 @@ enum class StateOp {
   BackwardNet,     // the same by backward() and grad()
   TrainVariable,   // v[a] -= grad(loss, v[a])
   BackwardVariable,
-  StepVariable,  // optimisers[a] of a variable
-  CallInside,    // y = f[a](y)
-  Gradient,      // y = grad(...)(y)
+  BackwardHistory,  // of what v[a] was computed from
+  StepVariable,     // optimisers[a] of a variable
+  CallInside,       // y = f[a](y)
+  Gradient,         // y = grad(...)(y)
   Tangent,
   Checkpoint,
   Map,
-  MapState,  // v[a] changes inside vmap
+  MapState,        // v[a] changes inside vmap, perhaps by what depends on the example
+  TransformState,  // v[a] changes inside grad, jvp or checkpoint
   MapNet,
   Gather,       // y += v[a] at the positions
   ClearInside,  // the function's own clear()
@@ -98,9 +100,10 @@ inline constexpr int kVariables = 4, kBatches = 3, kResults = 3, kNets = 3, kOpt
 
 // What programs may contain. Those of the second list are known to fail at times.
 inline const std::set<std::string> kStateFeatures = {
-    "nets",        "optimizers",      "generators",         "exceptions", "transforms", "files",        "vmap_state",
-    "vmap_net",    "module_argument", "optimizer_argument", "rebind",     "recursion",  "clear_inside", "vmap_jitted",
-    "grad_jitted", "freeze",          "requires_grad",      "dropout"};
+    "nets",   "optimizers",    "generators",     "exceptions",      "transforms",
+    "files",  "vmap_state",    "vmap_batchnorm", "module_argument", "optimizer_argument",
+    "rebind", "recursion",     "clear_inside",   "vmap_jitted",     "grad_jitted",
+    "freeze", "requires_grad", "history",        "dropout"};
 
 struct StateProgram {
   std::vector<Statement> statements;
