@@ -1,5 +1,6 @@
 #include "fuzz/states.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/error.h"
@@ -96,7 +97,7 @@ class Maker {
   StateProgram make() {
     choose_subject();
     // Most programs want a module and an optimiser, and all of them a function.
-    if (!program_.simple && allows("nets") && (subject_.feature || random_.chance(0.5))) {
+    if (!program_.simple && allows("nets") && (subject_.feature || random_.chance(0.3))) {
       const int count = subject_.modules || random_.chance(0.3) ? 2 : 1;
       for (int i = 0; i < count; ++i) {
         add(StateOp::MakeNet);
@@ -135,6 +136,9 @@ class Maker {
     const std::vector<Subject> subjects = {
         {nullptr, false, {}, {}},
         {nullptr, false, {}, {StateOp::Call}},
+        {nullptr, false, {}, {StateOp::Call, StateOp::Alias, StateOp::Assign}},
+        {nullptr, false, {StateOp::StepVariable, StateOp::TrainVariable}, {StateOp::Call, StateOp::OptimizeVariable}},
+        {nullptr, false, {StateOp::Gather}, {StateOp::Call, StateOp::SetIndex}},
         {nullptr, false, {StateOp::AssignState, StateOp::AddState, StateOp::BackwardVariable}, {StateOp::Call}},
         {nullptr, false, {StateOp::AssignArgument, StateOp::AddToList, StateOp::SetState}, {StateOp::Call}},
         {nullptr, false, {StateOp::CallInside}, {StateOp::Call, StateOp::Define}},
@@ -152,9 +156,19 @@ class Maker {
         {"vmap_jitted", false, {StateOp::Mix}, {StateOp::VmapOf, StateOp::Call}},
         {"grad_jitted", false, {StateOp::Mix}, {StateOp::GradOf, StateOp::JvpOf, StateOp::CheckpointOf, StateOp::Call}},
     };
+    auto possible = [&] {
+      auto has = [&](StateOp op) {
+        auto used = [&](StateOp wanted) { return wanted == op; };
+        return std::any_of(subject_.inside.begin(), subject_.inside.end(), used) ||
+               std::any_of(subject_.above.begin(), subject_.above.end(), used);
+      };
+      const bool optimizers = has(StateOp::StepVariable) || has(StateOp::OptimizeVariable) || has(StateOp::StepNet);
+      return allows(subject_.feature) && (allows("optimizers") || !optimizers) &&
+             (allows("exceptions") || !has(StateOp::SetIndex));
+    };
     do {
       subject_ = random_.of(subjects);
-    } while (!allows(subject_.feature));
+    } while (!possible());
     if (subject_.feature) program_.simple = false;
   }
 
