@@ -187,7 +187,10 @@ ValuesAndTangents push_forward(const ListFunction& f, const TensorList& x, const
   Recorder recorder("jvp");  // calls gradient functions of the user's
   std::vector<NodeRef> pulled = or_zeros(gradient(from, arriving, to), to);
   std::vector<NodeRef> pushed = or_zeros(gradient(pulled, direction, arriving), arriving);
-  return {outputs, to_tensors(pushed)};
+  // But barriers of checkpoint() wait for it: for anything that can be computed.
+  std::unordered_map<const Node*, NodeRef> ready;
+  for (const NodeRef& y : arriving) ready[y.get()] = zeros_of(y);
+  return {outputs, to_tensors(replace(pushed, ready))};
 }
 
 }  // namespace detail

@@ -266,6 +266,30 @@ TEST(GradOfFunctions, results_keep_no_history) {
   EXPECT_LE(live_nodes(), before);
 }
 
+TEST(Grad, checkpoints_have_tangents) {
+  Tensor w = tensor({0.5, 0.25}), leaf = tensor({0.5, 0.25}).requires_grad_();
+  auto wave = [](const Tensor& x, const Tensor& by) {
+    return checkpoint([&](const Tensor& h) { return sin(h * by); }, x * 2);
+  };
+  for (Tensor x : {tensor({1., 2.}), tensor({1., 2.}).realize().with_dim(0, dim("n", 1, 8))}) {
+    std::vector<double> want = testing::doubles(cos(x * 2 * w) * 2 * w);
+    Tensor ones = ones_like(x);
+    testing::expect_close(jvp([&](const Tensor& y) { return wave(y, w); }, x, ones).second, want);
+    testing::expect_close(jvp([&](const Tensor& y) { return wave(y, leaf); }, x, ones).second, want);
+    testing::expect_close(jit([&](const Tensor& y) {
+                            return jvp([&](const Tensor& z) { return wave(z, w); }, y, ones_like(y)).second;
+                          })(x),
+                          want);
+    // Tangents of tangents, and of two checkpoints.
+    auto twice = [&](const Tensor& y) { return wave(wave(y, w), w); };
+    auto plain = [&](const Tensor& y) { return sin(sin(y * 2 * w) * 2 * w); };
+    auto tangent = [&](const auto& f) {
+      return jvp([&](const Tensor& y) { return jvp(f, y, ones).second; }, x, ones).second;
+    };
+    testing::expect_close(tangent(twice), testing::doubles(tangent(plain)));
+  }
+}
+
 TEST(Checkpoint, long_chains_take_linear_time) {
   Tensor w = tensor({0.5}).requires_grad_(), y = w * 1.;
   for (int i = 0; i < 5000; ++i) y = checkpoint([&](const Tensor& h) { return sin(h) * w; }, y);
