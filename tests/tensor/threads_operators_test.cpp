@@ -265,15 +265,18 @@ TEST(Threads, an_operator_reads_one_value) {
   std::vector<NodeRef> values;
   for (uint64_t seed = 0; seed < 64; ++seed) values.push_back((noise_tensor({4, 4}, seed) + 3).realize().node());
   Tensor h = Tensor(values[0]);
+  size_t looks = 0;
   for (const Case& each : cases()) {
     restless = {&h.slot(), values};
     NodeRef result = each.f(h).node();
+    looks += restless.looks;
     restless = {};
     int found = 0;
     for (const Node* node : topological(std::span(&result, 1)))
       found += std::any_of(values.begin(), values.end(), [&](const NodeRef& value) { return value.get() == node; });
     EXPECT_EQ(found, 1) << each.name << " is made of so many values";
   }
+  if (looks == 0) GTEST_SKIP() << "operators are in a shared library, whose calls cannot be wrapped";
 }
 
 }  // namespace
