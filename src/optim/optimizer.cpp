@@ -113,6 +113,7 @@ void Optimizer::step(const std::vector<Tensor>& gradients, const std::vector<Ten
   for (size_t i = 0; i < gradients.size(); ++i) update(entries_[i], gradients[i], rate, this_step, next);
   next.add(count_, count_ + 1);
   assign_together("step", next.tensors, next.values);
+  next.values.clear();  // whoever holds an expression of the old values keeps their memory
 
   if (is_capturing()) return;  // the captured function computes everything together
   std::vector<Tensor> all = also;
