@@ -8,7 +8,6 @@ namespace {
 
 constexpr double kRate = 0.0625;
 constexpr int kDeepest = 2;  // calls of a function inside of itself
-thread_local int depth = 0;
 
 Tensor limited(const Tensor& x) { return clamp(x, -4, 4); }
 
@@ -129,20 +128,14 @@ class BodyRun {
   }
 
   void call_inside(const Statement& s) {
-    std::shared_ptr<StateFunction> f =
-        s.a == closure_.number_of_self ? closure_.self.lock() : closure_.functions.at(static_cast<size_t>(s.a));
-    if (!f || depth >= kDeepest) return;
-    ++depth;
-    try {
-      Tensor argument = y_ + 0.0;
-      double number = s.number;
-      int none = 0;
-      y_ = limited(f->call(argument, number, none));
-    } catch (...) {
-      --depth;
-      throw;
-    }
-    --depth;
+    // How deep it is in itself is the same from wherever it is called, as a captured function must be.
+    const bool itself = s.a == closure_.number_of_self;
+    std::shared_ptr<StateFunction> f = itself ? closure_.self.lock() : closure_.functions.at(static_cast<size_t>(s.a));
+    if (!f || (itself && closure_.active > kDeepest)) return;
+    Tensor argument = y_ + 0.0;
+    double number = s.number;
+    int none = 0;
+    y_ = limited(f->call(argument, number, none));
   }
 
   void transform(const Statement& s, Tensor w) {
@@ -235,9 +228,16 @@ class BodyRun {
       if (s.form % 2 == 0) rule.zero_grad();
       loss.backward();
       std::vector<Tensor> gradients;
-      for (const Tensor& p : parameters) gradients.push_back(p.grad() ? *p.grad() : zeros_like(p));
+      bool all = true;
+      for (const Tensor& p : parameters) {
+        std::optional<Tensor> g = p.grad();
+        gradients.push_back(g ? *g : zeros_like(p));
+        all &= g.has_value();
+      }
+      all &= s.form % 4 < 2;
+      all ? rule.step() : rule.step(gradients);
       // Gradients that add up from step to step would else be computed anew at each.
-      rule.step(gradients, is_capturing() ? std::vector<Tensor>() : gradients);
+      if (!is_capturing()) realize(gradients);
       if (s.form % 3 == 0) rule.zero_grad();
     }
     y_ = limited(y_ + detach(loss));
@@ -250,7 +250,14 @@ class BodyRun {
 
 }  // namespace
 
-Tensor run_body(const StateClosure& closure, const StateFrame& frame) { return BodyRun(closure, frame).run(); }
+Tensor run_body(const StateClosure& closure, const StateFrame& frame) {
+  struct Active {
+    int& count;
+    explicit Active(int& c) : count(c) { ++count; }
+    ~Active() { --count; }
+  } active(closure.active);
+  return BodyRun(closure, frame).run();
+}
 
 Tensor StateBody::operator()(Tensor& x, double number, int fail) const {
   return run_body(*closure, {.x = &x, .number = number, .fail = fail});

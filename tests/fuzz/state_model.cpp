@@ -149,10 +149,11 @@ struct StateModel::Function {
         return;
       }
       case StateOp::CallInside: {
-        std::shared_ptr<Function> f = s.a == number_of_self ? self.lock() : functions.at(at(s.a));
-        if (!f || frame.depth >= kDeepest) return;
+        const bool itself = s.a == number_of_self;
+        std::shared_ptr<Function> f = itself ? self.lock() : functions.at(at(s.a));
+        if (!f || (itself && frame.depth >= kDeepest)) return;
         Slot argument{y};
-        y = limited(f->run({&argument, nullptr, s.number, frame.index, frame.depth + 1}));
+        y = limited(f->run({&argument, nullptr, s.number, frame.index, itself ? frame.depth + 1 : 0}));
         return;
       }
       case StateOp::Gradient:

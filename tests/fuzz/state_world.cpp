@@ -132,7 +132,9 @@ StateWorld::Expected StateWorld::expected(const Statement& s) const {
     case StateOp::ShareNet:
     case StateOp::OptimizeNet: return if_so(other != nullptr && !other->parameters().empty());
     case StateOp::SaveAndLoad:
-    case StateOp::LoadState: return if_so(net && other && (net->settings & 6) == (other->settings & 6));
+    case StateOp::LoadState:
+      if (!net || !other) return Expected::Nothing;
+      return (net->settings & 6) == (other->settings & 6) ? Expected::Work : Expected::Throw;
     case StateOp::OptimizeVariable: return if_so(is_leaf(v_[at(s.b)]));
     case StateOp::SetRate: return if_so(optimizers_[at(s.a)] != nullptr);
     case StateOp::Clear: return if_so(f != nullptr);

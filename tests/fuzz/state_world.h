@@ -73,6 +73,7 @@ struct StateClosure {
   std::vector<std::shared_ptr<StateFunction>> functions;
   std::weak_ptr<StateFunction> self;
   int number_of_self = -1;
+  mutable int active = 0;  // how often its body is running
   const std::set<std::string>* features = nullptr;
 };
 

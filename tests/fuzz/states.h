@@ -98,12 +98,28 @@ inline constexpr int kWidth = 4;
 inline constexpr int kVariables = 4, kBatches = 3, kResults = 3, kNets = 3, kOptimizers = 2, kFunctions = 3,
                      kGenerators = 2, kForms = 8;
 
-// What programs may contain. Those of the second list are known to fail at times.
+// What programs may contain besides tensors and captured functions.
 inline const std::set<std::string> kStateFeatures = {
-    "nets",   "optimizers",    "generators",     "exceptions",      "transforms",
-    "files",  "vmap_state",    "vmap_batchnorm", "module_argument", "optimizer_argument",
-    "rebind", "recursion",     "clear_inside",   "vmap_jitted",     "grad_jitted",
-    "freeze", "requires_grad", "history",        "dropout"};
+    "nets",
+    "optimizers",
+    "generators",
+    "exceptions",
+    "files",
+    "freeze",
+    "transforms",          // grad, jvp, checkpoint and vmap in bodies
+    "grad_jitted",         // grad, jvp and checkpoint of captured functions
+    "vmap_jitted",         // vmap of them
+    "vmap_state",          // what changes in vmap may depend on the example
+    "vmap_batchnorm",      // BatchNorm in training inside of vmap
+    "module_argument",     // modules as arguments of captured functions
+    "optimizer_argument",  // and optimisers
+    "rebind",              // a module's weight becomes another tensor
+    "recursion",           // functions that call themselves
+    "clear_inside",        // and clear themselves
+    "requires_grad",       // bodies ask tensors whether they require gradients
+    "history",             // bodies call backward() on what was computed from leaves outside
+    "dropout",             // nn::Dropout, which draws from the default generator
+};
 
 struct StateProgram {
   std::vector<Statement> statements;
