@@ -317,8 +317,8 @@ void JitLock::unlock() {
 
 void JitCore::take(const char* what) {
   if (holder.load(std::memory_order_relaxed) == std::this_thread::get_id())
-    throw CaptureError(text(what, " inside of the function that jit() captures at ", place(where), ", while it is ",
-                            "being called"));
+    throw CaptureError(
+        text(what, " inside of the function that jit() captures at ", place(where), ", while it is ", "being called"));
   if (!lock.lock()) new (static_cast<JitScratch*>(this)) JitScratch;
   holder.store(std::this_thread::get_id(), std::memory_order_relaxed);
 }

@@ -212,8 +212,7 @@ class Call {
     }
     if (!entry_.updates_arguments) return;
     for (size_t i : entry_.reads)
-      if (entry_.inputs[i].kind == Bound::Kind::Slot && tensor_of(i).slot().holder == this)
-        refuse(entry_.inputs[i]);
+      if (entry_.inputs[i].kind == Bound::Kind::Slot && tensor_of(i).slot().holder == this) refuse(entry_.inputs[i]);
   }
 
   void provide_outputs() {
