@@ -130,6 +130,7 @@ const Tensor& Capture::stand_in(const Tensor& argument) {
   slot.gradient = std::make_shared<TensorSlot>();
   slot.gradient->node = make_const(Scalar::of(now->dtype, 0), now->shape);
   values.back() = initial.back() = value_for(made.shared_slot(), input);
+  if (heddle::has_history(argument.slot(), now)) histories_.insert(input.get());
   slots_.emplace(&slot, number);
   stood_for_.emplace(&slot, place);
   gradients_.emplace(slot.gradient.get(), place);
@@ -153,6 +154,7 @@ size_t Capture::number_of(const Tensor& tensor) {
                               "vmap() or the like is looking at: pass it as an argument"));
     NodeRef input = add({Bound::Kind::Slot, 0, BoundTensor(tensor), nullptr}, now->dtype, now->shape);
     values.back() = initial.back() = value_for(tensor.shared_slot(), input);
+    if (heddle::has_history(tensor.slot(), now)) histories_.insert(input.get());
   }
   return known->second;
 }

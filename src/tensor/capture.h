@@ -11,6 +11,7 @@
 #include <source_location>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "graph/node.h"
@@ -72,6 +73,8 @@ class Capture {
   Tensor draw(Generator& generator);
   bool has_gradient(const Tensor& tensor);
   void set_has_gradient(const Tensor& tensor, bool has);
+  // Whether the node is an Input whose value was computed from leaves: outside, where no gradient gets from inside.
+  bool has_history(const Node& node) const { return histories_.contains(&node); }
   // Whether the node depends on an Input of this function.
   bool depends_on_inputs(const NodeRef& node) const;
 
@@ -96,6 +99,7 @@ class Capture {
   std::unordered_map<const TensorSlot*, size_t> gradients_;  // those of the stand-ins: of which argument
   std::unordered_map<const TensorSlot*, size_t> stood_for_;  // stand-ins: for which argument
   std::unordered_map<const Generator*, size_t> draws_;
+  std::unordered_set<const Node*> histories_;
 };
 
 // The recording that the calling thread is in.

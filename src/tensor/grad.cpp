@@ -117,6 +117,11 @@ void Tensor::backward(const std::optional<Tensor>& cotangent) const {
   std::vector<NodeRef> leaves;
   std::unordered_map<const GradientRule*, bool> seen;
   for (const Node* found : differentiable_order(std::span(&from, 1))) {
+    if (current_capture && current_capture->has_history(*found))
+      throw CaptureError(text("backward: the output was computed from a tensor ", describe(NodeRef::share(found)),
+                              " that a captured function is given or closes over, and that was computed from tensors ",
+                              "which require gradients: no gradient gets there from inside. Compute it inside, or use ",
+                              "its detach()"));
     const GradientRule* leaf = leaf_rule(*found);
     std::shared_ptr<TensorSlot> slot = leaf ? leaf->tensor.lock() : nullptr;
     if (!slot || !slot->tracked || !seen.try_emplace(leaf, true).second) continue;

@@ -76,7 +76,8 @@ void make_signature(JitCore& core) {
       words.push_back(kSamePlace | core.first_places[i]);
       continue;
     }
-    words.push_back(core.arguments.tensors[i]->slot().tracked);
+    const TensorSlot& slot = core.arguments.tensors[i]->slot();
+    words.push_back(slot.tracked ? 1 : has_history(slot, node) ? 2 : 0);
     words.push_back(static_cast<uint64_t>(node->dtype) | static_cast<uint64_t>(node->shape.size()) << 8);
     for (const Expr& size : node->shape) {
       core.symbolic = core.symbolic || !size.is_const();

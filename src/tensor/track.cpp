@@ -17,7 +17,7 @@ bool is_tracked(const NodeRef& value) {
     pending.pop_back();
     if (!is_float(node->dtype) || !seen.insert(node).second) continue;
     const GradientRule* leaf = leaf_rule(*node);
-    if (node->op == NodeOp::Input || (leaf && !has_ended(*leaf))) return true;
+    if ((leaf && !has_ended(*leaf)) || (current_capture && current_capture->has_history(*node))) return true;
     for (const NodeRef& input : differentiable_inputs(*node)) pending.push_back(input.get());
   }
   return false;

@@ -6,8 +6,7 @@
 
 namespace heddle {
 
-// Whether gradients can flow from a value to somebody who asked: a leaf, or the argument of a captured function. Walks
-// the graph until it finds one.
+// Whether gradients can flow from a value to somebody who asked. Walks the graph until it finds one.
 bool is_tracked(const NodeRef& value);
 
 // Whether a value stands for something else at the moment: it depends on the argument of a function that is being
@@ -36,6 +35,11 @@ NodeRef value_for(const std::shared_ptr<TensorSlot>& slot, const NodeRef& value)
 
 // Throws unless a slot whose value is `before` may be given `now`: ShapeError, DTypeError.
 void check_fits(const char* op, const Node& now, const Node& before);
+
+// Whether a slot's value was computed from leaves, and is none itself.
+inline bool has_history(const TensorSlot& slot, const NodeRef& value) {
+  return !slot.tracked && (value->op != NodeOp::Buffer || value->rule) && is_tracked(value);
+}
 
 // Whether realising this value for the slot has to keep the graph. Its leaves then must not be overwritten.
 bool needs_history(const TensorSlot& slot, const NodeRef& value);

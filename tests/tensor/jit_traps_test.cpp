@@ -344,6 +344,52 @@ TEST(JitTraps, a_function_that_calls_itself) {
   expect_equal(f(tensor({1.}), 3), {8});
 }
 
+TEST(JitTraps, who_requires_gradients_is_known_inside) {
+  Tensor w = tensor({1., 2.}).requires_grad_(), constant = tensor({3., 4.});
+  std::vector<bool> seen;
+  auto f = jit([&](const Tensor& a, const Tensor& b) {
+    seen = {a.requires_grad(), b.requires_grad(), constant.requires_grad(), w.requires_grad(), (a * b).requires_grad()};
+    return a + b + constant + w;
+  });
+  f(w, constant);
+  EXPECT_EQ(seen, (std::vector<bool>{true, false, false, true, true}));
+  f(constant, constant);
+  EXPECT_EQ(seen, (std::vector<bool>{false, false, false, true, false}));
+  auto g = jit([&](const Tensor& x) { return grad(sum(x * x), x); });
+  for (int i = 0; i < 2; ++i) expect_error<ValueError>([&] { g(constant); }, {"does not require gradients"});
+  for (int i = 0; i < 3; ++i) expect_equal(g(w), {2, 4});
+}
+
+TEST(JitTraps, backward_to_what_was_computed_outside_is_an_error) {
+  Tensor w = tensor({1., 2.}).requires_grad_(), v = tensor({1., 1.}).requires_grad_();
+  for (bool realised : {false, true}) {
+    Tensor from_w = w * 2;
+    if (realised) from_w.realize();
+    auto closes = jit([&] {
+      sum(from_w * v).backward();
+      return v * 1;
+    });
+    auto given = jit([&](const Tensor& x) {
+      sum(x * v).backward();
+      return v * 1;
+    });
+    auto detached = jit([&](const Tensor& x) { return grad(sum(x.detach() * from_w.detach() * v), v); });
+    auto other = jit([&](const Tensor& x) { return grad(sum(x * v), v); });
+    for (int i = 0; i < 2; ++i) {
+      expect_error<CaptureError>([&] { closes(); }, {"backward", "detach()", "f32[2]"});
+      expect_error<CaptureError>([&] { given(from_w); }, {"backward", "detach()", "f32[2]"});
+      EXPECT_FALSE(v.grad().has_value());
+      EXPECT_FALSE(w.grad().has_value());
+    }
+    for (int i = 0; i < 3; ++i) {
+      expect_equal(detached(from_w), {4, 16});
+      expect_equal(other(from_w), {2, 4});
+    }
+    given(from_w.detach());
+    v.zero_grad();
+  }
+}
+
 TEST(JitTraps, clear_and_plans_inside_the_function_are_errors) {
   std::function<void()> what;
   auto f = jit([&](const Tensor& x) {
