@@ -272,14 +272,14 @@ TEST(Threads, a_generator_is_shared) {
 
 // The seed and the number of draws belong together.
 TEST(Threads, a_generator_is_set_while_others_draw) {
+  constexpr uint64_t kApart = uint64_t{1} << 40;  // more than can be drawn meanwhile
   Generator generator(0);
   auto check = [](const Generator::State& state) {
-    if (state.draws < state.seed * 1000000 || state.draws > state.seed * 1000000 + 999999)
-      throw std::runtime_error("a seed with another one's draws");
+    if (state.draws / kApart != state.seed) throw std::runtime_error("a seed with another one's draws");
   };
   EXPECT_EQ(crowd(
                 [&] {
-                  for (uint64_t i = 0; i < 20000; ++i) generator.set_state({i % 100, i % 100 * 1000000});
+                  for (uint64_t i = 0; i < 20000; ++i) generator.set_state({i % 100, i % 100 * kApart});
                 },
                 {[&] { check(generator.state()); }, [&] { check(generator.advance(1)); }}),
             "");
