@@ -106,8 +106,7 @@ class Jit : public JitBase {
     using R = std::decay_t<std::invoke_result_t<F&, std::decay_t<A>&...>>;
     if (!is_capturing()) {
       JitCall call(*core_);
-      static const uint64_t kTypes = typeid(std::tuple<std::decay_t<A>...>).hash_code();
-      call.arguments().add_word(kTypes);
+      call.arguments().add_word(type_word<std::tuple<std::decay_t<A>...>>());
       (collect(call.arguments(), arguments), ...);
       if (!call.is_transformed()) {
         if (call.must_record()) record<R>(call, arguments...);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -52,6 +53,12 @@ class Parts {
   void settings(const T&... values);
 };
 
+// A number for a type that no other type has.
+template <class T>
+uint64_t type_word() {
+  static constinit char tag = 0;
+  return reinterpret_cast<uint64_t>(&tag);
+}
 // A number that no other call gives.
 uint64_t new_identity();
 
@@ -137,13 +144,14 @@ bool lists_all(T& module) {
   if constexpr (requires { requires std::same_as<typename T::ListsAll, T>; }) {
     return true;
   } else {
-    static const bool all = [&] {
+    static constinit std::atomic<int> known{-1};
+    if (known.load(std::memory_order_relaxed) < 0) {
       Layout layout(&module, sizeof(T));
       if constexpr (HasState<T>) layout.add(&static_cast<typename T::State&>(module), sizeof(typename T::State));
       module.visit(layout);
-      return !layout.has_gaps();
-    }();
-    return all;
+      known.store(!layout.has_gaps(), std::memory_order_relaxed);
+    }
+    return known.load(std::memory_order_relaxed) != 0;
   }
 }
 

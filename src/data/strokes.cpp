@@ -3,6 +3,8 @@
 #include <array>
 #include <cmath>
 
+#include "base/fork.h"
+
 namespace heddle::data {
 namespace {
 
@@ -340,6 +342,7 @@ std::array<std::vector<Glyph>, 10> all_glyphs() {
 }  // namespace
 
 const std::vector<Glyph>& glyphs(int digit) {
+  NoFork whole;
   static const std::array<std::vector<Glyph>, 10> all = all_glyphs();
   return all.at(static_cast<size_t>(digit));
 }

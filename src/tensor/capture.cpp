@@ -43,7 +43,11 @@ void refuse_placeholders(const char* what, const Tensor& tensor, const std::sour
 Recorder::Recorder(const char* who) : name(who), number(next_placeholder_number()) {
   outer_ = std::exchange(current_recorder, this);
 }
-Recorder::~Recorder() { current_recorder = outer_; }
+Recorder::~Recorder() {
+  current_recorder = outer_;
+  if (outer_)
+    outer_->born.insert(outer_->born.end(), born.begin(), born.end());  // it may be one of theirs that is kept
+}
 
 void Recorder::refuse_assignment(const TensorSlot& slot, const NodeRef& value) const {
   if (slot.recorder >= number || last_placeholder(value) <= slot.recorder) return;
@@ -139,24 +143,26 @@ const Tensor& Capture::stand_in(const Tensor& argument) {
 }
 
 size_t Capture::number_of(const Tensor& tensor) {
-  auto [known, fresh] = slots_.try_emplace(&tensor.slot(), inputs.size());
-  if (fresh) {
-    NodeRef now = tensor.slot().get();
-    if (auto gradient = gradients_.find(&tensor.slot()); gradient != gradients_.end()) {
-      // Kept outside it would be found by what it depends on.
-      tensor.slot().node = add({Bound::Kind::Gradient, gradient->second, {}, nullptr}, now->dtype, now->shape);
-      born.push_back(tensor.shared_slot());
-      return known->second;
-    }
+  if (auto known = slots_.find(&tensor.slot()); known != slots_.end()) return known->second;
+  const size_t number = inputs.size();
+  NodeRef now = tensor.slot().get();
+  if (auto gradient = gradients_.find(&tensor.slot()); gradient != gradients_.end()) {
+    // Kept outside it would be found by what it depends on.
+    tensor.slot().node = add({Bound::Kind::Gradient, gradient->second, {}, nullptr}, now->dtype, now->shape);
+    born.push_back(tensor.shared_slot());
+  } else {
     if (is_transformed(now))
       throw CaptureError(text("the function that jit() captures at ", place(where), " closes over a tensor ",
                               now->dtype, now->shape, " that depends on an argument of a function which grad(), ",
                               "vmap() or the like is looking at: pass it as an argument"));
     NodeRef input = add({Bound::Kind::Slot, 0, BoundTensor(tensor), nullptr}, now->dtype, now->shape);
     values.back() = initial.back() = value_for(tensor.shared_slot(), input);
-    if (heddle::has_history(tensor.slot(), now)) histories_.insert(input.get());
+    inputs.back().tracked = tensor.slot().tracked;
+    inputs.back().history = heddle::has_history(tensor.slot(), now);
+    if (inputs.back().history) histories_.insert(input.get());
   }
-  return known->second;
+  slots_.emplace(&tensor.slot(), number);
+  return number;
 }
 
 NodeRef Capture::value(const Tensor& tensor) {

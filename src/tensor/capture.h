@@ -46,6 +46,8 @@ struct Bound {
   std::optional<BoundTensor> tensor;  // Slot
   Generator* generator = nullptr;     // Draw
   std::optional<Tensor> gradient;     // Gradient, during a call
+  // Slot: whether it required gradients, and whether its value was computed from ones that do.
+  bool tracked = false, history = false;
 };
 bool same_bound(const Bound& a, const Bound& b);
 

@@ -177,8 +177,6 @@ std::unique_ptr<JitEntry> entry_of(JitCore& core, Capture& capture, std::vector<
   entry->graph = read_captured(core.roots, updates, core.key);
   entry->symbolic = core.symbolic || !entry->graph.symbols.empty();
   entry->inputs = std::move(capture.inputs);
-  for (Bound& bound : entry->inputs)
-    if (bound.tensor) bound.tensor->count_handles();
   entry->gradient_flags = std::move(capture.gradient_flags);
   return entry;
 }
@@ -280,6 +278,14 @@ bool is_capturing() { return current_capture != nullptr; }
 
 namespace {
 
+// A number that no other thread has, not even in a child of fork(), from 1 on.
+uint64_t this_thread() {
+  static std::atomic<uint64_t> last{0};
+  constinit thread_local uint64_t mine = 0;
+  if (mine == 0) mine = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  return mine;
+}
+
 // Captured functions inside one another, on this thread, that run as plain functions.
 constinit thread_local int nested = 0;
 constexpr int kMostNested = 256;
@@ -317,18 +323,21 @@ void JitLock::unlock() {
 }
 
 void JitCore::take(const char* what) {
-  if (holder.load(std::memory_order_relaxed) == std::this_thread::get_id())
+  if (holder.load(std::memory_order_relaxed) == this_thread())
     throw CaptureError(
         text(what, " inside of the function that jit() captures at ", place(where), ", while it is ", "being called"));
   if (!lock.lock()) new (static_cast<JitScratch*>(this)) JitScratch;
-  holder.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  holder.store(this_thread(), std::memory_order_relaxed);
 }
 void JitCore::release() {
-  holder.store({}, std::memory_order_relaxed);
+  holder.store(0, std::memory_order_relaxed);
   lock.unlock();
 }
 
-JitCall::JitCall(JitCore& core) : core_(core) { core.take("a call"); }
+JitCall::JitCall(JitCore& core) : core_(core) {
+  core.take("a call");
+  core.generation = generation.load(std::memory_order_acquire);  // what changes from now on, it may see the half of
+}
 JitCall::~JitCall() {
   NoFork whole;
   for (NodeRef& node : core_.given.nodes) node = NodeRef();
@@ -379,7 +388,6 @@ JitCall::Recording::Recording(JitCall& call, std::function<void(Parts&)> inside)
     : call_(call), inside_(std::move(inside)) {
   JitCore& core = call.core_;
   core.started = seconds_now();
-  core.generation = generation.load(std::memory_order_acquire);  // what changes from now on, it may see the half of
   core.capture = std::make_unique<Capture>(core.where);
   core.capture->stand_ins.reserve(core.arguments.tensors.size());
   core.inside.clear();
@@ -416,7 +424,7 @@ void JitCall::Recording::finish() {
   for (Tensor* tensor : core.result.tensors) results.push_back(core.capture->value(*tensor));
   current_capture = nullptr;
   Tensor nothing;
-  for (Tensor* tensor : core.result.tensors) *tensor = nothing;
+  for (Tensor* tensor : core.result.tensors) put(*tensor, nothing);
   core.inside.clear();
   inside_(core.inside);
   bool kept = core.inside.tensors.size() == core.capture->stand_ins.size();
@@ -451,6 +459,9 @@ void JitCall::run() {
       install(core);
     else
       compare(core);
+    // The recording's own handles are gone.
+    for (Bound& bound : core.entry->inputs)
+      if (bound.tensor) bound.tensor->count_handles();
     core.roots.clear();
   }
   core.last = core.entry;

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <atomic>
-#include <thread>
 
 #include "runtime/captured.h"
 #include "tensor/capture.h"
@@ -120,7 +119,7 @@ class JitCore : public JitScratch {
 
   const std::source_location where;
   JitLock lock;
-  std::atomic<std::thread::id> holder{};  // the thread that has it
+  std::atomic<uint64_t> holder{0};  // the thread that has it
   std::vector<std::unique_ptr<JitEntry>> entries;
   JitEntry* last = nullptr;
   uint64_t clock = 0;

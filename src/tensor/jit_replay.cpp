@@ -390,7 +390,11 @@ class Call {
 bool is_out_of_date(const JitEntry& entry) {
   auto lost = [&](size_t input) {
     const Bound& bound = entry.inputs[input];
-    return bound.kind == Bound::Kind::Slot && bound.tensor->lost_a_handle();
+    if (bound.kind != Bound::Kind::Slot) return false;
+    const TensorSlot& slot = (*bound.tensor)->slot();
+    if (bound.tensor->lost_a_handle() || slot.tracked.load(std::memory_order_relaxed) != bound.tracked) return true;
+    // Where backward() inside goes depends on more.
+    return !entry.gradient_flags.empty() && has_history(slot, slot.get()) != bound.history;
   };
   return std::any_of(entry.reads.begin(), entry.reads.end(), lost) ||
          std::any_of(entry.updates.begin(), entry.updates.end(),

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/fork.h"
 #include "tensor/capture.h"
 #include "tensor/philox.h"
 #include "tensor/symbolic.h"
@@ -21,6 +22,7 @@ class Generator::Locked {
   Locked& operator=(const Locked&) = delete;
 
  private:
+  NoFork whole_;
   std::atomic<bool>& locked_;
 };
 

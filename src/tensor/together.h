@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "base/fork.h"
 #include "tensor/slot.h"
 
 namespace heddle {
@@ -38,6 +39,7 @@ class SlotsTaken {
   void put_back(Item& item);
 
  private:
+  NoFork whole_;  // a child could not put back what it has
   const void* who_;
   std::vector<Item> items_;  // each slot once, by address
 };

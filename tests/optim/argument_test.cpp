@@ -245,6 +245,40 @@ TEST(Arguments, a_rebound_weight_is_noticed_while_others_hold_the_old_one) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(f(cast(x, kF64)).dtype(), kF64);
 }
 
+TEST(Arguments, what_is_closed_over_is_recorded_twice) {
+  nn::Sequential net(nn::Linear(2, 3), nn::Tanh(), nn::Linear(3, 2));
+  optim::AdamW o(net, {.lr = 0.01});
+  Tensor x = tensor({{1., 2.}}), kept = tensor({1., 1.});
+  auto step = jit([&](const Tensor& y) {
+    Tensor h = kept;
+    h = h * 2;
+    Tensor loss = sum(square(net(x) - y)) + sum(h) + sum(net(y));
+    o.step(grad(loss, net.parameters()));
+    return std::pair(loss, kept);
+  });
+  for (int i = 0; i < 10; ++i) step(x);
+  ASSERT_EQ(step.plans().size(), 1u);
+  EXPECT_EQ(step.plans()[0].recordings, 2u);
+  EXPECT_EQ(o.steps_done(), 10);
+}
+
+TEST(Arguments, a_function_layer_that_may_have_changed_is_recorded_anew) {
+  struct Scale {
+    double by;
+    Tensor operator()(const Tensor& x) const { return x * by; }
+  };
+  nn::Sequential net(Scale{2}), copy = net.copy();
+  auto f = jit([](const nn::Sequential& n, const Tensor& x) { return n(x); });
+  Tensor x = tensor({1., 2.});
+  for (int i = 0; i < 3; ++i) expect_equal(f(net, x), {2, 4});
+  net.at<Scale>(0).by = 5;
+  copy.at<Scale>(0).by = 3;
+  for (int i = 0; i < 3; ++i) {
+    expect_equal(f(net, x), {5, 10});
+    expect_equal(f(copy, x), {3, 6});
+  }
+}
+
 TEST(Arguments, handles_that_come_and_go_do_not_record_for_ever) {
   nn::Linear net(2, 2);
   auto f = jit([&](const Tensor& x) { return net(x); });

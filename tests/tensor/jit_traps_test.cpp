@@ -360,6 +360,28 @@ TEST(JitTraps, who_requires_gradients_is_known_inside) {
   for (int i = 0; i < 3; ++i) expect_equal(g(w), {2, 4});
 }
 
+TEST(JitTraps, who_requires_gradients_may_change_between_calls) {
+  Tensor w = tensor({1., 2.}), b = tensor({1., 1.}).requires_grad_(), a = tensor({4., 4.}).requires_grad_();
+  auto f = jit([&](const Tensor& x) {
+    Tensor loss = sum(x * w + b);
+    loss.backward();
+    return loss;
+  });
+  Tensor x = tensor({3., 5.});
+  for (int i = 0; i < 3; ++i) f(x);
+  EXPECT_FALSE(w.grad().has_value());
+  w.requires_grad_();
+  for (int i = 0; i < 3; ++i) f(x);
+  expect_equal(*w.grad(), {9, 15});
+  w.requires_grad_(false);
+  for (int i = 0; i < 3; ++i) f(x);
+  expect_equal(*w.grad(), {9, 15});
+  expect_equal(*b.grad(), {9, 9});
+  w.assign(a * 2);
+  expect_error<CaptureError>([&] { f(x); }, {"backward", "detach()"});
+  expect_equal(*b.grad(), {9, 9});
+}
+
 TEST(JitTraps, backward_to_what_was_computed_outside_is_an_error) {
   Tensor w = tensor({1., 2.}).requires_grad_(), v = tensor({1., 1.}).requires_grad_();
   for (bool realised : {false, true}) {

@@ -134,6 +134,20 @@ TEST(Leaks, a_handle_kept_outside_is_an_error_at_the_call) {
   expect_error<CaptureError>([&] { keeps_argument(q); }, {"kept outside", "jit()"});
 }
 
+TEST(Leaks, an_inner_function_may_not_keep_what_is_the_outer_ones) {
+  Tensor q = tensor({{1., 2.}, {3., 4.}}), kept;
+  expect_error<CaptureError>(
+      [&] {
+        vmap([&](const Tensor& row) {
+          return vmap([&](const Tensor& x) {
+            kept = row * 2;
+            return x;
+          })(row);
+        })(q);
+      },
+      {"kept outside"});
+}
+
 TEST(Leaks, gradient_functions_of_the_users_own_leak_as_well) {
   Tensor seen = zeros({2}).realize(), q = tensor({{1., 2.}, {3., 4.}});
   auto f = custom_vjp([](const TensorList& x) { return x[0] * 2; },

@@ -36,6 +36,7 @@ class AnyLayer {
   template <class L>
   L* get() {
     auto* model = dynamic_cast<Model<L>*>(self_.get());
+    if (model) model->handed_out = true;
     return model ? &model->layer : nullptr;
   }
 
@@ -57,7 +58,7 @@ class AnyLayer {
       if constexpr (Visitable<L>) visitor.enter(layer);
     }
     void collect_parts(Parts& parts) override {
-      parts.add_word(typeid(L).hash_code());
+      parts.add_word(type_word<L>());
       if constexpr (requires { layer.visit(parts); }) {
         collect(parts, layer);
       } else if constexpr (Visitable<L>) {
@@ -67,12 +68,14 @@ class AnyLayer {
         parts.complete = false;
       } else if constexpr (!std::is_empty_v<L>) {
         parts.identities.push_back(identity);
+        if (handed_out) parts.complete = false;
       }
     }
     const std::type_info* module_type() const override { return Visitable<L> ? &typeid(L) : nullptr; }
     std::unique_ptr<Base> clone() const override { return std::make_unique<Model>(*this); }
     L layer;
     uint64_t identity = new_identity();
+    bool handed_out = false;  // somebody may change it
   };
   std::unique_ptr<Base> self_;
 };

@@ -81,11 +81,15 @@ ThreadPool::ThreadPool(int threads)
   }
 }
 
-ThreadPool::~ThreadPool() { stop(); }
+ThreadPool::~ThreadPool() {
+  stop();
+  delete[] workers_.load(std::memory_order_relaxed);
+}
 
 void ThreadPool::start() {
   for (; helpers_ < threads_ - 1; ++helpers_)
-    workers_[helpers_].thread = std::thread([this, number = helpers_] { work(number); });
+    workers_.load(std::memory_order_acquire)[helpers_].thread =
+        std::thread([this, number = helpers_] { work(number); });
 }
 
 // The parent's threads do not exist here, but their std::threads do not know it: they are kept as they are.
@@ -93,8 +97,9 @@ void ThreadPool::forget_parent() {
   static Worker* forgotten = nullptr;
   helpers_ = 0;
   std::unique_ptr<Worker[]> fresh(new Worker[static_cast<size_t>(threads_)]);
-  fresh[0].before = std::exchange(forgotten, workers_.release());
-  workers_ = std::move(fresh);
+  Worker* old = workers_.load(std::memory_order_relaxed);
+  fresh[0].before = std::exchange(forgotten, old);
+  workers_.store(fresh.release(), std::memory_order_release);  // others may be looking who is awake
   process_ = fork_generation();
 }
 
@@ -109,20 +114,23 @@ void ThreadPool::stop() {
   std::lock_guard guard(turn_);
   if (process_ != fork_generation()) forget_parent();
   for (int i = 0; i < helpers_; ++i) {
-    workers_[i].state.exchange(kStop, std::memory_order_acq_rel);
-    workers_[i].state.notify_one();
+    workers_.load(std::memory_order_acquire)[i].state.exchange(kStop, std::memory_order_acq_rel);
+    workers_.load(std::memory_order_acquire)[i].state.notify_one();
   }
-  for (int i = 0; i < helpers_; ++i) workers_[i].thread.join();
+  for (int i = 0; i < helpers_; ++i) workers_.load(std::memory_order_acquire)[i].thread.join();
   helpers_ = 0;
 }
 
-bool ThreadPool::awake() const { return threads_ == 1 || workers_[0].state.load(std::memory_order_relaxed) != kAsleep; }
+bool ThreadPool::awake() const {
+  return threads_ == 1 || workers_.load(std::memory_order_acquire)[0].state.load(std::memory_order_relaxed) != kAsleep;
+}
 
 void ThreadPool::nudge() {
   for (int i = 0; i < threads_ - 1; ++i) {
     uint32_t expected = kAsleep;
-    if (workers_[i].state.compare_exchange_strong(expected, kIdle, std::memory_order_acq_rel))
-      workers_[i].state.notify_one();
+    if (workers_.load(std::memory_order_acquire)[i].state.compare_exchange_strong(expected, kIdle,
+                                                                                  std::memory_order_acq_rel))
+      workers_.load(std::memory_order_acquire)[i].state.notify_one();
   }
 }
 
@@ -133,7 +141,7 @@ void ThreadPool::run_parts(int first) {
 void ThreadPool::work(int number) {
   begin_helper_thread();
   inside_pool = true;
-  Worker& me = workers_[number];
+  Worker& me = workers_.load(std::memory_order_acquire)[number];
   for (;;) {
     uint32_t now = spin_while(me.state, kIdle, spin_nanoseconds_);
     if (now == kIdle && me.state.compare_exchange_strong(now, kAsleep, std::memory_order_acq_rel)) now = kAsleep;
@@ -187,8 +195,8 @@ void ThreadPool::Turn::run(int parts, Task task, void* context) {
   pool_.parts_ = parts;
   pool_.stride_ = helpers + 1;
   for (int i = 0; i < helpers; ++i)
-    if (pool_.workers_[i].state.exchange(kGo, std::memory_order_acq_rel) == kAsleep)
-      pool_.workers_[i].state.notify_one();
+    if (pool_.workers_.load(std::memory_order_acquire)[i].state.exchange(kGo, std::memory_order_acq_rel) == kAsleep)
+      pool_.workers_.load(std::memory_order_acquire)[i].state.notify_one();
   std::exception_ptr error;
   auto run_here = [&](int first) {
     try {
@@ -199,7 +207,7 @@ void ThreadPool::Turn::run(int parts, Task task, void* context) {
   };
   run_here(0);
   for (int i = 0; i < helpers; ++i) {
-    Worker& worker = pool_.workers_[i];
+    Worker& worker = pool_.workers_.load(std::memory_order_acquire)[i];
     if (pool_.take_back(worker)) {
       run_here(i + 1);
       continue;

@@ -61,9 +61,9 @@ class ThreadPool {
   const int threads_;
   const int64_t spin_nanoseconds_;
   Mutex turn_;
-  int helpers_ = 0;  // workers in existence
-  std::unique_ptr<Worker[]> workers_;
-  uint32_t process_;  // fork_generation() when they were started: a child has none of its parent's threads
+  int helpers_ = 0;               // workers in existence
+  std::atomic<Worker*> workers_;  // owned
+  uint32_t process_;              // fork_generation() when they were started: a child has none of its parent's threads
   // The job, written by the owner of the turn while the workers that will read it are idle.
   Task task_ = nullptr;
   void* context_ = nullptr;
