@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -11,7 +12,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <regex>
 #include <vector>
 
 #include "base/error.h"
@@ -100,6 +100,13 @@ constexpr size_t kMostAside = 2;
 // What was set aside for `path` before: time and number, with the names of the files.
 using Aside = std::map<std::pair<std::string, int>, std::vector<std::filesystem::path>>;
 
+// Whether a text has digits where the form has zeros, and else the form's characters.
+bool has_form(std::string_view text, std::string_view form) {
+  return std::equal(text.begin(), text.end(), form.begin(), form.end(),
+                    [](char at, char wanted) { return wanted == '0' ? at >= '0' && at <= '9' : at == wanted; });
+}
+constexpr std::string_view kTimeForm = "00000000-000000", kCountForm = "-000000";
+
 Aside set_aside_before(const std::string& path) {
   const std::filesystem::path file(path);
   const std::string begin = file.filename().string() + std::string(kAside);
@@ -109,12 +116,16 @@ Aside set_aside_before(const std::string& path) {
   for (std::filesystem::directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem)) {
     const std::string name = at->path().filename();
     if (!name.starts_with(begin)) continue;
-    // The time, a number if there are several, and what SQLite puts behind its files' names.
-    static const std::regex kRest("([0-9]{8}-[0-9]{6})(-([0-9]{1,6}))?(-wal|-shm)?");
-    std::smatch parts;
-    const std::string rest = name.substr(begin.size());
-    if (!std::regex_match(rest, parts, kRest)) continue;
-    found[{parts[1].str(), std::atoi(parts[3].str().c_str())}].push_back(at->path());
+    std::string rest = name.substr(begin.size());
+    for (const char* of_sqlite : {"-wal", "-shm"})
+      if (rest.ends_with(of_sqlite)) rest.resize(rest.size() - std::strlen(of_sqlite));
+    // The time, and a number if there are several.
+    const std::string time = rest.substr(0, kTimeForm.size());
+    const std::string count = rest.substr(time.size());
+    if (!has_form(time, kTimeForm)) continue;
+    if (count == "-" || count.size() > kCountForm.size() || !has_form(count, kCountForm.substr(0, count.size())))
+      continue;
+    found[{time, count.empty() ? 0 : std::atoi(count.c_str() + 1)}].push_back(at->path());
   }
   return found;
 }

@@ -2,7 +2,6 @@
 // same operator on plain sizes, and one plan for all of them unless the table says otherwise.
 #include <map>
 #include <optional>
-#include <regex>
 
 #include "base/error.h"
 #include "graph/graph.h"
@@ -286,7 +285,20 @@ struct Outcome {
 
 // A message with the numbers that symbols have: "[n=7, n * 4=28]" is "[7, 28]".
 std::string without_names(const std::string& message) {
-  return std::regex_replace(message, std::regex("(\\[|, )[^\\[\\],=]*=(-?[0-9]+)"), "$1$2");
+  std::string result;
+  for (size_t i = 0; i < message.size(); ++i) {
+    const char next = i + 1 < message.size() ? message[i + 1] : ' ';
+    const size_t begin = result.find_last_of("[],=");
+    if (message[i] != '=' || !(next == '-' || (next >= '0' && next <= '9')) || begin == std::string::npos)
+      result += message[i];
+    else if (result[begin] == '[')
+      result.resize(begin + 1);
+    else if (result[begin] == ',' && result.compare(begin, 2, ", ") == 0)
+      result.resize(begin + 2);
+    else
+      result += message[i];
+  }
+  return result;
 }
 
 Outcome outcome(const std::function<Tensor()>& f, bool compiled) {
