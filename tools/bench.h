@@ -56,6 +56,7 @@ void measure_disk_cache(double seconds, const Report& report);  // a part of ove
 void measure_conv(double seconds, const Report& report);
 void measure_train(double seconds, const Report& report);
 void measure_attention(double seconds, const Report& report);
+void measure_cliffs(double seconds, const Report& report);
 void measure_gpu(double seconds, const Report& report);  // needs HEDDLE_DEVICE
 // What "process start to first result" runs: computes something small and prints it.
 void first_result();

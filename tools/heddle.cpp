@@ -37,6 +37,7 @@ int main_or_throw(int argc, char** argv) {
       "  conv      the convolutions of ResNet-18, against oneDNN\n"
       "  attention forward and backward, and of few queries\n"
       "  train     steps and inference of whole models\n"
+      "  cliffs    rolls, paddings, joins of many parts and unrolled loops, against a copy or fewer steps\n"
       "  overhead  recording, launching, compiling, starting\n"
       "  gpu       on the GPU that HEDDLE_DEVICE names (cuda), against PyTorch with --peers\n"
       "  all       all of them; gpu only where HEDDLE_DEVICE names one\n\n"
