@@ -34,11 +34,12 @@ bool is_capturing();
 void forget_recordings();
 
 class JitCore;
+struct JitLane;
 
 // One call of a captured function on its way; for Jit alone.
 class JitCall {
  public:
-  explicit JitCall(JitCore& core);  // waits for calls in other threads
+  explicit JitCall(JitCore& core);
   ~JitCall();
   JitCall(const JitCall&) = delete;
   JitCall& operator=(const JitCall&) = delete;
@@ -46,7 +47,7 @@ class JitCall {
   Parts& arguments();  // to be filled first
   // Whether an argument stands for something else at the moment: grad(f), vmap(f) or the like call the function.
   bool is_transformed() const;
-  bool must_record();
+  bool must_record();  // waits for calls in other threads where it must
 
   // While one exists operators record, and stand-ins are where the tensors of the function's arguments were.
   class Recording {
@@ -66,12 +67,15 @@ class JitCall {
   Parts& result();
   void set_prototype(std::shared_ptr<const void> prototype);  // the result without its tensors
 
-  void run();
+  bool run();  // false: begin again with must_record()
   const void* prototype() const;
   void deliver();  // tensors into what result() points at
 
  private:
+  void move_to(JitLane& lane);
   JitCore& core_;
+  JitLane* lane_;           // where the call is at the moment
+  JitLane* own_ = nullptr;  // which it has besides the first one
 };
 
 // A captured function that runs as the plain function inside of something that records, for Jit alone. Throws
@@ -109,8 +113,9 @@ class Jit : public JitBase {
       call.arguments().add_word(type_word<std::tuple<std::decay_t<A>...>>());
       (collect(call.arguments(), arguments), ...);
       if (!call.is_transformed()) {
-        if (call.must_record()) record<R>(call, arguments...);
-        call.run();
+        do {
+          if (call.must_record()) record<R>(call, arguments...);
+        } while (!call.run());
         if constexpr (std::is_void_v<R>) {
           return;
         } else {
@@ -165,7 +170,8 @@ class Jit : public JitBase {
 // C++ code inside runs while recording only. Numbers it closes over are frozen; pass numbers that change as arguments,
 // or keep them in tensors. Looking at a value inside throws CaptureError. The first two calls record, and throw
 // CaptureError if both recordings differ. A call that throws leaves all tensors as they were. Generators that are used
-// must live as long as the function. Calls from several threads take turns; others see all changes of a call or none.
+// must live as long as the function. Calls from several threads run at the same time where the function changes nothing
+// and draws nothing, and take turns otherwise; others see all changes of a call or none.
 //
 // Results are constants for gradients: take gradients inside. Where grad(f), vjp, jvp, vmap or checkpoint call it, and
 // inside of another captured function, it is the plain function.

@@ -195,6 +195,10 @@ GradientFlag& Capture::flag_of(const Tensor& tensor, bool reads) {
   return gradient_flags[known->second];
 }
 
+bool Capture::is_inside(const Tensor& tensor) const {
+  return tensor.slot().born == id || stood_for_.contains(&tensor.slot());
+}
+
 bool Capture::has_gradient(const Tensor& tensor) {
   if (tensor.slot().born == id) return tensor.slot().has_gradient;
   return flag_of(tensor, true).after;

@@ -77,6 +77,8 @@ class Capture {
   void set_has_gradient(const Tensor& tensor, bool has);
   // Whether the node is an Input whose value was computed from leaves: outside, where no gradient gets from inside.
   bool has_history(const Node& node) const { return histories_.contains(&node); }
+  // Whether the tensor was made inside, or stands for an argument.
+  bool is_inside(const Tensor& tensor) const;
   // Whether the node depends on an Input of this function.
   bool depends_on_inputs(const NodeRef& node) const;
 

@@ -32,101 +32,101 @@ double seconds_now() {
 std::string place(const std::source_location& where) { return text(where.file_name(), ":", where.line()); }
 
 // Which arguments are the same tensor. Few arguments are the rule; modules and optimisers have hundreds.
-void find_places(JitCore& core) {
-  const std::vector<Tensor*>& tensors = core.arguments.tensors;
-  core.first_places.resize(tensors.size());
+void find_places(JitLane& lane) {
+  const std::vector<Tensor*>& tensors = lane.arguments.tensors;
+  lane.first_places.resize(tensors.size());
   if (tensors.size() <= 8) {
     for (size_t i = 0; i < tensors.size(); ++i) {
-      core.first_places[i] = i;
+      lane.first_places[i] = i;
       for (size_t k = 0; k < i; ++k)
         if (&tensors[k]->slot() == &tensors[i]->slot()) {
-          core.first_places[i] = k;
+          lane.first_places[i] = k;
           break;
         }
     }
     return;
   }
-  core.sorted.clear();
-  for (size_t i = 0; i < tensors.size(); ++i) core.sorted.emplace_back(&tensors[i]->slot(), i);
-  std::sort(core.sorted.begin(), core.sorted.end());
-  for (size_t i = 0, first = 0; i < core.sorted.size(); ++i) {
-    if (core.sorted[i].first != core.sorted[first].first) first = i;
-    core.first_places[core.sorted[i].second] = core.sorted[first].second;
+  lane.sorted.clear();
+  for (size_t i = 0; i < tensors.size(); ++i) lane.sorted.emplace_back(&tensors[i]->slot(), i);
+  std::sort(lane.sorted.begin(), lane.sorted.end());
+  for (size_t i = 0, first = 0; i < lane.sorted.size(); ++i) {
+    if (lane.sorted[i].first != lane.sorted[first].first) first = i;
+    lane.first_places[lane.sorted[i].second] = lane.sorted[first].second;
   }
 }
 
 // The arguments' values, all of them computed.
-void fetch_arguments(JitCore& core) {
-  find_places(core);
-  const std::vector<Tensor*>& tensors = core.arguments.tensors;
-  core.given.nodes.resize(tensors.size());
-  core.given.versions.resize(tensors.size());
+void fetch_arguments(JitLane& lane) {
+  find_places(lane);
+  const std::vector<Tensor*>& tensors = lane.arguments.tensors;
+  lane.given.nodes.resize(tensors.size());
+  lane.given.versions.resize(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i)
-    if (core.first_places[i] == i) core.given.nodes[i] = realized(*tensors[i], core.given.versions[i]);
+    if (lane.first_places[i] == i) lane.given.nodes[i] = realized(*tensors[i], lane.given.versions[i]);
 }
 
-void make_signature(JitCore& core) {
-  std::vector<uint64_t>& words = core.signature;
-  words.assign(core.arguments.words.begin(), core.arguments.words.end());
-  words.insert(words.end(), core.arguments.identities.begin(), core.arguments.identities.end());
-  core.symbolic = false;
-  for (size_t i = 0; i < core.given.nodes.size(); ++i) {
-    const NodeRef& node = core.given.nodes[i];
+void make_signature(JitLane& lane) {
+  std::vector<uint64_t>& words = lane.signature;
+  words.assign(lane.arguments.words.begin(), lane.arguments.words.end());
+  words.insert(words.end(), lane.arguments.identities.begin(), lane.arguments.identities.end());
+  lane.symbolic = false;
+  for (size_t i = 0; i < lane.given.nodes.size(); ++i) {
+    const NodeRef& node = lane.given.nodes[i];
     if (!node) {
-      words.push_back(kSamePlace | core.first_places[i]);
+      words.push_back(kSamePlace | lane.first_places[i]);
       continue;
     }
-    const TensorSlot& slot = core.arguments.tensors[i]->slot();
+    const TensorSlot& slot = lane.arguments.tensors[i]->slot();
     words.push_back(slot.tracked ? 1 : has_history(slot, node) ? 2 : 0);
     words.push_back(static_cast<uint64_t>(node->dtype) | static_cast<uint64_t>(node->shape.size()) << 8);
     for (const Expr& size : node->shape) {
-      core.symbolic = core.symbolic || !size.is_const();
+      lane.symbolic = lane.symbolic || !size.is_const();
       words.push_back(size.is_const() ? static_cast<uint64_t>(size.value()) : kSymbolicSize);
     }
     words.push_back(reinterpret_cast<uint64_t>(&device_buffer(*node).device()));
   }
 }
 
-// Whether backward() inside would do what it did when this was recorded: begin a gradient, or add to one.
-bool same_gradients(const JitEntry& entry, std::span<Tensor* const> arguments) {
-  return std::all_of(entry.gradient_flags.begin(), entry.gradient_flags.end(), [&](const GradientFlag& flag) {
-    return !flag.before || *flag.before == flag.slot(arguments).has_gradient;
-  });
-}
-
-JitEntry* find_entry(JitCore& core) {
+JitEntry* find_entry(JitLane& lane) {
   auto fits = [&](const JitEntry& entry) {
-    return entry.signature == core.signature && same_gradients(entry, core.arguments.tensors);
+    return entry.signature == lane.signature && same_gradients(entry, lane.arguments.tensors);
   };
-  if (core.last && fits(*core.last)) return core.last;
-  for (const auto& entry : core.entries)
+  if (lane.last && fits(*lane.last)) return lane.last;
+  for (const auto& entry : lane.entries)
     if (fits(*entry)) return entry.get();
   return nullptr;
 }
 
 // Makes room for another plan. Shapes may come and go; for numbers there is a better way.
-void limit_plans(JitCore& core) {
-  if (core.entries.size() < kMostPlans) return;
-  size_t numbers = core.arguments.words.size();
+void limit_plans(JitLane& lane) {
+  if (lane.entries.size() < kMostPlans) return;
+  size_t numbers = lane.arguments.words.size();
   bool same_tensors = true;
-  for (const auto& entry : core.entries)
-    same_tensors = same_tensors && entry->signature.size() == core.signature.size() &&
-                   std::equal(core.signature.begin() + static_cast<std::ptrdiff_t>(numbers), core.signature.end(),
+  for (const auto& entry : lane.entries)
+    same_tensors = same_tensors && entry->signature.size() == lane.signature.size() &&
+                   std::equal(lane.signature.begin() + static_cast<std::ptrdiff_t>(numbers), lane.signature.end(),
                               entry->signature.begin() + static_cast<std::ptrdiff_t>(numbers));
   if (same_tensors)
-    throw CaptureError(text("the function that jit() captures at ", place(core.where), " has been recorded for ",
+    throw CaptureError(text("the function that jit() captures at ", place(lane.core.where), " has been recorded for ",
                             kMostPlans, " different values of the numbers among its arguments: pass a number that ",
                             "keeps changing as a Tensor"));
-  auto oldest = std::min_element(core.entries.begin(), core.entries.end(),
+  auto oldest = std::min_element(lane.entries.begin(), lane.entries.end(),
                                  [](const auto& a, const auto& b) { return a->last_use < b->last_use; });
-  if (core.last == oldest->get()) core.last = nullptr;
-  core.entries.erase(oldest);
+  if (lane.last == oldest->get()) lane.last = nullptr;
+  lane.entries.erase(oldest);
 }
 
-std::string signature_text(const JitCore& core) {
+void forget_entry(JitLane& lane) {
+  lane.entries.erase(std::find_if(lane.entries.begin(), lane.entries.end(),
+                                  [&](const auto& entry) { return entry.get() == lane.entry; }));
+  lane.entry = lane.last = nullptr;
+  lane.core.changes.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::string signature_text(const JitLane& lane) {
   std::string result;
-  for (size_t place : core.first_places) {
-    const NodeRef& node = core.given.nodes[place];
+  for (size_t place : lane.first_places) {
+    const NodeRef& node = lane.given.nodes[place];
     result += text(result.empty() ? "" : ", ", node->dtype, node->shape);
   }
   return result;
@@ -143,28 +143,28 @@ void refuse_escaped(const Capture& capture) {
   }
 }
 
-std::unique_ptr<JitEntry> entry_of(JitCore& core, Capture& capture, std::vector<NodeRef> results) {
+std::unique_ptr<JitEntry> entry_of(JitLane& lane, Capture& capture, std::vector<NodeRef> results) {
   auto entry = std::make_unique<JitEntry>();
-  entry->generation = core.generation;
-  entry->signature = core.signature;
+  entry->generation = lane.generation;
+  entry->signature = lane.signature;
   entry->capture = capture.id;
   entry->results = results.size();
-  entry->result_words = core.result.words;
-  core.roots = std::move(results);
+  entry->result_words = lane.result.words;
+  lane.roots = std::move(results);
   for (size_t i = 0; i < capture.inputs.size(); ++i) {
     if (capture.values[i] == capture.initial[i]) continue;
     JitUpdate update;
     update.input = i;
-    update.root = core.roots.size();
+    update.root = lane.roots.size();
     entry->updates.push_back(std::move(update));
-    core.roots.push_back(capture.values[i]);
+    lane.roots.push_back(capture.values[i]);
   }
   // Memory may be taken over by a value that has no other taker, if nobody gets the old value.
   std::vector<StateUpdate> updates;
   for (const JitUpdate& update : entry->updates) {
-    const NodeRef &input = capture.input_nodes[update.input], &value = core.roots[update.root];
-    if (std::count(core.roots.begin(), core.roots.end(), value) == 1 &&
-        std::count(core.roots.begin(), core.roots.end(), input) == 0)
+    const NodeRef &input = capture.input_nodes[update.input], &value = lane.roots[update.root];
+    if (std::count(lane.roots.begin(), lane.roots.end(), value) == 1 &&
+        std::count(lane.roots.begin(), lane.roots.end(), input) == 0)
       updates.push_back({input.get(), value.get()});
   }
   for (const Bound& bound : capture.inputs) {
@@ -174,8 +174,8 @@ std::unique_ptr<JitEntry> entry_of(JitCore& core, Capture& capture, std::vector<
     if (known == entry->generators.end()) known = entry->generators.insert(known, {bound.generator, 0, {}});
     ++known->draws;
   }
-  entry->graph = read_captured(core.roots, updates, core.key);
-  entry->symbolic = core.symbolic || !entry->graph.symbols.empty();
+  entry->graph = read_captured(lane.roots, updates, lane.key);
+  entry->symbolic = lane.symbolic || !entry->graph.symbols.empty();
   entry->inputs = std::move(capture.inputs);
   entry->gradient_flags = std::move(capture.gradient_flags);
   return entry;
@@ -226,8 +226,8 @@ bool reads_what_it_made(const JitEntry& before, const JitEntry& now) {
   });
 }
 
-Device& home(const JitCore& core, const JitEntry& entry) {
-  for (const NodeRef& node : core.given.nodes) return device_buffer(*node).device();
+Device& home(const JitLane& lane, const JitEntry& entry) {
+  for (const NodeRef& node : lane.given.nodes) return device_buffer(*node).device();
   for (const Bound& bound : entry.inputs) {
     if (bound.kind != Bound::Kind::Slot) continue;
     return device_buffer(*realized(**bound.tensor)).device();
@@ -236,40 +236,46 @@ Device& home(const JitCore& core, const JitEntry& entry) {
 }
 
 // Plans what was recorded and makes it the entry for its signature.
-void install(JitCore& core) {
+void install(JitLane& lane) {
   double begin = seconds_now();
-  std::unique_ptr<JitEntry> fresh = std::move(core.recorded);
-  plan_captured(fresh->graph, core.roots, core.key, home(core, *fresh));
+  std::unique_ptr<JitEntry> fresh = std::move(lane.recorded);
+  plan_captured(fresh->graph, lane.roots, lane.key, home(lane, *fresh));
   prepare_replay(*fresh);
-  fresh->report.signature = signature_text(core);
-  fresh->report.capture_seconds = core.capture_seconds;
+  fresh->report.signature = signature_text(lane);
+  fresh->report.capture_seconds = lane.capture_seconds;
   fresh->report.compile_seconds = seconds_now() - begin;
   fresh->report.recordings = 1;
-  if (JitEntry* old = core.entry) {
+  if (JitEntry* old = lane.entry) {
     fresh->report.calls = old->report.calls;
     fresh->report.recordings += old->report.recordings;
     fresh->report.capture_seconds += old->report.capture_seconds;
     fresh->report.compile_seconds += old->report.compile_seconds;
-    auto where = std::find_if(core.entries.begin(), core.entries.end(), [&](const auto& e) { return e.get() == old; });
+    auto where = std::find_if(lane.entries.begin(), lane.entries.end(), [&](const auto& e) { return e.get() == old; });
     *where = std::move(fresh);
-    core.entry = where->get();
+    lane.entry = where->get();
+    lane.core.changes.fetch_add(1, std::memory_order_relaxed);
   } else {
-    limit_plans(core);
-    core.entries.push_back(std::move(fresh));
-    core.entry = core.entries.back().get();
+    limit_plans(lane);
+    lane.entries.push_back(std::move(fresh));
+    lane.entry = lane.entries.back().get();
   }
-  core.last = nullptr;
+  lane.last = nullptr;
 }
 
-void compare(JitCore& core) {
-  std::unique_ptr<JitEntry> now = std::move(core.recorded);
-  std::string what = difference(*core.entry, *now);
+// The recording, which is the second one or a later one, is kept if it must be, and compared with the first one.
+void compare(JitLane& lane, bool may_differ) {
+  if (lane.entry->symbolic || reads_what_it_made(*lane.entry, *lane.recorded)) return install(lane);
+  std::string what = difference(*lane.entry, *lane.recorded);
+  if (!what.empty() && lane.out_of_date) forget_entry(lane);
+  if (!what.empty() && may_differ) return install(lane);
+  std::unique_ptr<JitEntry> now = std::move(lane.recorded);
   if (!what.empty())
     throw CaptureError(text(
-        "the function that jit() captures at ", place(core.where), " is not the same at each call: ", what,
+        "the function that jit() captures at ", place(lane.core.where), " is not the same at each call: ", what,
         ". jit() freezes what the function records; pass what changes as an argument, or ", "keep it in a Tensor"));
-  ++core.entry->report.recordings;
-  core.entry->report.capture_seconds += core.capture_seconds;
+  lane.entry->generation = lane.generation;
+  ++lane.entry->report.recordings;
+  lane.entry->report.capture_seconds += lane.capture_seconds;
 }
 
 }  // namespace
@@ -277,14 +283,6 @@ void compare(JitCore& core) {
 bool is_capturing() { return current_capture != nullptr; }
 
 namespace {
-
-// A number that no other thread has, not even in a child of fork(), from 1 on.
-uint64_t this_thread() {
-  static std::atomic<uint64_t> last{0};
-  constinit thread_local uint64_t mine = 0;
-  if (mine == 0) mine = last.fetch_add(1, std::memory_order_relaxed) + 1;
-  return mine;
-}
 
 // Captured functions inside one another, on this thread, that run as plain functions.
 constinit thread_local int nested = 0;
@@ -306,53 +304,29 @@ JitNesting::JitNesting(const JitCore& core) {
 }
 JitNesting::~JitNesting() { --nested; }
 
-bool JitLock::lock() {
-  const uint32_t mine = fork_generation() + 1;
-  for (uint32_t found = 0; !holder_.compare_exchange_strong(found, mine, std::memory_order_acquire); found = 0) {
-    if (found == mine)
-      holder_.wait(found, std::memory_order_relaxed);
-    else if (found != 0 && holder_.compare_exchange_strong(found, mine, std::memory_order_acquire))
-      return false;
-  }
-  return true;
-}
-
-void JitLock::unlock() {
-  holder_.store(0, std::memory_order_release);
-  holder_.notify_one();
-}
-
-void JitCore::take(const char* what) {
-  if (holder.load(std::memory_order_relaxed) == this_thread())
-    throw CaptureError(
-        text(what, " inside of the function that jit() captures at ", place(where), ", while it is ", "being called"));
-  if (!lock.lock()) new (static_cast<JitScratch*>(this)) JitScratch;
-  holder.store(this_thread(), std::memory_order_relaxed);
-}
-void JitCore::release() {
-  holder.store(0, std::memory_order_relaxed);
-  lock.unlock();
-}
-
 JitCall::JitCall(JitCore& core) : core_(core) {
-  core.take("a call");
-  core.generation = generation.load(std::memory_order_acquire);  // what changes from now on, it may see the half of
+  core.refuse_inside("a call");
+  lane_ = &core.free_lane();
+  lane_->take();
+  if (lane_ != &core.main()) own_ = lane_;
+  lane_->generation = generation.load(std::memory_order_acquire);  // what changes from now on, it may see the half of
 }
 JitCall::~JitCall() {
   NoFork whole;
-  for (NodeRef& node : core_.given.nodes) node = NodeRef();
-  core_.roots.clear();
-  core_.recorded.reset();
-  core_.arguments.clear();
-  core_.result.clear();
-  core_.entry = nullptr;
-  core_.release();
+  for (NodeRef& node : lane_->given.nodes) node = NodeRef();
+  lane_->roots.clear();
+  lane_->recorded.reset();
+  lane_->arguments.clear();
+  lane_->result.clear();
+  lane_->entry = nullptr;
+  lane_->release();
+  if (own_ && own_ != lane_) own_->release();
 }
-Parts& JitCall::arguments() { return core_.arguments; }
-Parts& JitCall::result() { return core_.result; }
+Parts& JitCall::arguments() { return lane_->arguments; }
+Parts& JitCall::result() { return lane_->result; }
 
 bool JitCall::is_transformed() const {
-  return std::any_of(core_.arguments.tensors.begin(), core_.arguments.tensors.end(),
+  return std::any_of(lane_->arguments.tensors.begin(), lane_->arguments.tensors.end(),
                      [](const Tensor* tensor) { return heddle::is_transformed(tensor->slot().get()); });
 }
 
@@ -369,154 +343,169 @@ ChangeForRecordings::~ChangeForRecordings() {
   changing.fetch_sub(1);
 }
 
-bool JitCall::must_record() {
-  fetch_arguments(core_);
-  make_signature(core_);
-  core_.entry = find_entry(core_);
-  if (!core_.entry) return true;
-  if (is_out_of_date(*core_.entry) || core_.entry->generation != generation.load(std::memory_order_relaxed)) {
+namespace {
+
+bool is_current(const JitEntry& entry) {
+  return entry.generation == generation.load(std::memory_order_relaxed) && !is_out_of_date(entry);
+}
+
+bool may_run_beside_others(const JitEntry& entry) {
+  return entry.updates.empty() && entry.generators.empty() && entry.gradient_flags.empty() && !entry.symbolic;
+}
+
+// The copy of a recording that this call can run at once, if there is one.
+JitEntry* find_copy(JitLane& lane) {
+  uint64_t changes = lane.core.changes.load(std::memory_order_relaxed);
+  if (lane.changes != changes) {
     NoFork whole;
-    core_.entries.erase(std::find_if(core_.entries.begin(), core_.entries.end(),
-                                     [&](const auto& entry) { return entry.get() == core_.entry; }));
-    core_.entry = core_.last = nullptr;
-    return true;
+    lane.entries.clear();
+    lane.last = nullptr;
+    lane.changes = changes;
   }
-  return core_.entry->report.recordings < 2 || core_.entry->symbolic || !core_.arguments.complete || config().check_jit;
+  JitEntry* entry = find_entry(lane);
+  return entry && lane.arguments.complete && !config().check_jit && is_current(*entry) ? entry : nullptr;
+}
+
+void keep_copy(JitLane& lane, const JitEntry& original) {
+  NoFork whole;
+  auto old = std::find_if(lane.entries.begin(), lane.entries.end(),
+                          [&](const auto& entry) { return entry->signature == original.signature; });
+  if (old != lane.entries.end())
+    lane.entries.erase(old);
+  else if (lane.entries.size() >= kMostPlans)
+    lane.entries.clear();
+  lane.entries.push_back(copy_for_lane(original));
+  lane.last = lane.entries.back().get();
+}
+
+}  // namespace
+
+bool JitCall::must_record() {
+  fetch_arguments(*lane_);
+  make_signature(*lane_);
+  if (lane_ == own_) {
+    if ((lane_->entry = find_copy(*lane_))) return false;
+    core_.main().take();
+    move_to(core_.main());
+  }
+  JitLane& lane = *lane_;
+  lane.entry = find_entry(lane);
+  if (!lane.entry) return true;
+  lane.out_of_date = !is_current(*lane.entry);
+  if (lane.out_of_date || lane.entry->report.recordings < 2 || lane.entry->symbolic || !lane.arguments.complete ||
+      config().check_jit)
+    return true;
+  if (own_ && may_run_beside_others(*lane.entry)) {
+    keep_copy(*own_, *lane.entry);
+    move_to(*own_);
+    lane.release();
+    lane_->entry = lane_->last;
+  }
+  return false;
+}
+
+void JitCall::move_to(JitLane& lane) {
+  std::swap(static_cast<JitScratch&>(lane), static_cast<JitScratch&>(*lane_));
+  lane_ = &lane;
 }
 
 JitCall::Recording::Recording(JitCall& call, std::function<void(Parts&)> inside)
     : call_(call), inside_(std::move(inside)) {
-  JitCore& core = call.core_;
-  core.started = seconds_now();
-  core.capture = std::make_unique<Capture>(core.where);
-  core.capture->stand_ins.reserve(core.arguments.tensors.size());
-  core.inside.clear();
-  inside_(core.inside);
-  for (Tensor* tensor : core.inside.tensors) put(*tensor, core.capture->stand_in(*tensor));
-  current_capture = core.capture.get();
+  JitLane& lane = *call.lane_;
+  lane.started = seconds_now();
+  lane.capture = std::make_unique<Capture>(lane.core.where);
+  lane.capture->stand_ins.reserve(lane.arguments.tensors.size());
+  lane.inside.clear();
+  inside_(lane.inside);
+  for (Tensor* tensor : lane.inside.tensors) put(*tensor, lane.capture->stand_in(*tensor));
+  current_capture = lane.capture.get();
 }
 
 // Copies of modules may share parts with the originals: no stand-in may stay. Returns where the tensors are now.
 std::vector<Tensor*> JitCall::Recording::put_back() {
-  JitCore& core = call_.core_;
+  JitLane& lane = *call_.lane_;
   current_capture = nullptr;
-  core.inside.clear();
-  inside_(core.inside);
-  std::vector<Tensor*> now = core.inside.tensors;
+  lane.inside.clear();
+  inside_(lane.inside);
+  std::vector<Tensor*> now = lane.inside.tensors;
   for (Tensor* tensor : now)
-    for (size_t i = 0; i < core.capture->stand_ins.size(); ++i)
-      if (&tensor->slot() == &core.capture->stand_ins[i].slot()) {
-        put(*tensor, *core.arguments.tensors[i]);
+    for (size_t i = 0; i < lane.capture->stand_ins.size(); ++i)
+      if (&tensor->slot() == &lane.capture->stand_ins[i].slot()) {
+        put(*tensor, *lane.arguments.tensors[i]);
         break;
       }
   return now;
 }
 
 JitCall::Recording::~Recording() {
-  if (!call_.core_.capture) return;
+  if (!call_.lane_->capture) return;
   put_back();
-  call_.core_.capture.reset();
+  call_.lane_->capture.reset();
 }
 
 void JitCall::Recording::finish() {
-  JitCore& core = call_.core_;
+  JitLane& lane = *call_.lane_;
   std::vector<NodeRef> results;
-  for (Tensor* tensor : core.result.tensors) results.push_back(core.capture->value(*tensor));
+  for (Tensor* tensor : lane.result.tensors) results.push_back(lane.capture->value(*tensor));
   current_capture = nullptr;
   Tensor nothing;
-  for (Tensor* tensor : core.result.tensors) put(*tensor, nothing);
-  core.inside.clear();
-  inside_(core.inside);
-  bool kept = core.inside.tensors.size() == core.capture->stand_ins.size();
-  for (size_t i = 0; kept && i < core.inside.tensors.size(); ++i)
-    kept = &core.inside.tensors[i]->slot() == &core.capture->stand_ins[i].slot();
+  for (Tensor* tensor : lane.result.tensors) put(*tensor, nothing);
+  lane.inside.clear();
+  inside_(lane.inside);
+  bool kept = lane.inside.tensors.size() == lane.capture->stand_ins.size();
+  for (size_t i = 0; kept && i < lane.inside.tensors.size(); ++i)
+    kept = &lane.inside.tensors[i]->slot() == &lane.capture->stand_ins[i].slot();
   put_back();
-  std::unique_ptr<Capture> capture = std::move(core.capture);
+  std::unique_ptr<Capture> capture = std::move(lane.capture);
   if (!kept)
-    throw CaptureError(text("the function that jit() captures at ", place(core.where), " puts another tensor in the ",
+    throw CaptureError(text("the function that jit() captures at ", place(lane.core.where),
+                            " puts another tensor in the ",
                             "place of one of its arguments: use assign(), which changes the tensor itself"));
   capture->stand_ins.clear();
   refuse_escaped(*capture);
-  core.recorded = entry_of(core, *capture, std::move(results));
-  core.result.clear();
-  core.capture_seconds = seconds_now() - core.started;
+  lane.recorded = entry_of(lane, *capture, std::move(results));
+  lane.result.clear();
+  lane.capture_seconds = seconds_now() - lane.started;
   if (!profiling()) return;
   const int64_t end = profile_clock();
-  record_slice({SliceKind::Call, "record " + place(core.where), end - std::llround(core.capture_seconds * 1e9), end});
+  record_slice(
+      {SliceKind::Call, "record " + place(lane.core.where), end - std::llround(lane.capture_seconds * 1e9), end});
 }
 
-void JitCall::set_prototype(std::shared_ptr<const void> prototype) { core_.recorded->prototype = std::move(prototype); }
-const void* JitCall::prototype() const { return core_.entry->prototype.get(); }
+void JitCall::set_prototype(std::shared_ptr<const void> prototype) {
+  lane_->recorded->prototype = std::move(prototype);
+}
+const void* JitCall::prototype() const { return lane_->entry->prototype.get(); }
 
-void JitCall::run() {
+bool JitCall::run() {
   NoFork whole;
-  JitCore& core = core_;
-  ProfileScope scope(SliceKind::Call, [&] { return "jit " + place(core.where); });
-  if (core.recorded) {
-    bool forgotten = changing.load() > 0 || (core.entry && core.entry->generation != generation.load());
-    if (!core.entry || core.entry->symbolic || forgotten || reads_what_it_made(*core.entry, *core.recorded) ||
-        (!core.arguments.complete && !difference(*core.entry, *core.recorded).empty()))
-      install(core);
+  JitLane& lane = *lane_;
+  ProfileScope scope(SliceKind::Call, [&] { return "jit " + place(core_.where); });
+  if (lane.recorded) {
+    if (!lane.entry)
+      install(lane);
     else
-      compare(core);
+      compare(lane, lane.out_of_date || !lane.arguments.complete || changing.load() > 0 ||
+                        lane.generation != generation.load());
     // The recording's own handles are gone.
-    for (Bound& bound : core.entry->inputs)
+    for (Bound& bound : lane.entry->inputs)
       if (bound.tensor) bound.tensor->count_handles();
-    core.roots.clear();
+    lane.roots.clear();
   }
-  core.last = core.entry;
-  core.entry->last_use = ++core.clock;
-  scope.set_detail([&] { return core.entry->report.signature; });
-  replay(*core.entry, core.arguments.tensors, core.given, core.arena);
-  for (const GradientFlag& flag : core.entry->gradient_flags) {
-    TensorSlot& slot = flag.slot(core.arguments.tensors);
-    std::lock_guard guard(slot.lock);
-    slot.has_gradient = flag.after;
-  }
-  ++core.entry->report.calls;
+  lane.last = lane.entry;
+  lane.entry->last_use = ++lane.clock;
+  scope.set_detail([&] { return lane.entry->report.signature; });
+  if (!replay(*lane.entry, lane.arguments.tensors, lane.given, lane.arena)) return false;
+  ++lane.entry->report.calls;
+  return true;
 }
 
 void JitCall::deliver() {
-  for (size_t i = 0; i < core_.result.tensors.size(); ++i) *core_.result.tensors[i] = *core_.entry->deliver[i];
-  if (core_.entry->passed.empty()) return;
+  JitEntry& entry = *lane_->entry;
+  for (size_t i = 0; i < lane_->result.tensors.size(); ++i) *lane_->result.tensors[i] = *entry.deliver[i];
+  if (entry.passed.empty()) return;
   NoFork whole;
-  core_.entry->passed.clear();
-}
-
-namespace {
-
-class JitHold {
- public:
-  JitHold(JitCore& core, const char* what) : core_(core) { core.take(what); }
-  ~JitHold() { core_.release(); }
-  JitHold(const JitHold&) = delete;
-  JitHold& operator=(const JitHold&) = delete;
-
- private:
-  JitCore& core_;
-};
-
-}  // namespace
-
-JitBase::JitBase(const std::source_location& where) : core_(std::make_shared<JitCore>(where)) {}
-
-std::vector<JitPlan> JitBase::plans() const {
-  JitHold hold(*core_, "plans()");
-  std::vector<JitPlan> result;
-  for (const auto& entry : core_->entries) {
-    result.push_back(entry->report);
-    for (const RunMemory::Kept& kept : entry->memory.kept)
-      if (kept.packed) result.back().kept_bytes += kept.packed->bytes();
-  }
-  return result;
-}
-
-void JitBase::clear() {
-  JitHold hold(*core_, "clear()");
-  NoFork whole;
-  core_->entries.clear();
-  core_->last = nullptr;
-  core_->arena.reset();
+  entry.passed.clear();
 }
 
 }  // namespace heddle

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
 
 #include "runtime/captured.h"
 #include "tensor/capture.h"
@@ -93,6 +94,7 @@ struct JitScratch {
   std::vector<uint64_t> signature;
   bool symbolic = false;
   JitEntry* entry = nullptr;
+  bool out_of_date = false;  // the function may do something else than `entry` by now
   std::unique_ptr<Capture> capture;
   std::unique_ptr<JitEntry> recorded;  // not planned yet
   std::vector<NodeRef> roots;
@@ -101,41 +103,66 @@ struct JitScratch {
   uint64_t generation = 0;  // of forget_recordings() when recording began
 };
 
-// One call at a time. Held while users' functions are recorded, so it is no section (base/fork.h): after a fork() a
-// thread that the process does not have may hold it.
+// Held while users' functions are recorded, so it is no section (base/fork.h): after a fork() a thread that the process
+// does not have may hold it.
 class JitLock {
  public:
   // Returns false if such a thread held it: its call is in the middle of something.
   bool lock();
   void unlock();
+  bool is_held() const;
 
  private:
   std::atomic<uint32_t> holder_{0};  // 0: nobody; else fork_generation() + 1 of the process in which it was taken
 };
 
-class JitCore : public JitScratch {
- public:
-  explicit JitCore(const std::source_location& jit) : where(jit) {}
+// What one call at a time works with. The first lane has the recordings. Calls that change nothing but their results
+// may run at the same time: each in a lane of its own, with copies of those recordings that it has needed.
+struct alignas(64) JitLane : JitScratch {
+  explicit JitLane(JitCore& of) : core(of) {}
 
-  const std::source_location where;
+  JitCore& core;
   JitLock lock;
   std::atomic<uint64_t> holder{0};  // the thread that has it
   std::vector<std::unique_ptr<JitEntry>> entries;
   JitEntry* last = nullptr;
   uint64_t clock = 0;
   std::shared_ptr<DeviceBuffer> arena;  // of all plans: they run one after the other
+  uint64_t changes = 0;                 // JitCore::changes that the copies know of
 
-  // Takes the lock. What a call that another process was in had left is put aside: nobody knows how far it got. Throws
-  // CaptureError if the calling thread has the lock: `what` is inside of the function.
-  void take(const char* what);
+  // Takes the lock. What a call that another process was in had left is put aside: nobody knows how far it got.
+  void take();
   void release();
+  // Whether the calling thread has it.
+  bool is_mine() const;
+};
+
+class JitCore {
+ public:
+  explicit JitCore(const std::source_location& jit);
+
+  JitLane& main() { return lanes.front(); }
+  // One that nobody has at the moment, if there is one.
+  JitLane& free_lane();
+  // Throws CaptureError if the calling thread is in a call: `what` is inside of the function.
+  void refuse_inside(const char* what);
+
+  const std::source_location where;  // of the call of jit()
+  std::deque<JitLane> lanes;         // who has two has taken the first one last
+  // How often a recording was put in the place of another one, or all were forgotten: copies are old.
+  std::atomic<uint64_t> changes{0};
 };
 
 // Fills in all that replaying needs; the graph has its plan.
 void prepare_replay(JitEntry& entry);
-// One call. Leaves everything as it was if it throws.
-void replay(JitEntry& entry, std::span<Tensor* const> arguments, ArgumentValues& given,
+// Another one of a recording that changes nothing but its results, to be run at the same time.
+std::unique_ptr<JitEntry> copy_for_lane(const JitEntry& entry);
+// One call. Leaves everything as it was if it throws. False: nothing has been done, because gradients that backward()
+// inside would add to have come or gone since this entry was chosen.
+bool replay(JitEntry& entry, std::span<Tensor* const> arguments, ArgumentValues& given,
             std::shared_ptr<DeviceBuffer>& arena);
+// Whether backward() inside would do what it did when this was recorded: begin a gradient, or add to one.
+bool same_gradients(const JitEntry& entry, std::span<Tensor* const> arguments);
 // Whether a variable that the function closed over has another slot now, or may have.
 bool is_out_of_date(const JitEntry& entry);
 

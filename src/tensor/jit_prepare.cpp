@@ -128,6 +128,21 @@ void prepare_replay(JitEntry& entry) {
   }
 }
 
+std::unique_ptr<JitEntry> copy_for_lane(const JitEntry& entry) {
+  auto copy = std::make_unique<JitEntry>();
+  copy->signature = entry.signature;
+  copy->capture = entry.capture;
+  copy->generation = entry.generation;
+  copy->graph = entry.graph;
+  copy->results = entry.results;
+  copy->inputs = std::vector<Bound>(entry.inputs);
+  copy->result_words = entry.result_words;
+  copy->prototype = entry.prototype;
+  copy->report.signature = entry.report.signature;
+  prepare_replay(*copy);
+  return copy;
+}
+
 std::string to_string(const JitPlan& plan) {
   std::ostringstream out;
   out << "(" << plan.signature << "): " << plan.launches << " launches, " << plan.bytes_read << " bytes read, "

@@ -64,10 +64,11 @@ class Call {
       entry_.generators[i].generator->take_back(entry_.generators[i].before, entry_.generators[i].draws);
   }
 
-  void run(std::shared_ptr<DeviceBuffer>& arena) {
+  bool run(std::shared_ptr<DeviceBuffer>& arena) {
     entry_.passed.clear();
     find_updated();
     for (int tries = 0; !get_values(tries);) ++tries;
+    if (!same_gradients(entry_, arguments_)) return false;
     provide_outputs();
     draw_keys();
     choose_results();
@@ -75,6 +76,7 @@ class Call {
     set_arguments(*entry_.graph.cached, entry_.graph.floats, entry_.memory);
     execute(plan_, entry_.memory, arena);
     finish();
+    return true;
   }
 
  private:
@@ -363,6 +365,12 @@ class Call {
       if (root.kind == Kind::Output && entry_.outputs[static_cast<size_t>(root.index)].use == Use::Update) continue;
       update.fresh = value_for(tensor_of(update.input).shared_slot(), value_of(update.root));
     }
+    // Before the gradients themselves can be seen.
+    for (const GradientFlag& flag : entry_.gradient_flags) {
+      TensorSlot& slot = flag.slot(arguments_);
+      std::lock_guard guard(slot.lock);
+      slot.has_gradient = flag.after;
+    }
     for (JitUpdate& update : entry_.updates) {
       bool moved = static_cast<bool>(update.fresh);
       update.slot->put(this, moved ? std::move(update.fresh) : std::move(update.old));
@@ -387,6 +395,15 @@ class Call {
 
 }  // namespace
 
+bool same_gradients(const JitEntry& entry, std::span<Tensor* const> arguments) {
+  return std::all_of(entry.gradient_flags.begin(), entry.gradient_flags.end(), [&](const GradientFlag& flag) {
+    if (!flag.before) return true;
+    TensorSlot& slot = flag.slot(arguments);
+    std::lock_guard guard(slot.lock);  // add_gradient() may be in between
+    return *flag.before == slot.has_gradient;
+  });
+}
+
 bool is_out_of_date(const JitEntry& entry) {
   auto lost = [&](size_t input) {
     const Bound& bound = entry.inputs[input];
@@ -401,9 +418,9 @@ bool is_out_of_date(const JitEntry& entry) {
                      [&](const JitUpdate& update) { return lost(update.input); });
 }
 
-void replay(JitEntry& entry, std::span<Tensor* const> arguments, ArgumentValues& given,
+bool replay(JitEntry& entry, std::span<Tensor* const> arguments, ArgumentValues& given,
             std::shared_ptr<DeviceBuffer>& arena) {
-  Call(entry, arguments, given).run(arena);
+  return Call(entry, arguments, given).run(arena);
 }
 
 }  // namespace heddle

@@ -4,6 +4,7 @@
 
 #include <unordered_set>
 
+#include "base/error.h"
 #include "graph/gradient.h"
 #include "tensor/capture.h"
 
@@ -50,8 +51,14 @@ NodeRef OpenLeaves::add(const NodeRef& x) { return leaves_.emplace_back(make_lea
 
 void set_tracked(const std::shared_ptr<TensorSlot>& slot, bool on) {
   if (current_capture) {
-    if (slot->tracked.exchange(on) == on) return;
+    if (slot->tracked == on) return;
     Tensor tensor = Tensor::of_slot(slot);
+    if (!current_capture->is_inside(tensor))
+      throw CaptureError(text("requires_grad_(", on ? "" : "false", ") of a tensor ", slot->get()->dtype,
+                              slot->get()->shape, " that was made outside of the function which jit() captures at ",
+                              current_capture->where.file_name(), ":", current_capture->where.line(),
+                              ": do that outside, or use detach() or a copy inside"));
+    slot->tracked = on;
     return tensor.assign(on ? tensor : tensor.detach());
   }
   while (slot->tracked != on) {

@@ -10,6 +10,8 @@
 #include <iostream>
 #include <thread>
 
+#include "base/error.h"
+#include "runtime/device.h"
 #include "runtime/plan.h"
 
 namespace heddle::fuzz {
@@ -25,6 +27,16 @@ constexpr int kLongestSeed = 120;  // seconds before we believe that it hangs
 void CommandLine::fail(const std::string& problem) const {
   std::cerr << problem << "\nusage: " << usage_ << "\n";
   std::exit(2);
+}
+
+bool has_device() {
+  try {
+    std::cout << "device " << device().name() << ", target " << device().target().name << std::endl;
+    return true;
+  } catch (const Error& error) {
+    std::cout << "skipped: " << error.what() << std::endl;
+    return false;
+  }
 }
 
 bool CommandLine::next() {

@@ -22,6 +22,10 @@ struct DriverOptions {
   bool keep_plans = false;  // programs are so alike that plans are wanted again
 };
 
+// Prints the device that programs run on, or that this machine lacks it: then there is nothing to do.
+bool has_device();
+constexpr int kSkipped = 77;  // the exit status for that
+
 // The arguments of a program, one after the other.
 class CommandLine {
  public:

@@ -24,7 +24,6 @@
 #include "base/error.h"
 #include "fuzz/check_program.h"
 #include "fuzz/driver.h"
-#include "runtime/device.h"
 
 namespace heddle::fuzz {
 namespace {
@@ -147,12 +146,7 @@ void count(Driver& driver) {
 int main(int count_of_arguments, char** arguments) {
   using namespace heddle::fuzz;
   Options options = parse(count_of_arguments, arguments);
-  try {
-    std::cout << "device " << heddle::device().name() << ", target " << heddle::device().target().name << std::endl;
-  } catch (const heddle::Error& error) {  // this machine lacks it
-    std::cout << "skipped: " << error.what() << std::endl;
-    return 77;
-  }
+  if (!has_device()) return kSkipped;
   Driver driver(options.driver);
   return driver.run([&](uint64_t seed) { run_seed(options, seed, driver); }, [&] { count(driver); });
 }

@@ -279,6 +279,30 @@ TEST(Arguments, a_function_layer_that_may_have_changed_is_recorded_anew) {
   }
 }
 
+// A variable that began as a handle of a weight may have been that weight: recorded anew, but not compiled.
+TEST(Arguments, copies_that_are_given_other_values_compile_nothing) {
+  nn::Sequential net(nn::Linear(2, 2), nn::Tanh());
+  Tensor w = tensor({{1., 2.}});
+  auto f = jit([&](const Tensor& x) { return net(x * w); });
+  Tensor x = tensor({{1., 1.}});
+  for (int i = 0; i < 3; ++i) f(x);
+  uint64_t recordings = f.plans()[0].recordings;
+  for (int i = 0; i < 10; ++i) {
+    net(w).realize();
+    f(x);
+  }
+  EXPECT_EQ(f.plans()[0].recordings, recordings);
+  uint64_t before = run_stats().plan_misses + run_stats().plan_hits;
+  for (int i = 0; i < 10; ++i) {
+    Tensor h = w;
+    h = net(h) * 2;
+    f(x);
+  }
+  EXPECT_EQ(run_stats().plan_misses + run_stats().plan_hits, before);
+  ASSERT_EQ(f.plans().size(), 1u);
+  EXPECT_EQ(f.plans()[0].calls, 23u);
+}
+
 TEST(Arguments, handles_that_come_and_go_do_not_record_for_ever) {
   nn::Linear net(2, 2);
   auto f = jit([&](const Tensor& x) { return net(x); });

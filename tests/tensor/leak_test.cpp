@@ -165,5 +165,30 @@ TEST(Leaks, gradient_functions_of_the_users_own_leak_as_well) {
                              {"made outside"});
 }
 
+// The tensor itself would change while it is recorded, and at no other call.
+TEST(Leaks, requires_grad_inside_is_for_what_is_inside) {
+  Tensor w = tensor({1., 2.}), leaf = tensor({1., 2.}).requires_grad_();
+  auto ask = jit([&](Tensor x) { return sum(w.requires_grad_() * x); });
+  auto stop = jit([&](Tensor x) { return sum(leaf.requires_grad_(false) * x); });
+  auto again = jit([&](Tensor x) { return sum(leaf.requires_grad_() * x); });
+  Tensor x = tensor({3., 4.});
+  expect_error<CaptureError>([&] { ask(x); }, {"requires_grad_() of a tensor f32[2]", "made outside"});
+  expect_error<CaptureError>([&] { stop(x); }, {"requires_grad_(false)"});
+  EXPECT_FALSE(w.requires_grad());
+  EXPECT_TRUE(leaf.requires_grad());
+  EXPECT_EQ(again(x).item<double>(), 11);
+  auto inside = jit([&](Tensor y) {
+    Tensor own = w * 1;
+    y.requires_grad_();
+    own.requires_grad_();
+    return grad(sum(own * own * y), {own, y});
+  });
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(inside(x)[0].to_vector<double>(), (std::vector<double>{6, 16}));
+    EXPECT_EQ(inside(x)[1].to_vector<double>(), (std::vector<double>{1, 4}));
+    EXPECT_FALSE(x.requires_grad());
+  }
+}
+
 }  // namespace
 }  // namespace heddle

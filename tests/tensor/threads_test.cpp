@@ -320,6 +320,78 @@ TEST(Threads, gradients_of_several_threads_add_up) {
   EXPECT_EQ(only_value(*w.grad()), 3 * kThreads * kTimes);
 }
 
+TEST(Threads, gradients_of_captured_and_plain_code_add_up) {
+  Tensor w = own(2, {8}).requires_grad_(), x = own(3, {8});
+  auto captured = jit([&](const Tensor& y) { (w * y).sum().backward(); });
+  constexpr int kThreads = 4, kRounds = 60, kTimes = 5;
+  for (int round = 0; round < kRounds; ++round) {
+    w.zero_grad();
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t)
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < kTimes; ++i) {
+          if (t % 2 == 0)
+            captured(x);
+          else
+            (w * x).sum().backward();
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(only_value(*w.grad()), 3 * kThreads * kTimes) << "in round " << round;
+  }
+}
+
+// Functions that change nothing: all threads at once, each in memory of its own.
+TEST(Threads, calls_that_change_nothing_run_side_by_side) {
+  Tensor w = own(2, {64, 64});
+  auto f = jit([&](const Tensor& x) { return std::pair(softmax(matmul(x, w), -1) + x, x); });
+  constexpr int kThreads = 6, kTimes = 200;
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0}, begun{0};
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      ++begun;
+      while (begun < kThreads) std::this_thread::yield();
+      std::vector<Tensor> kept;
+      for (int i = 0; i < kTimes; ++i) {
+        double value = t * 1000 + i;
+        auto [y, x] = f(own(value, {i % 3 + 1, 64}));
+        kept.push_back(y);
+        if (only_value(x, "the argument") != value) ++wrong;
+      }
+      for (int i = 0; i < kTimes; ++i)
+        if (std::abs(only_value(kept[static_cast<size_t>(i)], "a result") - (t * 1000 + i + 1. / 64)) > 1e-3) ++wrong;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  uint64_t calls = 0;
+  for (const JitPlan& plan : f.plans()) calls += plan.calls;
+  EXPECT_EQ(f.plans().size(), 3u);
+  EXPECT_EQ(calls, uint64_t{kThreads * kTimes});
+  // What is closed over changes for all of them.
+  w.assign(full({64, 64}, 0.));
+  EXPECT_EQ(only_value(f(own(1, {1, 64})).first), 1 + 1. / 64);
+}
+
+TEST(Threads, a_rebound_tensor_is_noticed_by_every_thread) {
+  Tensor w = own(1, {8});
+  Tensor held = w;
+  auto f = jit([&](const Tensor& x) { return x + w; });
+  Tensor x = own(1, {8});
+  for (int round = 1; round < 20; ++round) {
+    std::vector<std::thread> threads;
+    std::atomic<int> wrong{0};
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&] {
+        for (int i = 0; i < 20; ++i)
+          if (only_value(f(x), "a result") != 1 + round) ++wrong;
+      });
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(wrong, 0) << "in round " << round;
+    w = own(round + 1, {8});
+  }
+}
+
 TEST(Threads, requires_grad_while_another_assigns) {
   Tensor w = own(0, {8});
   int i = 0;

@@ -97,10 +97,11 @@ class Sequential : public Module<Sequential> {
   void push_back(AnyLayer layer) { layers_.push_back(std::move(layer)); }
 
   Tensor operator()(const Tensor& x) const {
-    Tensor y = x;
+    if (layers_.empty()) return x;
+    Tensor y;
     for (size_t i = 0; i < layers_.size(); ++i) {
       try {
-        y = layers_[i](y);
+        y = layers_[i](i == 0 ? x : y);
       } catch (const Error& error) {
         detail::rethrow_in_layer(error, i, layers_[i].module_type());
       }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "backend/cpu/memory_pool.h"
 #include "backend/cpu/thread_pool.h"
@@ -23,6 +24,9 @@ constexpr double kWorthSharing = 2'000, kWorthWaking = 15'000;
 constexpr double kShare = 1'000;
 // Shareable launches that follow each other within this time keep the workers awake.
 constexpr int64_t kBusyGap = 200'000;
+// Where several threads launch at the same time, less than this is done by the thread that has it: it would wait for
+// the others' turns.
+constexpr double kWorthWaiting = 200'000;
 
 class CpuBuffer final : public DeviceBuffer {
  public:
@@ -194,18 +198,31 @@ class CpuDevice final : public Device {
   void stop() { pool_.stop(); }
 
  private:
-  bool worth_sharing(double nanoseconds);
+  // A launch that may be worth sharing.
+  struct Caller {
+    explicit Caller(CpuDevice& on) : device(on), meets_others(on.callers_.fetch_add(1) > 0) {}
+    ~Caller() { device.callers_.fetch_sub(1); }
+    Caller(const Caller&) = delete;
+    Caller& operator=(const Caller&) = delete;
+
+    CpuDevice& device;
+    const bool meets_others;
+  };
+  bool worth_sharing(double nanoseconds, const std::optional<Caller>& caller);
 
   std::string name_ = "cpu";
   Target target_;
   MemoryPool memory_;
   ThreadPool pool_;
-  std::atomic<int64_t> last_shareable_{0};
+  std::atomic<int64_t> last_shareable_{0}, last_crowd_{-kBusyGap};
+  std::atomic<int> callers_{0};
 };
 
-bool CpuDevice::worth_sharing(double nanoseconds) {
-  if (nanoseconds < kWorthSharing || pool_.threads() == 1) return false;
+bool CpuDevice::worth_sharing(double nanoseconds, const std::optional<Caller>& caller) {
+  if (!caller) return false;
   int64_t now = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+  if (caller->meets_others) last_crowd_.store(now, std::memory_order_relaxed);
+  if (nanoseconds < kWorthWaiting && now - last_crowd_.load(std::memory_order_relaxed) < kBusyGap) return false;
   int64_t gap = now - last_shareable_.exchange(now, std::memory_order_relaxed);
   if (nanoseconds >= kWorthWaking || pool_.awake()) return true;
   if (gap < kBusyGap) pool_.nudge();  // this launch is better off alone, the next one will find them awake
@@ -245,7 +262,9 @@ void CpuDevice::launch(const Executable& executable, std::span<const LaunchSegme
       for (PhaseJob& job : jobs) run(job);
     }
   };
-  if (!worth_sharing(largest)) {
+  std::optional<Caller> caller;
+  if (largest >= kWorthSharing && pool_.threads() > 1) caller.emplace(*this);
+  if (!worth_sharing(largest, caller)) {
     each_phase([](const PhaseJob& job) { job.run({0, 0}, {job.ranges.size(), 0}); });
     return;
   }
