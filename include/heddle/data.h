@@ -3,7 +3,11 @@
 
 #include <heddle/tensor.h>
 
+#include <algorithm>
+#include <array>
+#include <concepts>
 #include <iterator>
+#include <optional>
 
 namespace heddle::data {
 
@@ -22,7 +26,7 @@ Digits digits(int64_t count, const DigitOptions& options = {});
 // An image [28, 28] as text, two rows of pixels to a line of blocks; one row to a line without blocks.
 std::string draw_text(const Tensor& image, bool blocks = true);
 
-// One minibatch: rows of two tensors.
+// One minibatch: rows of two tensors. Of another number of tensors it is an array.
 struct Batch {
   Tensor x, t;
 };
@@ -31,18 +35,42 @@ struct BatchOptions {
   bool drop_last = false;                // leaves a smaller last batch out
 };
 
-// A range of minibatches: `for (auto [x, t] : batches(images, labels, 128, {.shuffle_seed = 1}))`.
-class Batches {
+// What a walk over minibatches needs. Private to Batches.
+class BatchRows {
  public:
-  Batches(const Tensor& x, const Tensor& t, int64_t size, const BatchOptions& options);
-  int64_t size() const;
+  BatchRows(std::vector<Tensor> tensors, int64_t size, const BatchOptions& options);
+  int64_t batches() const;
+  std::vector<int64_t> next_order() const;  // of all rows
+  std::vector<Tensor> rows(const std::vector<int64_t>& order, int64_t number) const;
+
+ private:
+  std::vector<Tensor> tensors_;
+  int64_t size_;
+  BatchOptions options_;
+  mutable uint64_t walks_ = 0;
+};
+
+// A range of minibatches, each a B: `for (auto [x, t] : batches(images, labels, 128, {.shuffle_seed = 1}))`.
+template <class B>
+class BatchRange {
+ public:
+  explicit BatchRange(BatchRows rows) : rows_(std::move(rows)) {}
+  int64_t size() const { return rows_.batches(); }
 
   class Iterator {
    public:
-    using value_type = Batch;
+    using value_type = B;
     using difference_type = std::ptrdiff_t;
     using iterator_concept = std::input_iterator_tag;
-    Batch operator*() const { return owner_->batch(*order_, number_); }
+    B operator*() const {
+      std::vector<Tensor> rows = owner_->rows_.rows(*order_, number_);
+      B batch;
+      if constexpr (std::same_as<B, Batch>)
+        batch = {rows[0], rows[1]};
+      else
+        std::copy(rows.begin(), rows.end(), batch.begin());
+      return batch;
+    }
     Iterator& operator++() {
       ++number_;
       return *this;
@@ -51,22 +79,32 @@ class Batches {
     friend bool operator==(const Iterator& a, std::default_sentinel_t) { return a.number_ == a.owner_->size(); }
 
    private:
-    friend class Batches;
-    const Batches* owner_ = nullptr;
+    friend class BatchRange;
+    const BatchRange* owner_ = nullptr;
     std::shared_ptr<const std::vector<int64_t>> order_;
     int64_t number_ = 0;
   };
   // Each call begins a walk of its own, with the next order.
-  Iterator begin() const;
+  Iterator begin() const {
+    Iterator result;
+    result.owner_ = this;
+    result.order_ = std::make_shared<const std::vector<int64_t>>(rows_.next_order());
+    return result;
+  }
   std::default_sentinel_t end() const { return {}; }
 
  private:
-  Batch batch(const std::vector<int64_t>& order, int64_t number) const;
-  Tensor x_, t_;
-  int64_t size_;
-  BatchOptions options_;
-  mutable uint64_t walks_ = 0;
+  BatchRows rows_;
 };
-Batches batches(const Tensor& x, const Tensor& t, int64_t size, const BatchOptions& options = {});
+using Batches = BatchRange<Batch>;
+
+inline Batches batches(const Tensor& x, const Tensor& t, int64_t size, const BatchOptions& options = {}) {
+  return Batches(BatchRows({x, t}, size, options));
+}
+// Of any number of tensors: `for (auto [image, mask, weight] : batches({images, masks, weights}, 32))`.
+template <size_t N>
+BatchRange<std::array<Tensor, N>> batches(const Tensor (&tensors)[N], int64_t size, const BatchOptions& options = {}) {
+  return BatchRange<std::array<Tensor, N>>(BatchRows({tensors, tensors + N}, size, options));
+}
 
 }  // namespace heddle::data

@@ -107,6 +107,14 @@ class Jit : public JitBase {
 
   template <class... A>
   auto operator()(A&&... arguments) const {
+    constexpr bool kFits = std::is_invocable_v<F&, std::decay_t<A>&...>;
+    static_assert(kFits, "the captured function does not take these arguments: their number or types are others");
+    if constexpr (kFits) return run(arguments...);
+  }
+
+ private:
+  template <class... A>
+  auto run(A&... arguments) const {
     using R = std::decay_t<std::invoke_result_t<F&, std::decay_t<A>&...>>;
     if (!is_capturing()) {
       JitCall call(*core_);
@@ -130,7 +138,6 @@ class Jit : public JitBase {
     return static_cast<R>(std::invoke(f_, arguments...));
   }
 
- private:
   // The function works on copies of the arguments, in which other tensors stand for those that were given.
   template <class R, class... A>
   void record(JitCall& call, A&... arguments) const {

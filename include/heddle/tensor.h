@@ -40,9 +40,17 @@ class Dims : public std::vector<int64_t> {
   friend std::ostream& operator<<(std::ostream& out, const Dims& sizes);  // [2, 3]
 };
 
-// Axes an operator works on: a list, or one; negative ones count from the end. `{}` means all of them to a reduction.
+// Axes an operator works on: a list, or one; negative ones count from the end. `{}` means all of them to a reduction,
+// Axes::none() none: every element is the reduction of itself.
 class Axes : public std::vector<int64_t> {
  public:
+  static Axes none() {
+    Axes axes;
+    axes.is_none_ = true;
+    return axes;
+  }
+  bool is_none() const { return is_none_ && empty(); }
+
   using std::vector<int64_t>::vector;
   Axes(const std::vector<int64_t>& list) : std::vector<int64_t>(list) {}
   template <std::integral I>
@@ -50,6 +58,9 @@ class Axes : public std::vector<int64_t> {
   Axes(I axis) : std::vector<int64_t>{static_cast<int64_t>(axis)} {}
 
   friend std::ostream& operator<<(std::ostream& out, const Axes& axes);  // [0, -1]
+
+ private:
+  bool is_none_ = false;
 };
 
 // Copying a Tensor copies the handle: both then name one slot, and see what assign(), += and realize() do to it.

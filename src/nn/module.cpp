@@ -89,11 +89,21 @@ TensorMap state(const Walk& walk) {
   return result;
 }
 
-void load_state(const Walk& walk, const TensorMap& values, const std::string& source) {
+void load_state(const Walk& walk, const TensorMap& values, const std::string& source, const LoadOptions& options) {
   TensorMap own = state(walk);
   if (values.contains("optimizer.step") && values.contains("generator") && !own.contains("generator"))
     throw ValueError(text(source, ": holds a module together with its optimiser: use optim::load_checkpoint()"));
-  assign_all(own, values, source, "the module");
+  if (!options.convert) return assign_all(own, values, source, "the module");
+  TensorMap converted = values;
+  for (auto& [path, value] : converted) {
+    auto place = own.find(path);
+    if (place == own.end() || place->second.dtype() == value.dtype()) continue;
+    if (is_float(value.dtype()) != is_float(place->second.dtype()))
+      throw DTypeError(text(source, ": ", path, " is ", value.dtype(), ", the module's is ", place->second.dtype(),
+                            ": only floats become other floats, and integers other integers"));
+    value = cast(value, place->second.dtype());
+  }
+  assign_all(own, converted, source, "the module");
 }
 
 void assign_all(const TensorMap& own, const TensorMap& values, const std::string& source, const std::string& what,
@@ -111,9 +121,9 @@ void assign_all(const TensorMap& own, const TensorMap& values, const std::string
   for (const auto& [path, value] : values)
     if (!own.contains(path)) problems += text("\n  ", path, " is none of ", what, "'s tensors");
   if (!other_dtypes.empty())
-    problems += other_dtypes +
-                "\n  values are not converted: load them before to() converts the module, or cast() each to the dtype "
-                "that it meets and use load_state()";
+    problems += other_dtypes + (what == "the module" ? "\n  values are converted on request: load(path, {.convert = "
+                                                       "true})"
+                                                     : "\n  values are not converted");
   if (!problems.empty()) throw ValueError(text(source, ": does not fit ", what, ":", problems));
   std::vector<Tensor> tensors, given;
   for (const auto& [path, tensor] : own) {

@@ -95,9 +95,23 @@ void Optimizer::update(Entry& entry, const Tensor& gradient, const Tensor& lr, c
   next_values.add(parameter, cast(next, narrow));
 }
 
+namespace {
+
+const char* const kFrozen =
+    "it requires none any more: was it frozen after the optimiser was made? Freeze first, then make the optimiser";
+
+}  // namespace
+
+std::string Optimizer::frozen_text() const {
+  for (const Entry& e : entries_)
+    if (!e.parameter.requires_grad()) return text(". Of ", e.name, ": ", kFrozen);
+  return "";
+}
+
 void Optimizer::step(const std::vector<Tensor>& gradients, const std::vector<Tensor>& also) {
   if (gradients.size() != entries_.size())
-    throw ValueError(text(rule_.name, ": ", gradients.size(), " gradients for ", entries_.size(), " parameters"));
+    throw ValueError(
+        text(rule_.name, ": ", gradients.size(), " gradients for ", entries_.size(), " parameters", frozen_text()));
   for (size_t i = 0; i < gradients.size(); ++i) {
     const Entry& e = entries_[i];
     if (static_cast<std::vector<int64_t>>(gradients[i].shape()) != e.parameter.shape())
@@ -126,7 +140,8 @@ void Optimizer::step() {
   for (const Entry& e : entries_) {
     std::optional<Tensor> gradient = e.parameter.grad();
     if (!gradient)
-      throw ValueError(text(rule_.name, ": parameter ", e.name, " has no gradient; call backward() first"));
+      throw ValueError(text(rule_.name, ": parameter ", e.name, " has no gradient; ",
+                            e.parameter.requires_grad() ? "call backward() first" : kFrozen));
     gradients.push_back(*gradient);
   }
   step(gradients);

@@ -40,7 +40,7 @@ std::vector<int> to_axes(const char* op, const Axes& axes, int rank, bool empty_
   std::sort(result.begin(), result.end());
   auto twice = std::adjacent_find(result.begin(), result.end());
   if (twice != result.end()) throw ValueError(text(op, ": ", list_text(axes), " names axis ", *twice, " twice"));
-  if (axes.empty() && empty_means_all)
+  if (axes.empty() && empty_means_all && !axes.is_none())
     for (int i = 0; i < rank; ++i) result.push_back(i);
   return result;
 }

@@ -132,17 +132,6 @@ std::string signature_text(const JitLane& lane) {
   return result;
 }
 
-// A tensor made by the function that somebody outside still has would never be computed.
-void refuse_escaped(const Capture& capture) {
-  for (const std::weak_ptr<TensorSlot>& watched : capture.born) {
-    std::shared_ptr<TensorSlot> slot = watched.lock();
-    if (!slot || !capture.depends_on_inputs(slot->node)) continue;
-    throw CaptureError(text("a tensor ", slot->node->dtype, slot->node->shape, " made by the function that jit() ",
-                            "captures at ", place(capture.where), " is kept outside, where it has no value. Return ",
-                            "it, or assign() it to a tensor made before"));
-  }
-}
-
 std::unique_ptr<JitEntry> entry_of(JitLane& lane, Capture& capture, std::vector<NodeRef> results) {
   auto entry = std::make_unique<JitEntry>();
   entry->generation = lane.generation;
@@ -462,7 +451,7 @@ void JitCall::Recording::finish() {
                             " puts another tensor in the ",
                             "place of one of its arguments: use assign(), which changes the tensor itself"));
   capture->stand_ins.clear();
-  refuse_escaped(*capture);
+  capture->refuse_escaped();
   lane.recorded = entry_of(lane, *capture, std::move(results));
   lane.result.clear();
   lane.capture_seconds = seconds_now() - lane.started;

@@ -31,7 +31,9 @@ Words philox(const Tensor& key, const Tensor& block, uint32_t stream) {
 }
 
 void refuse_too_many(const char* op, int64_t blocks) {
-  if (blocks > int64_t{0xffffffff}) throw ValueError(text(op, ": more elements than a key can number"));
+  if (blocks > int64_t{0xffffffff})
+    throw ValueError(text(op, ": ", blocks, " blocks of four random numbers; one draw has at most 2^32 of them, about ",
+                          "1.7e10 numbers. Draw in several parts"));
 }
 
 }  // namespace

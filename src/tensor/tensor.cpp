@@ -32,7 +32,9 @@ Tensor::Tensor(const NodeRef& node) : slot_(std::make_shared<TensorSlot>()) {
 Tensor& Tensor::operator=(const Tensor& other) & {
   if (slot_ == other.slot_) return *this;
   // Variables of a function that is being recorded are copies that end with it.
-  if (slot_->bindings.load(std::memory_order_relaxed) > 0 && !current_capture)
+  if (current_capture)
+    current_capture->note_rebinding(slot_, other.slot_);
+  else if (slot_->bindings.load(std::memory_order_relaxed) > 0)
     slot_->reassigned.fetch_add(1, std::memory_order_relaxed);
   slot_ = other.slot_;
   return *this;

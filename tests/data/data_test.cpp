@@ -95,6 +95,23 @@ TEST(Batches, a_shuffle_differs_from_walk_to_walk_and_repeats_by_seed) {
   EXPECT_EQ(std::set<int64_t>(first.begin(), first.end()).size(), 100u);
 }
 
+TEST(Batches, of_any_number_of_tensors) {
+  Tensor x = counting({10, 2}), t = arange(10).realize(), w = (arange(10) * 3).realize();
+  int64_t rows = 0;
+  for (auto [a, b, c] : batches({x, t, w}, 4, {.shuffle_seed = 3})) {
+    EXPECT_TRUE(equal(cast(a.select(1, 0), kI64), b * 2));
+    EXPECT_TRUE(equal(c, b * 3));
+    EXPECT_TRUE(a.is_realized() && b.is_realized() && c.is_realized());
+    rows += a.size(0);
+  }
+  EXPECT_EQ(rows, 10);
+  rows = 0;
+  for (auto [only] : batches({t}, 3)) rows += only.size(0);
+  EXPECT_EQ(rows, 10);
+  expect_error<ShapeError>([&] { batches({x, t, zeros(4)}, 1); }, {"10 rows of tensor 0, but 4 of tensor 2"});
+  expect_error<ShapeError>([&] { batches({x, tensor(1.)}, 1); }, {"tensor 1 is a scalar"});
+}
+
 TEST(Batches, mistakes_are_named) {
   expect_error<ValueError>([] { batches(zeros({3, 2}), zeros(3), 0); }, {"a size of 0"});
   expect_error<ShapeError>([] { batches(zeros({3, 2}), zeros(4), 1); }, {"3 rows", "4"});

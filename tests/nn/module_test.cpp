@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "temporary_folder.h"
 #include "tensor/helpers.h"
 
 namespace heddle {
@@ -190,8 +191,7 @@ TEST_F(ModuleFile, what_does_not_fit_is_listed_and_nothing_changes) {
   EXPECT_TRUE(equal(before, layer.weight));
   nn::Linear half = layer.copy();
   half.to(kF16).save(path);
-  expect_error<ValueError>([&] { layer.load(path); },
-                           {"weight is f16", "the module's is f32", "before to()", "cast()"});
+  expect_error<ValueError>([&] { layer.load(path); }, {"weight is f16", "the module's is f32", "{.convert = true}"});
 }
 
 TEST(Sequential, layers_may_be_functions_and_are_found_by_type) {
@@ -245,6 +245,28 @@ TEST(Sequential, other_visitors_see_whole_paths) {
   nn::Sequential net(nn::Linear(2, 2), nn::Sequential(nn::ReLU(), nn::RMSNorm(2)));
   net.visit(collect);
   EXPECT_EQ(collect.seen, "0.weight 0.bias 1.1.weight ");
+}
+
+TEST(Module, loads_other_dtypes_on_request) {
+  heddle::testing::TemporaryFolder folder;
+  nn::Linear wide(3, 2), half = wide.copy();
+  half.to(kF16);
+  half.save(folder.file("half"));
+  Tensor before = wide.weight.clone().realize();
+  expect_error<ValueError>([&] { wide.load(folder.file("half")); },
+                           {"weight is f16, the module's is f32", "{.convert = true}"});
+  EXPECT_TRUE(equal(wide.weight, before));
+  wide.load(folder.file("half"), {.convert = true});
+  EXPECT_EQ(wide.weight.dtype(), kF32);
+  EXPECT_TRUE(equal(wide.weight, cast(half.weight, kF32)));
+  EXPECT_TRUE(wide.weight.requires_grad());
+  half.load_state(wide.state(), "state", {.convert = true});
+  EXPECT_EQ(half.weight.dtype(), kF16);
+  TensorMap counts = wide.state();
+  counts["bias"] = arange(2);
+  expect_error<DTypeError>([&] { wide.load_state(counts, "counts", {.convert = true}); }, {"bias is i64", "f32"});
+  counts.erase("bias");
+  expect_error<ValueError>([&] { wide.load_state(counts, "counts", {.convert = true}); }, {"bias is missing"});
 }
 
 }  // namespace

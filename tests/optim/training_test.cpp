@@ -201,5 +201,16 @@ TEST(Training, memory_of_a_long_run_stays_flat) {
   }
 }
 
+TEST(Training, freezing_after_the_optimiser_was_made_is_named) {
+  nn::Linear net(2, 1);
+  optim::SGD o(net, {.lr = 0.1});
+  net.freeze("weight");
+  Tensor x = tensor({{1., 2.}});
+  sum(net(x)).backward();
+  expect_error<ValueError>([&] { o.step(); }, {"weight has no gradient", "frozen after the optimiser was made"});
+  expect_error<ValueError>([&] { o.step(grad(sum(net(x)), net.parameters())); },
+                           {"1 gradients for 2 parameters", "Of weight", "frozen after the optimiser was made"});
+}
+
 }  // namespace
 }  // namespace heddle::optim

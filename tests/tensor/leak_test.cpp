@@ -190,5 +190,34 @@ TEST(Leaks, requires_grad_inside_is_for_what_is_inside) {
   }
 }
 
+// `w = w - x` gives the variable another tensor. That is an error at each call, and no value is lost.
+TEST(Leaks, a_variable_that_is_bound_anew_inside_keeps_its_value) {
+  Tensor w = tensor({1., 2.}).requires_grad_(), v = tensor({5., 5.}), x = tensor({1., 1.});
+  auto f = jit([&](const Tensor& y) {
+    w = w - y;
+    w = w * 2;
+    v = v + sum(w);
+    return sum(w);
+  });
+  for (int i = 0; i < 3; ++i) {
+    expect_error<CaptureError>([&] { f(x); }, {"kept outside", "w.assign(w - x) or w -= x"});
+    expect_equal(w, {1, 2});
+    expect_equal(v * 2, {10, 10});
+    EXPECT_TRUE(w.requires_grad());
+    expect_equal(grad(sum(w * w), w), {2, 4});
+    EXPECT_FALSE(v.requires_grad());
+  }
+  auto right = jit([&](const Tensor& y) {
+    Tensor own = w;
+    own = own - y;
+    v.assign(v + sum(own));
+    return sum(own);
+  });
+  for (int i = 1; i <= 3; ++i) {
+    EXPECT_EQ(right(x).item<double>(), 1);
+    expect_equal(v, {5. + i, 5. + i});
+  }
+}
+
 }  // namespace
 }  // namespace heddle

@@ -26,6 +26,31 @@ TEST(Reduce, over_each_axis_and_over_all) {
   expect_equal(prod(tensor({1, 2, 3, 4})), {24});
 }
 
+TEST(Reduce, over_no_axes_each_element_stands_alone) {
+  Tensor x = tensor({{1., -2., 3.}, {0., 5., kNan}}), y = tensor({{1., -2., 3.}, {0., 5., 7.}});
+  const Axes none = Axes::none();
+  for (const Tensor& same :
+       {sum(y, none), prod(y, none), max(y, none), min(y, none), amax(y, none), amin(y, none), mean(y, none),
+        logsumexp(y, none), average(y, ones({2, 3}), none), y.sum(none, true), nanmax(y, none), nanmean(y, none)}) {
+    EXPECT_EQ(same.shape(), (Dims{2, 3}));
+    expect_close(same, {1, -2, 3, 0, 5, 7}, 1e-6);
+  }
+  expect_equal(nansum(x, none), {1, -2, 3, 0, 5, 0});
+  expect_equal(nanprod(x, none), {1, -2, 3, 0, 5, 1});
+  expect_equal(ptp(y, none), {0, 0, 0, 0, 0, 0});
+  expect_equal(norm(y, 2, none), {1, 2, 3, 0, 5, 7});
+  expect_equal(var(y, none, false, 0), {0, 0, 0, 0, 0, 0});
+  expect_equal(std(y, none, true, 0), {0, 0, 0, 0, 0, 0});
+  EXPECT_EQ(count_nonzero(y, none).to_vector<int64_t>(), (std::vector<int64_t>{1, 1, 1, 0, 1, 1}));
+  EXPECT_EQ(any(y > 0, none).shape(), (Dims{2, 3}));
+  EXPECT_EQ(all(y > 0, none).shape(), (Dims{2, 3}));
+  // A list that has become empty means what it always meant; so does one that has got axes.
+  EXPECT_EQ(sum(y, Axes{}).rank(), 0);
+  Axes some = Axes::none();
+  some.push_back(1);
+  expect_equal(sum(y, some), {2, 12});
+}
+
 TEST(Reduce, of_many_sizes_against_plain_loops) {
   for (int64_t rows : {1, 3, 17, 64})
     for (int64_t columns : {1, 2, 15, 16, 33, 100, 1000}) {

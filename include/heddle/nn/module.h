@@ -18,12 +18,16 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 namespace nn {
 
+struct LoadOptions {
+  bool convert = false;  // values of another float dtype than the module's tensors become theirs; so do integers
+};
+
 namespace detail {
 using Walk = std::function<void(Visitor& visitor)>;
 NamedTensors named_parameters(const Walk& walk);
 std::vector<Tensor> parameters(const Walk& walk);
 TensorMap state(const Walk& walk);
-void load_state(const Walk& walk, const TensorMap& values, const std::string& source);
+void load_state(const Walk& walk, const TensorMap& values, const std::string& source, const LoadOptions& options);
 // Assigns by name, all at one moment; `meanwhile` is called at that moment. ValueError listing what is missing,
 // unexpected or misshapen, and then nothing has changed.
 void assign_all(const TensorMap& own, const TensorMap& values, const std::string& source, const std::string& what,
@@ -52,14 +56,16 @@ struct Module : ModuleState {
 
   // All tensors by path, frozen ones too: handles, which see what becomes of them. snapshot(state()) does not.
   TensorMap state() const { return detail::state(walk()); }
-  // Gives the tensors new values, all at one moment. All names, shapes and dtypes must agree, or nothing changes;
-  // `source` is named in the error.
-  void load_state(const TensorMap& values, const std::string& source = "load_state") {
-    detail::load_state(walk(), values, source);
+  // Gives the tensors new values, all at one moment. All names, shapes and, unless the options say otherwise, dtypes
+  // must agree, or nothing changes; `source` is named in the error.
+  void load_state(const TensorMap& values, const std::string& source = "load_state", const LoadOptions& options = {}) {
+    detail::load_state(walk(), values, source, options);
   }
   // The same with a safetensors file.
   void save(const std::string& path) const { save_safetensors(path, state()); }
-  void load(const std::string& path) { load_state(load_safetensors(path).tensors, path); }
+  void load(const std::string& path, const LoadOptions& options = {}) {
+    load_state(load_safetensors(path).tensors, path, options);
+  }
 
   // Leaves tensors out of parameters(), and out of gradients: all of them, or those of a part: `net.freeze("0")`.
   void freeze(const std::string& path = "") { detail::set_frozen(walk(), path, true); }
@@ -87,6 +93,10 @@ struct Module : ModuleState {
  private:
   // visit() hands out references to change, which the const functions above do not use.
   detail::Walk walk() const {
+    static_assert(
+        requires(Self& self, Visitor& visitor) { self.visit(visitor); },
+        "a module needs a function visit that names its tensors and parts: "
+        "template <class V> void visit(V& v) { v(\"weight\", weight); }");
     return [self = const_cast<Module*>(this)](Visitor& visitor) { visitor.enter(static_cast<Self&>(*self)); };
   }
 };

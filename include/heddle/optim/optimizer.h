@@ -100,6 +100,7 @@ class Optimizer {
     double weight_decay, lr_factor;
   };
   struct Assignments;
+  std::string frozen_text() const;
   void update(Entry& entry, const Tensor& gradient, const Tensor& lr, const Tensor& number, Assignments& next) const;
 
   Rule rule_;

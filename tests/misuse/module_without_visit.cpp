@@ -1,0 +1,8 @@
+// error: a module needs a function visit that names its tensors and parts
+#include <heddle/heddle.h>
+
+struct Net : heddle::nn::Module<Net> {
+  heddle::Tensor weight = heddle::zeros({2});
+};
+
+int main() { return static_cast<int>(Net().parameters().size()); }
