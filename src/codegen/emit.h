@@ -77,6 +77,7 @@ struct Place {
   llvm::Value* mask = nullptr;       // one i1 per lane; null: all
   bool never = false;                // the guard is false
   uint64_t align = 1;                // bytes, of `pointer` (Scattered: of each element)
+  bool strays = false;               // where no lane is wanted all of them may lie outside the buffer
   // Runs of lanes that lie elsewhere, each with a mask of its own. `mask` leaves these lanes out.
   std::vector<Place> runs;
 };
@@ -167,6 +168,7 @@ struct Emitter {
   void store_run(const kernel::Inst& inst, llvm::Value* v, Place at);
   llvm::Value* guarded_load(const kernel::Inst& inst, llvm::Type* type, const Place& at, llvm::Value* flag);
   llvm::Value* gather(const kernel::Inst& inst, llvm::Type* type, const Place& at);
+  llvm::Value* kept_inside(const kernel::Inst& inst, const Place& at, llvm::Value* pointer, llvm::Value* mask);
   llvm::Value* pick(const kernel::Inst& inst, llvm::Type* type, const Place& at);
   void combine_lane(const kernel::Inst& inst, llvm::Value* pointer, llvm::Value* v, llvm::Value* flag);
   llvm::Value* from_memory(llvm::Value* v, DType dtype);

@@ -127,6 +127,13 @@ Place Emitter::place(const kernel::Inst& inst, int64_t lanes, const Values& bloc
     Expr first = step == -1 ? form->rest - (lanes - 1) : form->rest;
     result.pointer = pointer_to(inst, first);
     result.align = alignment(first, dtype);
+    if (result.mask) {
+      const Expr lowest = step < -1 ? first + (lanes - 1) * step : first;
+      const kernel::Buffer& buffer = kernel.buffers[inst.buffer];
+      const Expr size = floordiv(buffer.size * size_of(buffer.dtype), size_of(dtype));
+      const int64_t reach = (lanes - 1) * std::abs(step) + 1;
+      result.strays = !(provably_true(gt(lowest + reach, 0)) && provably_true(lt(lowest, size)));
+    }
     result.pattern = step == 0    ? Place::Pattern::Uniform
                      : step == 1  ? Place::Pattern::Forward
                      : step == -1 ? Place::Pattern::Backward
@@ -146,6 +153,13 @@ Place Emitter::place(const kernel::Inst& inst, int64_t lanes, const Values& bloc
   if (result.pattern == Place::Pattern::Scattered) result.align = static_cast<uint64_t>(size_of(dtype));
   close_scope();
   return result;
+}
+
+// `pointer`, or that of the buffer if no lane of `mask` is on. A processor that finds masked lanes in memory that does
+// not exist takes hundreds of cycles to see that nobody wants them.
+llvm::Value* Emitter::kept_inside(const kernel::Inst& inst, const Place& at, llvm::Value* pointer, llvm::Value* mask) {
+  if (!at.strays || !traits.read_zeros) return pointer;
+  return b.CreateSelect(b.CreateOrReduce(mask), pointer, buffers[inst.buffer]);
 }
 
 // What lies at `at.pointer` where `flag` (null: true) holds, else 0.
@@ -228,9 +242,9 @@ llvm::Value* Emitter::pick(const kernel::Inst& inst, llvm::Type* type, const Pla
       for (int64_t e = start; e < start + lanes; ++e)
         from.push_back(e % apart == 0 ? lane_of(e) : static_cast<int>(lanes));
       llvm::Value* wanted = b.CreateShuffleVector(mask, llvm::Constant::getNullValue(mask->getType()), from);
-      loaded = annotate(
-          b.CreateMaskedLoad(type, here.pointer, llvm::Align(at.align), wanted, llvm::Constant::getNullValue(type)),
-          inst);
+      loaded = annotate(b.CreateMaskedLoad(type, kept_inside(inst, at, here.pointer, wanted), llvm::Align(at.align),
+                                           wanted, llvm::Constant::getNullValue(type)),
+                        inst);
     } else {
       loaded = guarded_load(inst, type, here, at.condition);
     }
@@ -282,7 +296,7 @@ llvm::Value* Emitter::load_run(const kernel::Inst& inst, llvm::Type* type, const
       } else {
         llvm::Value* mask = at.condition ? both(b, at.mask, splat(at.condition, lanes)) : at.mask;
         if (backward) mask = b.CreateVectorReverse(mask);
-        v = annotate(b.CreateMaskedLoad(type, at.pointer, llvm::Align(at.align), mask,
+        v = annotate(b.CreateMaskedLoad(type, kept_inside(inst, at, at.pointer, mask), llvm::Align(at.align), mask,
                                         otherwise ? otherwise : llvm::Constant::getNullValue(type)),
                      inst);
       }
@@ -337,7 +351,7 @@ void Emitter::store_run(const kernel::Inst& inst, llvm::Value* v, Place at) {
     if (mask) mask = b.CreateVectorReverse(mask);
   }
   if (mask) {
-    annotate(b.CreateMaskedStore(v, at.pointer, llvm::Align(at.align), mask), inst);
+    annotate(b.CreateMaskedStore(v, kept_inside(inst, at, at.pointer, mask), llvm::Align(at.align), mask), inst);
     return;
   }
   when(at.condition, [&] {
