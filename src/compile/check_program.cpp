@@ -74,14 +74,28 @@ HostArray rubbish(DType dtype, std::vector<int64_t> shape) {
   return array;
 }
 
+// Tensors whose parts different segments write, each with what has been written so far.
+using Parts = std::unordered_map<int, HostArray>;
+Parts written_in_parts(const Program& program) {
+  Parts parts;
+  std::vector<int> writers(program.tensors.size(), 0);
+  for (const Program::Step& step : program.steps)
+    for (const Program::Segment& segment : step.segments)
+      for (size_t b = 0; b < segment.tensors.size() && !step.direct; ++b)
+        if (step.loops.buffers[b].space == kernel::Space::Out && ++writers[static_cast<size_t>(segment.tensors[b])] > 1)
+          parts.try_emplace(segment.tensors[b]);
+  return parts;
+}
+
 void check_segment(const Program::Step& step, const Program::Segment& segment, const SymbolValues& symbols,
-                   std::vector<HostArray>& want, bool bad_indices) {
+                   std::vector<HostArray>& want, Parts& parts, bool bad_indices) {
   const Loops& loops = step.loops;
   std::vector<int64_t> numbers;
   for (const auto& [symbol, value] : values_of(step, segment, symbols)) numbers.push_back(value);
   std::vector<HostArray> results(loops.buffers.size());
   std::vector<HostArray*> buffers;
   double scale = 0;
+  bool whole_results = true;
   for (size_t b = 0; b < loops.buffers.size(); ++b) {
     const kernel::Buffer& buffer = loops.buffers[b];
     if (b >= segment.tensors.size()) {  // of checks
@@ -93,13 +107,19 @@ void check_segment(const Program::Step& step, const Program::Segment& segment, c
     HostArray& whole = want[static_cast<size_t>(segment.tensors[b])];
     scale = std::max(scale, largest(whole));
     if (buffer.space == kernel::Space::Out) results[b] = rubbish(whole.dtype, whole.shape);
-    buffers.push_back(buffer.space == kernel::Space::Out ? &results[b] : &whole);
+    HostArray* result = &results[b];
+    if (auto part = parts.find(segment.tensors[b]); part != parts.end() && buffer.space == kernel::Space::Out) {
+      whole_results = false;
+      if (part->second.shape.empty()) part->second = results[b];
+      result = &part->second;
+    }
+    buffers.push_back(buffer.space == kernel::Space::Out ? result : &whole);
   }
-  interpret(loops, buffers, numbers);
+  interpret(loops, buffers, numbers, whole_results);
   for (size_t b = 0; b < loops.buffers.size(); ++b) {
     const std::string& name = loops.buffers[b].name;
     std::string wrong;
-    if (loops.buffers[b].space == kernel::Space::Out)
+    if (loops.buffers[b].space == kernel::Space::Out && parts.count(segment.tensors[b]) == 0)
       wrong = difference(results[b], want[static_cast<size_t>(segment.tensors[b])], scale);
     else if (b >= segment.tensors.size() && !bad_indices)
       for (uint64_t reported : results[b].integers)
@@ -153,9 +173,16 @@ void check_program(const Program& program, const SymbolValues& symbols,
                    const std::unordered_map<const Node*, HostArray>& inputs) {
   int64_t bad_indices = 0;
   std::vector<HostArray> want = evaluate(nodes_of(program), symbols, inputs, &bad_indices, Rounding::Never);
+  Parts parts = written_in_parts(program);
   for (const Program::Step& step : program.steps)
     for (const Program::Segment& segment : step.segments)
-      if (!step.direct) check_segment(step, segment, symbols, want, bad_indices > 0);
+      if (!step.direct) check_segment(step, segment, symbols, want, parts, bad_indices > 0);
+  for (const auto& [tensor, result] : parts) {
+    const HostArray& whole = want[static_cast<size_t>(tensor)];
+    const std::string wrong = difference(result, whole, largest(whole));
+    HD_ASSERT(wrong.empty(), "fused wrongly: the parts of a join of shape ",
+              program.tensors[static_cast<size_t>(tensor)].node->shape, wrong);
+  }
 }
 
 bool check_on_random_data(const Program& program) {

@@ -37,7 +37,8 @@ struct Program {
       friend bool operator==(const Check&, const Check&) = default;
     };
     std::vector<Check> checks;
-    bool tf32 = false;  // products of f32 may round their factors
+    Substitution given;  // the values of symbols that are no sizes, in its only segment
+    bool tf32 = false;   // products of f32 may round their factors
   };
   std::vector<Tensor> tensors;
   std::vector<Step> steps;   // in an order in which they may run

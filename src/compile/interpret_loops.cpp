@@ -102,12 +102,12 @@ class LoopsInterpreter {
     for (const Stage& stage : loops.stages) prepare(stage);
   }
 
-  void run() {
+  void run(bool whole) {
     each_point(outer_, 0, [&] {
       for (StageProgram& stage : stages_) run(stage);
       ++point_;
     });
-    for (size_t b = 0; b < touched_.size(); ++b)
+    for (size_t b = 0; b < touched_.size() && whole; ++b)
       for (size_t i = 0; i < touched_[b].size(); ++i)
         HD_ASSERT(touched_[b][i] >= 0, "loops @", loops_.name, ": nobody writes %", loops_.buffers[b].name, "[", i,
                   "]\n", print(loops_));
@@ -288,8 +288,8 @@ class LoopsInterpreter {
 
 }  // namespace
 
-void interpret(const Loops& loops, std::span<HostArray* const> buffers, std::span<const int64_t> symbols) {
-  LoopsInterpreter(loops, buffers, symbols).run();
+void interpret(const Loops& loops, std::span<HostArray* const> buffers, std::span<const int64_t> symbols, bool whole) {
+  LoopsInterpreter(loops, buffers, symbols).run(whole);
 }
 
 }  // namespace heddle

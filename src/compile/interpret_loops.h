@@ -12,7 +12,9 @@ namespace heddle {
 
 // `buffers`: for each of loops.buffers its elements. Those that the kernel writes come back changed. `symbols`: values
 // of loops.symbols. Throws InternalError, naming kernel and stage: access outside a buffer, an element that two points
-// of the outer axes touch and one of them writes, an element of a result that nobody writes.
-void interpret(const Loops& loops, std::span<HostArray* const> buffers, std::span<const int64_t> symbols);
+// of the outer axes touch and one of them writes, an element of a result that nobody writes, unless the kernel writes a
+// part of it only (`whole` is false).
+void interpret(const Loops& loops, std::span<HostArray* const> buffers, std::span<const int64_t> symbols,
+               bool whole = true);
 
 }  // namespace heddle

@@ -316,8 +316,9 @@ class Joiner {
       segment.symbols.clear();
       for (const Expr& symbol : step.loops.symbols) {
         auto own = std::find(symbols.begin(), symbols.end(), symbol);
-        segment.symbols.push_back(
-            own == symbols.end() ? symbol : Expr(structures_[m]->extents[static_cast<size_t>(own - symbols.begin())]));
+        segment.symbols.push_back(own == symbols.end()
+                                      ? substitute(symbol, member.given)
+                                      : Expr(structures_[m]->extents[static_cast<size_t>(own - symbols.begin())]));
       }
       if (m == members[0]) {
         step.segments[0] = std::move(segment);

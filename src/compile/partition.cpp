@@ -15,6 +15,14 @@ double op_weight(const Node& node) {
   return slow ? 4 : 1;
 }
 
+bool joins_many(const Node& node) {
+  if (node.op != NodeOp::Cat || node.inputs.size() <= kFewParts) return false;
+  const auto parts = static_cast<size_t>(
+      std::ranges::count_if(node.inputs, [](const NodeRef& input) { return !input->shape.numel().is_const(0); }));
+  if (parts <= kFewParts) return false;
+  return parts > kMostChosen || static_cast<double>(parts) * upper(node.shape.numel()) * kOpCost > kLaunchCost;
+}
+
 bool is_compute(const Node& node) {
   return node.op == NodeOp::Scalar || node.op == NodeOp::Cast || node.op == NodeOp::Bitcast ||
          node.op == NodeOp::Gather || node.op == NodeOp::Cat || node.op == NodeOp::Scan;
@@ -73,7 +81,7 @@ Partition Partitioner::run() {
     if (node->op == NodeOp::Sort) {
       if (placed_direct_.insert(node).second) place_direct(node);
     } else if (stored_.count(node) && !result_.storing.count(node)) {
-      place_storing(open_unit(node, false));
+      joins_many(*node) ? place_parts(node) : place_storing(open_unit(node, false));
     } else if (wanted_.count(node) && (kept_.count(node) || !result_.reducing.count(node))) {
       place_reduction(node);
     }
@@ -97,7 +105,7 @@ void Partitioner::measure() {
     const Node& node = *order_[i];
     bool reduction = reduction_of(&node) == &node;
     // Below these nothing is computed in place.
-    bool cut = reduction || node.op == NodeOp::Sort || node.op == NodeOp::Scatter;
+    bool cut = reduction || node.op == NodeOp::Sort || node.op == NodeOp::Scatter || joins_many(node);
     double work = op_weight(node);
     bool below = reduction;
     bool little = !cut && node.op != NodeOp::Scan && node.op != NodeOp::Gather;
@@ -160,16 +168,34 @@ void Partitioner::place_direct(const Node* node) {
   new_group(id);
 }
 
-Unit Partitioner::make_unit(const Node* node, bool reduces) {
+void Partitioner::place_parts(const Node* node) {
+  int g = -1;
+  for (size_t part = 0; part < node->inputs.size(); ++part) {
+    if (node->inputs[part]->shape.numel().is_const(0)) continue;
+    int id = static_cast<int>(result_.units.size());
+    result_.units.push_back(make_unit(node, false, static_cast<int>(part)));
+    result_.storing.try_emplace(node, id);
+    explore(unit(id), true, id);
+    enter_reads(id);
+    if (g < 0)
+      g = new_group(id);
+    else
+      join(id, g, unit(id).kept);
+  }
+}
+
+Unit Partitioner::make_unit(const Node* node, bool reduces, int part) {
   Unit u;
   u.node = node;
   u.reduces = reduces;
+  u.part = part;
   auto add_axis = [](std::vector<Expr>& axes, const Expr& extent) {
     if (extent.is_const(1)) return Expr(0);
     axes.push_back(Expr::index(text("i", axes.size()), extent));
     return axes.back();
   };
-  for (const Expr& extent : node->shape) u.at.push_back(add_axis(u.kept, extent));
+  const Node& written = part < 0 ? *node : *node->inputs[static_cast<size_t>(part)];
+  for (const Expr& extent : written.shape) u.at.push_back(add_axis(u.kept, extent));
   if (!reduces && node->op == NodeOp::Scatter) {
     const Expr& updates = node->inputs[1]->shape[static_cast<size_t>(node->attrs[0].value())];
     u.update = updates.is_const(1) ? Expr(0) : Expr::index("m", updates);

@@ -22,6 +22,7 @@ struct Unit {
   Index at;                    // the element of `node` computed: one entry per axis, over `kept`
   std::optional<Expr> update;  // scatter: the number of the update, along the axis (0 if there is one only)
   Expr scanned;                // the one of `kept` along which the nest scans, if it does: no outer axis
+  int part = -1;               // the input of `node`, a join of many parts, that the nest writes; `at` is its element
 
   // What the nest reads that comes from another unit.
   struct Read {
@@ -48,13 +49,15 @@ struct Unit {
   std::vector<Expr> outer;  // the `kept` variables that run along the outer axes of the group, in the group's order
 
   bool scatters() const { return update.has_value(); }
+  bool is_part() const { return part >= 0; }
   Index update_at() const;  // scatter: the element of the index and of the updates
   double points() const;    // of the nest
   bool scans() const { return scanned.is_var(); }
   std::vector<Expr> free_axes() const;  // `kept` without `scanned`
 };
 
-// Units that share a kernel: all of them run inside the same outer axes.
+// Units that share a kernel: all of them run inside the same outer axes. Those that write the parts of a join are a
+// group, too, but each of them has a kernel of its own.
 struct Group {
   std::vector<int> units;  // inputs before users
   bool fixed = false;      // the outer axes are settled: a reduction's result is used inside, or something is scanned
@@ -72,6 +75,10 @@ struct Group {
 const Node* direct_of(const Node* node);
 // What is in memory in row-major order when `node` is wanted there: looks through reshapes.
 const Node* memory_source(const Node* node);
+
+// A join of so many parts that choosing among them at each element would cost more than writing each part where it
+// belongs. It is always in memory.
+bool joins_many(const Node& node);
 
 struct Partition {
   std::vector<Unit> units;

@@ -31,18 +31,23 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
     int number;
     const Node* node;
     Index index;
+    double share;  // of the nest's points: what lies in a part of a join is wanted at the points of that part only
     bool operator<(const Visit& other) const { return number < other.number; }
   };
   std::priority_queue<Visit> queue;  // users first, so that what exceeds the limit is as low as possible
   std::unordered_map<uint64_t, std::vector<std::pair<const Node*, Index>>> seen;
-  auto push = [&](const Node* node, Index index) {
+  // How often all visits of a node together compute an element, per point of the nest. Its users come first, so when a
+  // node's turn comes all its visits are known.
+  std::unordered_map<const Node*, double> times;
+  auto push = [&](const Node* node, Index index, double share = 1) {
     uint64_t h = reinterpret_cast<uintptr_t>(node);
     for (const Expr& e : index) h = hash_combine(h, e.hash());
     auto& bucket = seen[h];
     for (auto& [n, i] : bucket)
       if (n == node && i == index) return;
     bucket.emplace_back(node, index);
-    queue.push({number_.at(node), node, std::move(index)});
+    times[node] += share;
+    queue.push({number_.at(node), node, std::move(index), share});
   };
   std::unordered_set<const Node*> before;  // what the unit read from memory when it was explored earlier
   for (const Unit::Read& read : u.reads)
@@ -62,9 +67,9 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
     push(u.node->inputs[1].get(), u.update_at());
     push(u.node->inputs[2].get(), u.update_at());
   } else {
-    push(u.node, u.at);
+    push(u.is_part() ? u.node->inputs[static_cast<size_t>(u.part)].get() : u.node, u.at);
   }
-  bool first = !u.reduces && !u.scatters();
+  bool first = !u.reduces && !u.scatters() && !u.is_part();
   while (!queue.empty()) {
     Visit visit = queue.top();
     queue.pop();
@@ -72,9 +77,9 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
     bool self = std::exchange(first, false);
     if (in_memory(node)) u.leaves.push_back(&node);
     if (in_memory(node) || node.op == NodeOp::Const) continue;
-    // A scatter has nests of its own, and takes no reduction into them, nor what is computed of one.
+    // Scatters and parts of a join have nests of their own, which take no reduction in, nor what is computed of one.
     bool reduces = reduction_of(&node) || (is_compute(node) && reduces_below_[number(&node)]);
-    bool apart = node.op == NodeOp::Scatter || (u.scatters() && reduces);
+    bool apart = node.op == NodeOp::Scatter || ((u.scatters() || u.is_part()) && reduces);
     if (!self && (before.count(&node) || may_read(u, &node) || apart)) {
       if (decide) store(&node);
       u.reads.push_back({&node, visit.index, true});
@@ -99,7 +104,7 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
     if (node.op == NodeOp::Scan) {
       bool forward = false;
       Expr axis = scannable(u, node, visit.index, forward);
-      bool fits = axis.is_var() && !u.scatters() && ++scans <= kMaxScans;
+      bool fits = axis.is_var() && !u.scatters() && !u.is_part() && ++scans <= kMaxScans;
       if (fits && !u.scans()) {
         u.scanned = axis;
         if (!forward) return false;
@@ -112,7 +117,7 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
         u.reads.push_back({&node, visit.index, true});
         continue;
       }
-    } else if (decide && !self && !widens(node) && should_store(u, node, visit.index, points)) {
+    } else if (decide && !self && !widens(node) && should_store(u, node, visit.index, points, times[&node])) {
       store(&node);
       u.reads.push_back({&node, visit.index, true});
       continue;
@@ -121,20 +126,22 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
     if (id >= 0 && !u.nest) computed_in_[&node].push_back(id);
     if (node.op == NodeOp::Barrier) wait_for(u, node.inputs[1].get(), decide);
     if (is_movement(node)) {
-      push(node.inputs[0].get(), source_index(node, visit.index, guard));
+      double share = visit.share;
+      if (node.op == NodeOp::Pad) share *= upper(node.inputs[0]->shape.numel()) / upper(node.shape.numel());
+      push(node.inputs[0].get(), source_index(node, visit.index, guard), share);
     } else if (node.op == NodeOp::Gather) {
       Expr chosen = Expr::index("g", node.inputs[0]->shape[static_cast<size_t>(node.attrs[0].value())]);
-      push(node.inputs[1].get(), gather_index(node, visit.index));
-      push(node.inputs[0].get(), gather_source(node, visit.index, chosen));
+      push(node.inputs[1].get(), gather_index(node, visit.index), visit.share);
+      push(node.inputs[0].get(), gather_source(node, visit.index, chosen), visit.share);
     } else if (node.op == NodeOp::Cat) {
       size_t axis = static_cast<size_t>(node.attrs[0].value());
       Index source = visit.index;
       for (const NodeRef& input : node.inputs) {
-        push(input.get(), source);
+        push(input.get(), source, visit.share * upper(input->shape[axis]) / upper(node.shape[axis]));
         source[axis] = source[axis] - input->shape[axis];
       }
     } else {
-      for (const NodeRef& input : node.inputs) push(input.get(), visit.index);
+      for (const NodeRef& input : node.inputs) push(input.get(), visit.index, visit.share);
     }
   }
   return true;
@@ -172,9 +179,9 @@ Expr Partitioner::scannable(const Unit& u, const Node& node, const Index& index,
   return axis;
 }
 
-bool Partitioner::should_store(const Unit& u, const Node& node, const Index& index, double points) {
+bool Partitioner::should_store(const Unit& u, const Node& node, const Index& index, double points, double times) {
   if (!is_compute(node)) return false;
-  if (u.evaluations >= kMaxEvaluations) return true;
+  if (u.evaluations >= kMaxEvaluations || joins_many(node)) return true;
   // The same for all points: computed once per cell.
   if (std::all_of(index.begin(), index.end(), [](const Expr& e) { return e.is_const(); })) return false;
   size_t n = number(&node);
@@ -191,7 +198,10 @@ bool Partitioner::should_store(const Unit& u, const Node& node, const Index& ind
                            [&](const Expr& axis) { return !contains(u.nest_outer, axis) && depends_on(e, axis); });
       }))
     points = std::min(points, values_of(index));
-  if (points <= elements || (!u.reduces && in_shared_blocks(index, elements, points))) return false;
+  if (!u.reduces && in_shared_blocks(index, elements, points)) return false;
+  // A stencil of rolled or shifted values computes each of them at every place from which it is seen.
+  if (!u.nest) points *= std::max(times, 1.0);
+  if (points <= elements) return false;
   if (reduces_below_[n] && can_be_outer(u, index)) return false;
   double repeated = work_[n] * (points - elements) * kOpCost;
   return repeated > kLaunchCost + elements * size_of(node.dtype) * kByteCost;

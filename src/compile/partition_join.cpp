@@ -66,7 +66,7 @@ bool Partitioner::same_order(const Unit& a, const Unit& b) {
 
 std::vector<Expr> Partitioner::loop_shape(int g) {
   std::vector<Expr> shape;
-  if (is_direct(g)) return shape;
+  if (is_direct(g) || joins_parts(g)) return shape;
   if (is_nested(g)) {
     for (const Expr& axis : unit(group(g).units[0]).outer) shape.push_back(axis.extent());
     shape.push_back(-2);
@@ -122,7 +122,8 @@ std::vector<int> Partitioner::readers_of(int g) {
       readers.insert(readers.end(), it->second.begin(), it->second.end());
   };
   for (int id : group(g).units) {
-    if (!unit(id).reduces) add({unit(id).node, true});  // a reduction is read in its own kernel
+    if (unit(id).is_part() && id != group(g).units[0]) continue;  // all write the same node
+    if (!unit(id).reduces) add({unit(id).node, true});            // a reduction is read in its own kernel
     for (const Node* written : unit(id).writes) add({written, true});
   }
   return readers;

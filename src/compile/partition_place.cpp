@@ -26,6 +26,7 @@ void Partitioner::place_storing(int id) {
   if (store_own(id)) return;
   std::vector<int> groups = reading_groups({unit(id).node, true});
   bool alone = unit(id).scatters() || (groups.size() == 1 && unit(group(groups[0]).units[0]).scatters());
+  alone = alone || (groups.size() == 1 && joins_parts(groups[0]));
   // What others wait for is a kernel of its own: they may be what the readers need.
   alone = alone || !waiting_[unit(id).node].empty() || limits_.alone.count(unit(id).node);
   if (!alone && groups.size() == 1 && join_storing(id, groups[0])) return;

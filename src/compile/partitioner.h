@@ -31,6 +31,8 @@ inline constexpr double kMaskWork = 16;
 inline constexpr double kFewElements = 64;
 // Scans along one axis that a nest takes in.
 inline constexpr int kMaxScans = 8;
+// Parts of a join that a nest always chooses among, and those that it does if the elements are few.
+inline constexpr size_t kFewParts = 8, kMostChosen = 32;
 // Nested sums: the widest that they may be, in elements kept or reduced beside the common axis, and the longest that
 // axis may be if no reductions depend on each other along it. Beyond, factors are worth a trip through memory.
 inline constexpr double kMostNestedWidth = 256, kMostNestedLength = 1 << 15;
@@ -84,7 +86,10 @@ class Partitioner {
   // which are known by now.
   void place_direct(const Node* node);
 
-  Unit make_unit(const Node* node, bool reduces);
+  // A unit for each part of a join.
+  void place_parts(const Node* node);
+
+  Unit make_unit(const Node* node, bool reduces, int part = -1);
 
   // ---- partition_nest.cpp ----
 
@@ -153,8 +158,9 @@ class Partitioner {
   // and nowhere outside. Nothing if it cannot.
   static Expr scannable(const Unit& u, const Node& node, const Index& index, bool& forward);
 
-  // Whether `node`, needed by the nest of `u` at `index`, is better computed once and read from memory.
-  bool should_store(const Unit& u, const Node& node, const Index& index, double points);
+  // Whether `node`, needed by the nest of `u` at `index`, is better computed once and read from memory. `times`: how
+  // often each point of the nest needs it, here and elsewhere.
+  bool should_store(const Unit& u, const Node& node, const Index& index, double points, double times);
 
   static bool has_remainder(const Expr& e);
   // The remainder of a position, each a few times over: share_blocks() computes it once.
@@ -175,6 +181,7 @@ class Partitioner {
   void place_storing(int id);
 
   bool is_direct(int g) { return !group(g).units.empty() && !unit(group(g).units[0]).writes.empty(); }
+  bool joins_parts(int g) { return !group(g).units.empty() && unit(group(g).units[0]).is_part(); }
 
   // Two units always fit, so a reduction can join at least the unit that stores its result.
   bool has_room(const Group& g, const Unit& u);

@@ -22,7 +22,9 @@ StepGraph step_graph(const Program& program) {
   graph.needs.assign(count, 0);
   graph.depth.assign(count, 0);
   graph.height.assign(count, 0);
-  std::vector<int> writer(program.tensors.size(), -1), number(program.tensors.size(), -1);
+  // The parts of a join are written by several steps.
+  std::vector<std::vector<int>> writers(program.tensors.size());
+  std::vector<int> number(program.tensors.size(), -1);
   for (size_t s = 0; s < count; ++s) {
     const Program::Step& step = program.steps[s];
     const auto& buffers = step.direct ? step.direct->buffers : step.loops.buffers;
@@ -33,18 +35,22 @@ StepGraph step_graph(const Program& program) {
         const Program::Tensor& tensor = program.tensors[t];
         if (tensor.leaf) continue;
         if (buffers[b].space != kernel::Space::In) {
-          writer[t] = static_cast<int>(s);
-          if (tensor.output) continue;
+          const bool first = writers[t].empty();
+          if (first || writers[t].back() != static_cast<int>(s)) writers[t].push_back(static_cast<int>(s));
+          if (tensor.output || !first) continue;
           number[t] = static_cast<int>(graph.passed.size());
           double bytes = static_cast<double>(tensor.node->shape.numel().hi()) * size_of(tensor.node->dtype);
           graph.passed.push_back({bytes, std::numeric_limits<int>::max(), {}});
           graph.writes[s].push_back(number[t]);
         } else {
-          needed.push_back(writer[t]);
+          needed.insert(needed.end(), writers[t].begin(), writers[t].end());
           if (number[t] >= 0) graph.reads[s].push_back(number[t]);
         }
       }
-    for (int t : step.after) needed.push_back(writer[static_cast<size_t>(t)]);
+    for (int t : step.after) {
+      const std::vector<int>& by = writers[static_cast<size_t>(t)];
+      needed.insert(needed.end(), by.begin(), by.end());
+    }
     sort_unique(needed);
     sort_unique(graph.reads[s]);
     for (int other : needed) {
