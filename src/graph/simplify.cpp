@@ -2,6 +2,7 @@
 #include "graph/build.h"
 #include "graph/factor_out.h"
 #include "graph/graph.h"
+#include "graph/join_pads.h"
 #include "graph/node_map.h"
 
 namespace heddle {
@@ -166,7 +167,7 @@ std::vector<NodeRef> simplify(std::span<const NodeRef> roots, const Modes& modes
     if (next == result) break;
     result = std::move(next);
   }
-  return result;
+  return join_pads(result);
 }
 
 std::vector<NodeRef> replace(std::span<const NodeRef> roots, const std::unordered_map<const Node*, NodeRef>& with) {
