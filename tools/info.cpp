@@ -41,6 +41,7 @@ constexpr Variable kVariables[] = {
     {"HEDDLE_DETERMINISTIC", "0"},
     {"HEDDLE_CHECK", "0"},
     {"HEDDLE_FALLBACK", "1"},
+    {"HEDDLE_ARGUMENTS", "0"},
 };
 
 // Variables that cannot be used, with the reason.

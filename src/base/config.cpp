@@ -118,6 +118,7 @@ Config read_environment() {
   c.check_jit = read.flag("HEDDLE_JIT_CHECK");
   c.check_kernels = read.flag("HEDDLE_CHECK");
   c.fall_back = read.flag("HEDDLE_FALLBACK", true);
+  c.all_arguments = read.flag("HEDDLE_ARGUMENTS");
   c.deterministic = read.flag("HEDDLE_DETERMINISTIC");
   c.relaxed = read.flag("HEDDLE_RELAXED");
   for (const auto& [name, problem] : c.problems) warn(problem + "; going on without");

@@ -23,6 +23,7 @@ struct Config {
   int tune = 0;              // HEDDLE_TUNE: schedules to try for each kernel that has no tuned one; 0 (not set): none
   bool check_kernels = false;  // HEDDLE_CHECK: verify after every pass, check fused kernels
   bool fall_back = true;       // HEDDLE_FALLBACK: a kernel that cannot be compiled gets a plainer schedule
+  bool all_arguments = false;  // HEDDLE_ARGUMENTS: every number that can be an argument of a plan is one
   bool relaxed = false;        // HEDDLE_RELAXED: what is_relaxed() says at first
   bool deterministic = false;  // HEDDLE_DETERMINISTIC: what is_deterministic() says at first
   // Variables whose values make no sense, with what is wrong. They count as not set, and a warning has said so.

@@ -12,6 +12,13 @@ std::string list_of(std::span<const Expr> items) {
   return "[" + list + "]";
 }
 
+// What bounds do not show of a size may still be so: its value does, in every graph anew.
+bool may_be_negative(const Expr& size) { return size.lo() < 0 && known_value(size).value_or(-1) < 0; }
+bool fits(const Expr& begin, const Expr& size, const Expr& extent) {
+  Expr inside = le(begin + size, extent);
+  return provably_true(inside) || known_value(inside).value_or(0) != 0;
+}
+
 // A shrink may travel down through pads, expands and cats; each step costs one unit, so that deep alternations of
 // these neither recurse far nor make building quadratic.
 constexpr int kShrinkFuel = 8;
@@ -120,7 +127,7 @@ NodeRef make_pad(const NodeRef& x, std::span<const Expr> before, std::span<const
   Shape result;
   bool idle = true;
   for (size_t i = 0; i < rank; ++i) {
-    if (before[i].lo() < 0 || after[i].lo() < 0)
+    if (may_be_negative(before[i]) || may_be_negative(after[i]))
       throw ValueError(text("pad: negative padding ", list_of(before), " before, ", list_of(after), " after for ",
                             x->dtype, x->shape, "; use shrink"));
     idle = idle && before[i].is_const(0) && after[i].is_const(0);
@@ -158,9 +165,7 @@ NodeRef make_shrink(const NodeRef& x, std::span<const Expr> begin, std::span<con
   for (size_t i = 0; i < rank; ++i) {
     bool whole = begin[i].is_const(0) && size[i] == x->shape[i];
     idle = idle && whole;
-    // n * m - m is a size although its bounds do not show it; its value does, in every graph anew.
-    bool negative = size[i].lo() < 0 && known_value(size[i]).value_or(-1) < 0;
-    if (!whole && (begin[i].lo() < 0 || negative || !provably_true(le(begin[i] + size[i], x->shape[i]))))
+    if (!whole && (may_be_negative(begin[i]) || may_be_negative(size[i]) || !fits(begin[i], size[i], x->shape[i])))
       throw IndexError(text("shrink: ", size[i], " elements from ", begin[i], " on do not lie within axis ", i, " of ",
                             x->dtype, x->shape));
   }

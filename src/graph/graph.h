@@ -17,6 +17,11 @@ std::vector<NodeRef> simplify(std::span<const NodeRef> roots, const Modes& modes
 // Rebuilds the graph with some nodes replaced (and what follows from it simplified). Iterative.
 std::vector<NodeRef> replace(std::span<const NodeRef> roots, const std::unordered_map<const Node*, NodeRef>& with);
 
+// The same where a node's place is taken by what `make` gives for it and its inputs, which are rebuilt already; null:
+// the same node on these.
+using MakeNode = std::function<NodeRef(const Node& node, std::span<const NodeRef> inputs)>;
+std::vector<NodeRef> rebuild_graph(std::span<const NodeRef> roots, const MakeNode& make);
+
 // The number of a node that make_placeholder() has made; of any other 0.
 int64_t placeholder_number(const Node& node);
 inline bool is_placeholder(const Node& node) { return placeholder_number(node) > 0; }

@@ -105,9 +105,10 @@ NodeRef improve(const NodeRef& x, bool relaxed) {
   return x;
 }
 
-// Rebuilds every node on its rewritten inputs; edit(old, rebuilt) may put something else in its place.
-template <class Replacement, class Edit>
-std::vector<NodeRef> rewrite(std::span<const NodeRef> roots, Replacement replacement, Edit edit,
+// Puts make(node, inputs, changed) in the place of every node; `inputs` are what took the places of its own, `changed`
+// says whether these are others.
+template <class Make>
+std::vector<NodeRef> rewrite(std::span<const NodeRef> roots, Make make,
                              const std::unordered_set<const Node*>& ends = {}) {
   std::vector<const Node*> order = topological(roots, ends);
   std::vector<NodeRef> now(order.size());
@@ -116,19 +117,22 @@ std::vector<NodeRef> rewrite(std::span<const NodeRef> roots, Replacement replace
   for (uint32_t i = 0; i < order.size(); ++i) {
     const Node* node = order[i];
     number.insert(node, i);
-    now[i] = replacement(node);
-    if (now[i]) continue;
     inputs.clear();
     bool changed = false;
-    for (const NodeRef& input : node->inputs) {
-      inputs.push_back(now[number.find(input.get())]);
-      changed |= inputs.back() != input;
-    }
-    now[i] = edit(*node, changed ? rebuild(*node, inputs) : NodeRef::share(node));
+    if (!ends.contains(node))
+      for (const NodeRef& input : node->inputs) {
+        inputs.push_back(now[number.find(input.get())]);
+        changed |= inputs.back() != input;
+      }
+    now[i] = make(*node, inputs, changed);
   }
   std::vector<NodeRef> results;
   for (const NodeRef& root : roots) results.push_back(now[number.find(root.get())]);
   return results;
+}
+
+NodeRef on_inputs(const Node& node, std::span<const NodeRef> inputs, bool changed) {
+  return changed ? rebuild(node, inputs) : NodeRef::share(&node);
 }
 
 }  // namespace
@@ -142,7 +146,8 @@ std::vector<NodeRef> simplify_once(std::span<const NodeRef> roots, bool relaxed)
   for (const Node* node : topological(roots))
     if (node->op == NodeOp::Get && node->attrs[0].is_const(1)) index_wanted.insert(node->inputs[0].get(), 1);
 
-  auto edit = [&](const Node& old, const NodeRef& rebuilt) {
+  auto edit = [&](const Node& old, std::span<const NodeRef> inputs, bool changed) {
+    NodeRef rebuilt = on_inputs(old, inputs, changed);
     if (rebuilt->op == NodeOp::Pullback) return rebuilt->inputs[0];
     if (rebuilt->op == NodeOp::Get && rebuilt->inputs[0]->op == NodeOp::ArgReduce && old.op == NodeOp::Get &&
         index_wanted.find(old.inputs[0].get()) == NodeMap::kNone) {
@@ -152,7 +157,7 @@ std::vector<NodeRef> simplify_once(std::span<const NodeRef> roots, bool relaxed)
     }
     return improve(rebuilt, relaxed);
   };
-  return rewrite(roots, [](const Node*) { return NodeRef(); }, edit);
+  return rewrite(roots, edit);
 }
 
 }  // namespace
@@ -170,14 +175,21 @@ std::vector<NodeRef> simplify(std::span<const NodeRef> roots, const Modes& modes
   return join_pads(result);
 }
 
+std::vector<NodeRef> rebuild_graph(std::span<const NodeRef> roots, const MakeNode& make) {
+  return rewrite(roots, [&](const Node& node, std::span<const NodeRef> inputs, bool changed) {
+    NodeRef made = make(node, inputs);
+    return made ? made : on_inputs(node, inputs, changed);
+  });
+}
+
 std::vector<NodeRef> replace(std::span<const NodeRef> roots, const std::unordered_map<const Node*, NodeRef>& with) {
-  auto replacement = [&](const Node* node) {
-    auto found = with.find(node);
-    return found == with.end() ? NodeRef() : found->second;
-  };
   std::unordered_set<const Node*> ends;
   for (const auto& [node, other] : with) ends.insert(node);
-  return rewrite(roots, replacement, [](const Node&, NodeRef rebuilt) { return rebuilt; }, ends);
+  auto make = [&](const Node& node, std::span<const NodeRef> inputs, bool changed) {
+    auto found = with.find(&node);
+    return found == with.end() ? on_inputs(node, inputs, changed) : found->second;
+  };
+  return rewrite(roots, make, ends);
 }
 
 }  // namespace heddle

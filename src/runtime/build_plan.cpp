@@ -31,10 +31,10 @@ using Sources = std::unordered_map<const Node*, Source>;
 
 class PlanBuilder {
  public:
-  PlanBuilder(const GraphKey& key, std::span<const uint32_t> arguments, Device& device)
-      : key_(key), arguments_(arguments), device_(device) {
+  PlanBuilder(const GraphKey& key, std::span<const uint32_t> scalars, std::span<const uint32_t> offsets, Device& device)
+      : key_(key), scalars_(scalars), offsets_(offsets), device_(device) {
     plan_.device = &device;
-    plan_.arguments = static_cast<int>(arguments.size());
+    plan_.arguments = static_cast<int>(scalars.size());
     plan_.symbols = key.symbols;
   }
 
@@ -72,22 +72,67 @@ class PlanBuilder {
     });
   }
 
-  // Constants that are arguments become buffers of one element, which no rewrite can look into.
+  // An argument becomes what no rewrite can look into.
   std::vector<NodeRef> with_arguments(std::span<const NodeRef> roots) {
-    if (arguments_.empty()) return {roots.begin(), roots.end()};
-    std::unordered_map<const Node*, NodeRef> replaced;
-    for (size_t k = 0; k < arguments_.size(); ++k) {
-      const Node* constant = key_.constants[arguments_[k]];
-      std::shared_ptr<DeviceBuffer> memory = device_.allocate(kArgumentBytes);
-      uint64_t bits = constant->literal.bits();
-      device_.copy_from_host(*memory, &bits, sizeof bits);
-      NodeRef buffer = make_buffer(std::move(memory), constant->dtype, Shape());
-      sources_[buffer.get()].argument = static_cast<int>(k);
-      argument_nodes_.push_back(buffer);
-      NodeRef value = make_reshape(buffer, Shape(constant->shape.size(), Expr(1)));
-      replaced[constant] = make_expand(value, constant->shape);
+    if (scalars_.empty() && offsets_.empty()) return {roots.begin(), roots.end()};
+    std::unordered_map<const Node*, Replaced> replaced;
+    for (size_t k = 0; k < scalars_.size(); ++k)
+      replaced[key_.places[scalars_[k]].node].scalar = argument_buffer(key_.places[scalars_[k]].node->literal, k);
+    for (uint32_t number : offsets_) {
+      const NumberPlace& place = key_.places[number];
+      Expr symbol = Expr::symbol(text("offset", plan_.symbols.size()), 0, room(place).hi());
+      plan_.symbols.push_back(Expr::bound(symbol, static_cast<int64_t>(key_.numbers[number])));
+      replaced[place.node].offsets.emplace_back(place.axis, plan_.symbols.back());
     }
-    return replace(roots, replaced);
+    return rebuild_graph(roots, [&](const Node& node, std::span<const NodeRef> inputs) {
+      auto found = replaced.find(&node);
+      return found == replaced.end() ? NodeRef() : with_arguments(node, inputs, found->second);
+    });
+  }
+
+  // What the arguments of one node are.
+  struct Replaced {
+    NodeRef scalar;  // a buffer of one element
+    std::vector<std::pair<uint32_t, Expr>> offsets;
+  };
+
+  NodeRef argument_buffer(const Scalar& value, size_t number) {
+    std::shared_ptr<DeviceBuffer> memory = device_.allocate(kArgumentBytes);
+    uint64_t bits = value.bits();
+    device_.copy_from_host(*memory, &bits, sizeof bits);
+    NodeRef buffer = make_buffer(std::move(memory), value.dtype, Shape());
+    sources_[buffer.get()].argument = static_cast<int>(number);
+    argument_nodes_.push_back(buffer);
+    return buffer;
+  }
+
+  static NodeRef repeated(const NodeRef& scalar, const Shape& shape) {
+    return make_expand(make_reshape(scalar, Shape(shape.size(), Expr(1))), shape);
+  }
+
+  static NodeRef with_arguments(const Node& node, std::span<const NodeRef> inputs, const Replaced& arguments) {
+    if (node.op == NodeOp::Const) return repeated(arguments.scalar, node.shape);
+    SmallVector<Expr, 4> attrs(node.attrs);
+    if (node.op == NodeOp::Shrink) {
+      for (const auto& [axis, offset] : arguments.offsets) attrs[axis] = offset;
+      return make_shrink(inputs[0], attrs, node.shape);
+    }
+    HD_ASSERT(node.op == NodeOp::Pad);
+    SmallVector<Expr, 4> before, after;
+    for (size_t axis = 0; axis < node.shape.size(); ++axis) {
+      before.push_back(attrs[2 * axis]);
+      after.push_back(attrs[2 * axis + 1]);
+    }
+    for (const auto& [axis, offset] : arguments.offsets) {
+      after[axis] = before[axis] + after[axis] - offset;
+      before[axis] = offset;
+    }
+    if (!arguments.scalar) return make_pad(inputs[0], before, after, node.literal);
+    NodeRef inside =
+        make_pad(make_const(Scalar::of(kBool, true), inputs[0]->shape), before, after, Scalar::of(kBool, false));
+    NodeRef parts[] = {inside, make_pad(inputs[0], before, after, Scalar::of(node.dtype, 0)),
+                       repeated(arguments.scalar, node.shape)};
+    return make_scalar(ScalarOp::where, parts);
   }
 
   // Which roots need computing. `root_of_` maps those given to fuse back to outputs.
@@ -189,7 +234,7 @@ class PlanBuilder {
   }
 
   // Arguments and checks: the part of the arena that every run starts by writing.
-  uint64_t base_bytes() const { return kArgumentBytes * arguments_.size() + plan_.check_bytes; }
+  uint64_t base_bytes() const { return kArgumentBytes * scalars_.size() + plan_.check_bytes; }
 
   void place_checks() {
     for (const Program::Step& step : program_.steps) {
@@ -246,7 +291,7 @@ class PlanBuilder {
       }
     }
     plan_.arena_bytes = plan_.arena_lower_bound = base_bytes();
-    if (!plan_.symbols.empty()) return;
+    if (!std::all_of(lives.begin(), lives.end(), [](const Temporary& life) { return life.bytes.is_const(); })) return;
     // All sizes are known: lay them out now.
     std::vector<Lifetime> lifetimes;
     for (const Temporary& life : lives)
@@ -265,9 +310,15 @@ class PlanBuilder {
   }
 
   void find_packings() {
-    if (!plan_.symbols.empty()) return;
+    if (!key_.symbols.empty()) return;
     for (size_t s = 0; s < plan_.launches.size(); ++s) {
       const Launch& launch = plan_.launches[s];
+      // What is packed may begin at an offset.
+      auto is_offset = [](const LaunchSize& size) { return size.symbol >= 0; };
+      auto has_offsets = [&](const Segment& segment) {
+        return std::any_of(segment.symbols.begin(), segment.symbols.end(), is_offset);
+      };
+      if (std::any_of(launch.segments.begin(), launch.segments.end(), has_offsets)) continue;
       const kernel::Kernel& kernel = launch.executable->kernel();
       for (const PackingPhase& packing : packing_phases(kernel))
         for (size_t g = 0; g < launch.segments.size(); ++g) {
@@ -373,7 +424,7 @@ class PlanBuilder {
   }
 
   const GraphKey& key_;
-  std::span<const uint32_t> arguments_;
+  std::span<const uint32_t> scalars_, offsets_;
   Device& device_;
   Plan plan_{};
   Sources sources_;
@@ -387,9 +438,9 @@ class PlanBuilder {
 
 }  // namespace
 
-Plan build_plan(std::span<const NodeRef> roots, const GraphKey& key, std::span<const uint32_t> arguments,
-                Device& device) {
-  return PlanBuilder(key, arguments, device).build(roots);
+Plan build_plan(std::span<const NodeRef> roots, const GraphKey& key, std::span<const uint32_t> scalars,
+                std::span<const uint32_t> offsets, Device& device) {
+  return PlanBuilder(key, scalars, offsets, device).build(roots);
 }
 
 }  // namespace heddle

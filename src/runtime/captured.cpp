@@ -43,7 +43,7 @@ CapturedGraph read_captured(std::span<const NodeRef> roots, std::span<const Stat
   key.read_captured(roots, updates);
   CapturedGraph graph;
   graph.words = key.words;
-  graph.floats = key.floats;
+  graph.numbers = key.numbers;
   graph.symbols = key.symbol_values;
   for (const Node* leaf : key.leaves) {
     if (leaf->op == NodeOp::Input)
@@ -89,6 +89,7 @@ void plan_captured(CapturedGraph& graph, std::span<const NodeRef> roots, GraphKe
   key.device = &device;
   graph.cached = plan_for(roots, key);
   const Plan& plan = graph.cached->plan;
+  add_offsets(*graph.cached, graph.numbers, graph.symbols);
   for (CapturedGraph::Root& root : graph.roots) {
     if (root.kind != Kind::Output) continue;
     const PlanOutput* output = &plan.outputs[static_cast<size_t>(root.index)];
@@ -103,7 +104,7 @@ void plan_captured(CapturedGraph& graph, std::span<const NodeRef> roots, GraphKe
       root.index = leaf.input;
       root.data = leaf.data;
     } else if (output->argument >= 0) {
-      const uint64_t bits = graph.floats[graph.cached->arguments[static_cast<size_t>(output->argument)]];
+      const uint64_t bits = graph.numbers[graph.cached->scalars[static_cast<size_t>(output->argument)]];
       root.kind = Kind::Data;
       root.data = copied_to_device(device, &bits, bytes, root.dtype, root.shape);
     } else if (bytes == 0) {
@@ -176,7 +177,7 @@ std::string difference(const CapturedGraph& before, const CapturedGraph& now) {
   if (before.roots.size() != now.roots.size())
     return text("it returned or changed ", before.roots.size(), " tensors, and now ", now.roots.size());
   if (std::string steps = different_steps(before, now); !steps.empty()) return steps;
-  if (before.words != now.words || before.floats != now.floats)
+  if (before.words != now.words || before.numbers != now.numbers)
     return "it returns or changes other values of its graph";
   for (size_t i = 0; i < before.leaves.size(); ++i) {
     const CapturedGraph::Leaf &a = before.leaves[i], &b = now.leaves[i];

@@ -36,7 +36,7 @@ struct CapturedGraph {
     friend bool operator==(const Step&, const Step&) = default;
   };
 
-  std::vector<uint64_t> words, floats;
+  std::vector<uint64_t> words, numbers;
   std::vector<Leaf> leaves;
   std::vector<Root> roots;
   std::vector<Step> steps;                   // results first; none of a graph with symbols, which is never compared

@@ -178,9 +178,11 @@ std::shared_ptr<const CachedPlan> make_plan(std::span<const NodeRef> roots, cons
   for (const NodeRef& root : roots)
     if (!is_provided(*root) && key.number(root.get()) == distinct.size()) distinct.push_back(root);
   CachedPlan made;
-  made.arguments = changing_constants(key);
-  made.floats = key.floats;
-  made.plan = build_plan(distinct, key, made.arguments, *key.device);
+  made.arguments = changing_numbers(key);
+  made.numbers = key.numbers;
+  for (uint32_t number : made.arguments)
+    (key.places[number].kind == NumberPlace::Kind::Offset ? made.offsets : made.scalars).push_back(number);
+  made.plan = build_plan(distinct, key, made.scalars, made.offsets, *key.device);
   scope.set_detail([&] { return text(made.plan.launches.size(), " launches"); });
   return keep_plan(key, std::move(made));
 }
@@ -201,9 +203,13 @@ uint64_t size_now(const Expr& e, const Plan& plan, std::span<const int64_t> symb
   }));
 }
 
-void set_arguments(const CachedPlan& cached, std::span<const uint64_t> floats, RunMemory& memory) {
-  memory.arguments.assign(8 * cached.arguments.size() + cached.plan.check_bytes / sizeof(uint64_t), 0);
-  for (size_t k = 0; k < cached.arguments.size(); ++k) memory.arguments[8 * k] = floats[cached.arguments[k]];
+void set_arguments(const CachedPlan& cached, std::span<const uint64_t> numbers, RunMemory& memory) {
+  memory.arguments.assign(8 * cached.scalars.size() + cached.plan.check_bytes / sizeof(uint64_t), 0);
+  for (size_t k = 0; k < cached.scalars.size(); ++k) memory.arguments[8 * k] = numbers[cached.scalars[k]];
+}
+
+void add_offsets(const CachedPlan& cached, std::span<const uint64_t> numbers, std::vector<int64_t>& symbols) {
+  for (uint32_t number : cached.offsets) symbols.push_back(static_cast<int64_t>(numbers[number]));
 }
 
 namespace {

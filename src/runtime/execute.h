@@ -35,9 +35,10 @@ struct RunMemory {
 
 // The value of an expression over the plan's symbols.
 uint64_t size_now(const Expr& e, const Plan& plan, std::span<const int64_t> symbols);
-// Writes what the arena begins with: the arguments' values out of the graph's float constants, and checks that found
-// nothing.
-void set_arguments(const CachedPlan& cached, std::span<const uint64_t> floats, RunMemory& memory);
+// Writes what the arena begins with: the arguments' values out of the graph's numbers, and checks that found nothing.
+void set_arguments(const CachedPlan& cached, std::span<const uint64_t> numbers, RunMemory& memory);
+// Puts the values of offsets that are arguments behind those of the graph's own symbols.
+void add_offsets(const CachedPlan& cached, std::span<const uint64_t> numbers, std::vector<int64_t>& symbols);
 // All launches, counted in run_stats(). `arena` is used if it is large enough, else replaced. Throws IndexError when a
 // check failed, before anything is written to memory that an output shares with a leaf.
 void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>& arena);

@@ -23,6 +23,8 @@ uint64_t hash_words(std::span<const uint64_t> words) {
 
 // No size and no attribute comes near: they stand before the words of an expression with symbols.
 constexpr uint64_t kNewExpression = uint64_t{1} << 63, kKnownExpression = kNewExpression + 1;
+// Stands for an offset that is among the numbers.
+constexpr uint64_t kOffset = kNewExpression + 3;
 
 uint64_t known_bytes(const Node& node) {
   return static_cast<uint64_t>(known_value(node.shape.numel()).value_or(0)) *
@@ -30,6 +32,12 @@ uint64_t known_bytes(const Node& node) {
 }
 
 }  // namespace
+
+Expr room(const NumberPlace& offset) {
+  const Node& node = *offset.node;
+  const Expr &from = node.inputs[0]->shape[offset.axis], &to = node.shape[offset.axis];
+  return node.op == NodeOp::Pad ? to - from : from - to;
+}
 
 DeviceBuffer& device_buffer(const Node& leaf) {
   // Nearly all leaves are of one class; remembering it saves the search through the class hierarchy.
@@ -96,6 +104,21 @@ void GraphKey::read_integer(const Node& node, const Expr& e) {
     words.push_back(known->second);
 }
 
+// Where a Shrink begins, or how much a Pad puts before. What is behind follows from that and the shapes.
+void GraphKey::read_offset(const Node& node, size_t axis) {
+  const bool pad = node.op == NodeOp::Pad;
+  const Expr& offset = node.attrs[pad ? 2 * axis : axis];
+  if (node.shape[axis] == node.inputs[0]->shape[axis]) return;  // 0
+  if (offset.is_const() && (!pad || node.attrs[2 * axis + 1].is_const())) {
+    words.push_back(kOffset);
+    numbers.push_back(static_cast<uint64_t>(offset.value()));
+    places.push_back({NumberPlace::Kind::Offset, static_cast<uint32_t>(axis), &node});
+    return;
+  }
+  read_integer(node, offset);
+  if (pad) read_integer(node, node.attrs[2 * axis + 1]);
+}
+
 // The structure of an expression, operands after their operation. A symbol is its number and what is known of it.
 void GraphKey::read_symbolic(const Node& node, const Expr& e) {
   words.push_back(static_cast<uint64_t>(e.kind()) | static_cast<uint64_t>(e.args().size()) << 8);
@@ -156,14 +179,24 @@ void GraphKey::read_node(const Node& node) {
       return;
     }
     case NodeOp::Const:
-      if (is_float(node.dtype)) {
-        floats.push_back(node.literal.bits());
-        constants.push_back(&node);
-      } else {
+      if (node.dtype == DType::boolean) {
         words.push_back(node.literal.bits());
+      } else {
+        numbers.push_back(node.literal.bits());
+        places.push_back({is_float(node.dtype) ? NumberPlace::Kind::Float : NumberPlace::Kind::Integer, 0, &node});
       }
       return;
-    case NodeOp::Pad: words.push_back(node.literal.bits()); break;
+    case NodeOp::Pad:
+      if (node.dtype == DType::boolean) {
+        words.push_back(node.literal.bits());
+      } else {
+        numbers.push_back(node.literal.bits());
+        places.push_back({NumberPlace::Kind::Filling, 0, &node});
+      }
+      [[fallthrough]];
+    case NodeOp::Shrink:
+      for (size_t axis = 0; axis < node.shape.size(); ++axis) read_offset(node, axis);
+      return;
     case NodeOp::Scatter: words.push_back(modes.deterministic); break;
     default: break;
   }
@@ -175,13 +208,13 @@ void GraphKey::start() {
   words.clear();
   modes = modes_now();
   words.push_back(uint64_t{modes.tf32} | uint64_t{modes.relaxed} << 1);
-  floats.clear();
+  numbers.clear();
   nodes.clear();
   references.clear();
   leaves.clear();
   donatable_leaf.clear();
   donated_to.clear();
-  constants.clear();
+  places.clear();
   symbols.clear();
   symbol_values.clear();
   if (!expressions_.empty()) expressions_.clear();

@@ -1,10 +1,10 @@
 // Reads a graph into the flat form by which plans are found again.
 //
-// The words say everything that decides the plan (ops, dtypes, shapes, attributes, integer constants, which node feeds
-// which, which leaves may be donated) and nothing else: leaves count by position only, and so do symbols, together with
-// their bounds and divisors but without their values. Values of float constants are
-// kept apart, because they often change from call to call. Equal words mean the same graph, exactly: the hash only
-// finds candidates.
+// The words say everything that decides the plan (ops, dtypes, shapes, attributes, which node feeds which, which leaves
+// may be donated) and nothing else: leaves count by position only, and so do symbols, together with their bounds and
+// divisors but without their values. Numbers that often change from call to call while all else stays are kept apart:
+// constants, and where a part of fixed size begins. Equal words mean the same graph but for them, exactly: the hash
+// only finds candidates.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,20 @@ struct StateUpdate {
   const Node *input, *value;
 };
 
+// What a number of a graph is.
+struct NumberPlace {
+  enum class Kind : uint8_t {
+    Float,    // a Const
+    Integer,  // a Const
+    Filling,  // of a Pad
+    Offset,   // begin of a Shrink, before of a Pad: with the same shapes it may be anything from 0 to room()
+  } kind;
+  uint32_t axis;  // of an Offset
+  const Node* node;
+};
+// Of an Offset: the largest that it can be. What stands behind it is the rest.
+Expr room(const NumberPlace& offset);
+
 class GraphKey {
  public:
   // Walks the graph once, without recursion. Roots that are Buffers are left out; the others are numbered first, each
@@ -41,16 +55,16 @@ class GraphKey {
   Modes modes;               // when the graph was read: a part of the words
   Device* device = nullptr;  // of the leaves; null when there are none
   std::vector<uint64_t> words;
-  std::vector<uint64_t> floats;  // bits of the float constants, in order of their numbers
+  std::vector<uint64_t> numbers;  // bits of constants, values of offsets
 
   size_t outputs = 0;                // distinct roots that are not Buffers
   std::vector<const Node*> nodes;    // by number
   std::vector<uint32_t> references;  // for each node, those from inside the graph and from `roots`
   std::vector<const Node*> leaves;   // Buffers and Inputs, in order of their numbers
   std::vector<bool> donatable_leaf;
-  std::vector<int> donated_to;         // for each leaf the only output that may have its memory; -1: any
-  std::vector<const Node*> constants;  // the nodes of `floats`
-  std::vector<Expr> symbols;           // in the order of their appearance
+  std::vector<int> donated_to;      // for each leaf the only output that may have its memory; -1: any
+  std::vector<NumberPlace> places;  // of `numbers`
+  std::vector<Expr> symbols;        // in the order of their appearance
   std::vector<int64_t> symbol_values;
 
   // The number of a node of the graph.
@@ -62,6 +76,7 @@ class GraphKey {
   uint32_t visit(const Node* node);
   void read_node(const Node& node);
   void read_integer(const Node& node, const Expr& e);
+  void read_offset(const Node& node, size_t axis);
   void read_symbolic(const Node& node, const Expr& e);
   void grow();
 

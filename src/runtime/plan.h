@@ -69,7 +69,8 @@ struct Temporary {
 
 struct Plan {
   Device* device;
-  // Sizes that each run gives, by position. Graphs that share the plan have other symbols in the same places.
+  // Sizes that each run gives, by position: those of the graph, then offsets. Graphs that share the plan have other
+  // symbols in the same places.
   std::vector<Expr> symbols;
   std::vector<Launch> launches;
   std::vector<PlanOutput> outputs;
@@ -86,7 +87,8 @@ struct Plan {
   // The last launch that checks; -1: none does. What it and those before it found is looked at before the next one
   // where results may take over memory that the run reads, else at the end.
   int last_check = -1;
-  std::vector<PlanPacking> packings;  // in the order of launches; none where sizes are symbolic
+  std::vector<PlanPacking> packings;  // in the order of launches; none where sizes are symbolic, or
+                                      // where the launch has an offset
 };
 
 struct RunStats {

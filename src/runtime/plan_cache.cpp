@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
+#include "base/config.h"
 #include "base/lock.h"
 #include "runtime/kernel_cache.h"
 
@@ -12,7 +14,8 @@ namespace {
 
 constexpr size_t kMostPlans = 4096;
 constexpr size_t kShards = 16;
-// A graph with this many plans for different constants gets one in which all of them are arguments.
+// A graph with this many plans for different numbers gets one in which all floats are arguments, and all others that
+// ever differed.
 constexpr size_t kMostVariants = 8;
 
 struct Variant {
@@ -20,7 +23,7 @@ struct Variant {
   uint64_t last_use;
 };
 
-// All plans of one graph, which differ in what they know of its float constants.
+// All plans of one graph, which differ in what they know of its numbers.
 struct Entry {
   Device* device;
   std::vector<uint64_t> words;
@@ -68,20 +71,20 @@ Shard* shards() {
 [[maybe_unused]] const Shard* made_at_start = shards();
 Shard& shard_of(const GraphKey& key) { return shards()[key.hash % kShards]; }
 
-bool serves(const CachedPlan& plan, const std::vector<uint64_t>& floats) {
+bool serves(const CachedPlan& plan, const std::vector<uint64_t>& numbers) {
   size_t next = 0;
-  for (size_t i = 0; i < floats.size(); ++i) {
+  for (size_t i = 0; i < numbers.size(); ++i) {
     if (next < plan.arguments.size() && plan.arguments[next] == i)
       ++next;
-    else if (plan.floats[i] != floats[i])
+    else if (plan.numbers[i] != numbers[i])
       return false;
   }
   return true;
 }
 
-Variant* serving(Entry& entry, const std::vector<uint64_t>& floats) {
+Variant* serving(Entry& entry, const std::vector<uint64_t>& numbers) {
   for (Variant& variant : entry.variants)
-    if (serves(*variant.plan, floats)) return &variant;
+    if (serves(*variant.plan, numbers)) return &variant;
   return nullptr;
 }
 
@@ -91,29 +94,42 @@ std::shared_ptr<const CachedPlan> find_plan(const GraphKey& key) {
   Shard& shard = shard_of(key);
   std::lock_guard guard(shard.lock);
   Entry* entry = shard.find(key);
-  Variant* variant = entry ? serving(*entry, key.floats) : nullptr;
+  Variant* variant = entry ? serving(*entry, key.numbers) : nullptr;
   if (!variant) return nullptr;
   variant->last_use = ++shard.clock;
   return variant->plan;
 }
 
-std::vector<uint32_t> changing_constants(const GraphKey& key) {
-  std::vector<bool> changes(key.floats.size(), false);
-  {
-    Shard& shard = shard_of(key);
-    std::lock_guard guard(shard.lock);
-    if (Entry* entry = shard.find(key)) {
-      for (const Variant& variant : entry->variants) {
-        for (uint32_t i : variant.plan->arguments) changes[i] = true;
-        for (size_t i = 0; i < key.floats.size(); ++i)
-          if (variant.plan->floats[i] != key.floats[i]) changes[i] = true;
-      }
-      if (entry->variants.size() >= kMostVariants) changes.assign(changes.size(), true);
-    }
+namespace {
+
+// Whether a number should be an argument, after the plans that there are. The first plans for an integer, an offset or
+// a filling know it: code for the number itself may be a good deal faster, and many a number has two values only.
+bool is_changing(const Entry& entry, const GraphKey& key, size_t number) {
+  const bool is_float = key.places[number].kind == NumberPlace::Kind::Float,
+             many = entry.variants.size() >= kMostVariants;
+  if (is_float && many) return true;
+  std::optional<uint64_t> other;
+  for (const Variant& variant : entry.variants) {
+    const CachedPlan& plan = *variant.plan;
+    if (std::binary_search(plan.arguments.begin(), plan.arguments.end(), number)) return true;
+    const uint64_t value = plan.numbers[number];
+    if (value == key.numbers[number]) continue;
+    if (is_float || many || (other && *other != value)) return true;
+    other = value;
   }
+  return false;
+}
+
+}  // namespace
+
+std::vector<uint32_t> changing_numbers(const GraphKey& key) {
   std::vector<uint32_t> arguments;
-  for (size_t i = 0; i < changes.size(); ++i)
-    if (changes[i]) arguments.push_back(static_cast<uint32_t>(i));
+  const bool all = config().all_arguments;
+  Shard& shard = shard_of(key);
+  std::lock_guard guard(shard.lock);
+  const Entry* entry = shard.find(key);
+  for (size_t i = 0; (entry || all) && i < key.numbers.size(); ++i)
+    if (all || is_changing(*entry, key, i)) arguments.push_back(static_cast<uint32_t>(i));
   return arguments;
 }
 
@@ -124,7 +140,7 @@ std::shared_ptr<const CachedPlan> keep_plan(const GraphKey& key, CachedPlan made
   std::lock_guard guard(shard.lock);
   Entry* entry = shard.find(key);
   if (!entry) entry = &shard.entries.emplace(key.hash, Entry{key.device, key.words, {}})->second;
-  if (Variant* other = serving(*entry, key.floats)) {
+  if (Variant* other = serving(*entry, key.numbers)) {
     other->last_use = ++shard.clock;
     return other->plan;
   }

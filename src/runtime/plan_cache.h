@@ -8,17 +8,19 @@
 
 namespace heddle {
 
-// A plan and the float constants it was made for. Those in `arguments` may have any value.
+// A plan and the numbers it was made for. Those in `arguments` may have any value.
 struct CachedPlan {
   Plan plan;
-  std::vector<uint64_t> floats;
-  std::vector<uint32_t> arguments;  // ascending
+  std::vector<uint64_t> numbers;
+  std::vector<uint32_t> arguments;         // ascending: both of these
+  std::vector<uint32_t> scalars, offsets;  // constants, which are data; offsets, which are symbols of the plan
 };
 
 // The plan for the graph, or nullptr.
 std::shared_ptr<const CachedPlan> find_plan(const GraphKey& key);
-// After a miss: the constants that should be arguments of a new plan, because plans for other values of them exist.
-std::vector<uint32_t> changing_constants(const GraphKey& key);
+// After a miss: the numbers that should be arguments of a new plan, because plans for other values of them exist: one
+// for a float constant, two for anything else.
+std::vector<uint32_t> changing_numbers(const GraphKey& key);
 // Returns the plan to use: another thread may have been faster.
 std::shared_ptr<const CachedPlan> keep_plan(const GraphKey& key, CachedPlan plan);
 

@@ -94,7 +94,8 @@ void provide_outputs(const Plan& plan, Workspace& work) {
 void run(const CachedPlan& cached, Workspace& work) {
   const GraphKey& key = work.key;
   work.memory.symbols.assign(key.symbol_values.begin(), key.symbol_values.end());
-  set_arguments(cached, key.floats, work.memory);
+  add_offsets(cached, key.numbers, work.memory.symbols);
+  set_arguments(cached, key.numbers, work.memory);
   provide_outputs(cached.plan, work);
   work.memory.leaves.clear();
   for (const Node* leaf : key.leaves) work.memory.leaves.push_back(device_buffer(*leaf).address());

@@ -73,7 +73,7 @@ class Call {
     draw_keys();
     choose_results();
     bind_leaves();
-    set_arguments(*entry_.graph.cached, entry_.graph.floats, entry_.memory);
+    set_arguments(*entry_.graph.cached, entry_.graph.numbers, entry_.memory);
     execute(plan_, entry_.memory, arena);
     finish();
     return true;

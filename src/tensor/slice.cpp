@@ -25,7 +25,6 @@ Tensor shrink(const Tensor& x, const std::vector<std::pair<int64_t, int64_t>>& b
         size.push_back(range->size);
         continue;
       }
-      n = with_number(n, static_cast<int>(i));
     }
     begin.push_back(b);
     size.push_back(e - b);
@@ -77,12 +76,10 @@ Tensor slice(const Tensor& x, int64_t axis, std::optional<int64_t> begin, std::o
   size_t at = static_cast<size_t>(normalize_axis("slice", axis, n->shape.rank()));
   if (step == 0) throw ValueError("slice: a step of zero");
   if (step == std::numeric_limits<int64_t>::min()) step = -std::numeric_limits<int64_t>::max();
+  const Expr& extent = n->shape[at];
   std::optional<SymbolicRange> range;
-  if (!n->shape[at].is_const()) {
-    range = range_of_all(n->shape[at], begin, end, step < 0);
-    if (!range) n = with_number(n, static_cast<int>(at));
-  }
-  if (!range) range = static_range(n->shape[at].value(), begin, end, step < 0);
+  if (!extent.is_const()) range = range_of_all(extent, begin, end, step < 0);
+  if (!range) range = static_range(known_size(extent), begin, end, step < 0);
   n = cut(n, at, range->begin, range->size);
   int axes[] = {static_cast<int>(at)};
   if (step < 0) n = make_flip(n, axes);

@@ -28,6 +28,40 @@ Dim dim(const std::string& name, int64_t lo, int64_t hi, int64_t multiple_of) {
   return result;
 }
 
+namespace {
+
+// A part of a tensor whose axis has this size instead, which is the same number; null if x is something else. What is
+// computed of a part element by element, or turned, is found as well.
+NodeRef with_part_of(const NodeRef& x, size_t axis, const Expr& size) {
+  std::vector<const Node*> above;
+  const Node* node = x.get();
+  for (; node->op != NodeOp::Shrink; node = node->inputs[0].get()) {
+    bool simple = node->op == NodeOp::Cast || node->op == NodeOp::Permute ||
+                  (node->op == NodeOp::Scalar && node->inputs.size() == 1);
+    if (!simple) return {};
+    if (node->op == NodeOp::Permute) axis = static_cast<size_t>(node->attrs[axis].value());
+    above.push_back(node);
+  }
+  Shape shape = node->shape;
+  if (node->inputs[0]->shape[axis] == shape[axis]) return {};  // it is the whole axis
+  shape[axis] = size;
+  NodeRef result = make_shrink(node->inputs[0], node->attrs, shape);
+  for (size_t i = above.size(); i-- > 0;) {
+    if (above[i]->op == NodeOp::Cast) {
+      result = make_cast(result, above[i]->dtype);
+    } else if (above[i]->op == NodeOp::Permute) {
+      std::vector<int> axes;
+      for (const Expr& from : above[i]->attrs) axes.push_back(static_cast<int>(from.value()));
+      result = make_permute(result, axes);
+    } else {
+      result = make_scalar(above[i]->scalar_op, std::span(&result, 1));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
 Tensor Tensor::with_dim(int64_t axis, const Dim& size) const {
   NodeRef x = node();
   size_t at = static_cast<size_t>(normalize_axis("with_dim", axis, x->shape.rank()));
@@ -41,6 +75,7 @@ Tensor Tensor::with_dim(int64_t axis, const Dim& size) const {
   shape[at] = symbol.is_const() ? symbol : Expr::bound(symbol, value);
   check_shape("with_dim", shape, x->dtype);
   if (x->op == NodeOp::Const || x->op == NodeOp::Iota) return Tensor(make_reshape(x, shape));
+  if (NodeRef part = with_part_of(x, at, shape[at])) return Tensor(part);
   refuse_in_capture("with_dim()");
   // The number may be all over the graph of a value that is still to be computed.
   x = realized(*this);
