@@ -142,19 +142,56 @@ std::string step_text(const CapturedGraph& graph, const Step& step, bool with_at
 
 constexpr const char* kOutside = ". What decides between them is outside of the function: a number or a condition";
 
+// ", in mul f32[2] of (a tensor f32[2] from outside, 3)": the first step that uses this one.
+std::string user_text(const CapturedGraph& graph, size_t number) {
+  for (const Step& user : graph.steps)
+    if (std::find(user.inputs.begin(), user.inputs.end(), number) != user.inputs.end())
+      return text(", in ", step_text(graph, user, true));
+  return "";
+}
+
+// Two steps that differ in a number alone; empty if they differ in more, or in several ones.
+std::string different_numbers(const CapturedGraph& before, size_t number, const Step& b) {
+  const Step& a = before.steps[number];
+  if (a.op != b.op || a.name != b.name || a.dtype != b.dtype || !(a.shape == b.shape)) return "";
+  auto change = [](const auto& was, const auto& is) {
+    return text("a number closed over by the function was ", was, " and is ", is, " now");
+  };
+  if (a.op == NodeOp::Const) return change(a.literal, b.literal) + user_text(before, number);
+  if (!(a.inputs == b.inputs)) return "";
+  if (a.op == NodeOp::Pad && !(a.literal == b.literal))
+    return text(change(a.literal, b.literal), ", what fills ", step_text(before, a, true));
+  const size_t stride = a.op == NodeOp::Pad ? 2 : 1;
+  if (a.op != NodeOp::Pad && a.op != NodeOp::Shrink) return "";
+  for (size_t i = 0; i < a.attrs.size(); i += stride)
+    if (!(a.attrs[i] == b.attrs[i]))
+      return text(change(a.attrs[i], b.attrs[i]), ", ",
+                  a.op == NodeOp::Pad ? "what is put before" : "the first element", " along axis ", i / stride, " in ",
+                  step_text(before, a, true));
+  return "";
+}
+
 // The first step, from the results on, that is not the same; empty if there is none.
 std::string different_steps(const CapturedGraph& before, const CapturedGraph& now) {
   for (size_t i = 0; i < std::min(before.steps.size(), now.steps.size()); ++i) {
     const Step &a = before.steps[i], &b = now.steps[i];
     if (a == b) continue;
-    if (a.op == NodeOp::Const && b.op == NodeOp::Const && a.dtype == b.dtype && a.shape == b.shape)
-      return text("a number closed over by the function was ", a.literal, " and is ", b.literal, " now");
+    if (std::string numbers = different_numbers(before, i, b); !numbers.empty()) return numbers;
     bool alike = a.op == b.op && a.name == b.name && a.dtype == b.dtype && a.shape == b.shape;
     std::string was = step_text(before, a, alike), is = step_text(now, b, alike);
     if (was == is) return text("it uses other values in ", is, kOutside);
     return text("it recorded ", was, ", and now ", is, kOutside);
   }
   return "";
+}
+
+// What a root was when it was recorded.
+std::string root_text(const CapturedGraph& graph, const CapturedGraph::Root& root) {
+  using Kind = CapturedGraph::Root::Kind;
+  if (root.recorded_kind == Kind::Output && !graph.steps.empty())
+    return step_text(graph, graph.steps[static_cast<size_t>(root.recorded_index)], true);
+  return text(root.recorded_kind == Kind::Input ? "a tensor " : "data ", root.dtype, root.shape,
+              root.recorded_kind == Kind::Input ? " from outside, as it is" : " made inside");
 }
 
 // Both were made by the function while recording.
@@ -176,6 +213,11 @@ std::string data_text(const NodeRef& data) {
 std::string difference(const CapturedGraph& before, const CapturedGraph& now) {
   if (before.roots.size() != now.roots.size())
     return text("it returned or changed ", before.roots.size(), " tensors, and now ", now.roots.size());
+  for (size_t i = 0; i < before.roots.size(); ++i) {
+    const CapturedGraph::Root &a = before.roots[i], &b = now.roots[i];
+    if (a.recorded_kind != b.recorded_kind)
+      return text("what it returned or assigned was ", root_text(before, a), ", and is ", root_text(now, b), kOutside);
+  }
   if (std::string steps = different_steps(before, now); !steps.empty()) return steps;
   if (before.words != now.words || before.numbers != now.numbers)
     return "it returns or changes other values of its graph";
@@ -187,7 +229,7 @@ std::string difference(const CapturedGraph& before, const CapturedGraph& now) {
   using Kind = CapturedGraph::Root::Kind;
   for (size_t i = 0; i < before.roots.size(); ++i) {
     const CapturedGraph::Root &a = before.roots[i], &b = now.roots[i];
-    if (a.recorded_kind != b.recorded_kind || (b.recorded_kind == Kind::Output && a.recorded_index != b.recorded_index))
+    if (b.recorded_kind == Kind::Output && a.recorded_index != b.recorded_index)
       return "the results are other values of the graph";
     if (b.recorded_kind == Kind::Data && !same_data(a.data, b.data)) return data_text(b.data);
   }
