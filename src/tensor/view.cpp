@@ -242,7 +242,8 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Axes& axes) {
     int64_t axis = normalize_axis("roll", axes[i], x.rank()), size = x.size(axis);
     if (size == 0) continue;
     int64_t by = ((shifts[shifts.size() == 1 ? 0 : i] % size) + size) % size;
-    if (by != 0) result = cat({slice(result, axis, size - by), slice(result, axis, 0, size - by)}, axis);
+    // A part of two copies: where it begins is all that depends on the shift.
+    if (by != 0) result = slice(cat({result, result}, axis), axis, size - by, 2 * size - by);
   }
   return result;
 }

@@ -209,6 +209,12 @@ TEST_F(ChangingNumbers, the_filling_of_a_pad) {
   expect_plans<int64_t>(3, from_to(1, 12, 1), [&](int64_t i) { return pad(k, {{1, 2}, {i, 20 - i}}, i) * 2; });
 }
 
+TEST_F(ChangingNumbers, rolls) {
+  Tensor x = noise_tensor({30, 4});
+  expect_plans<int64_t>(3, from_to(1, 29, 3), [&](int64_t i) { return roll(x, i, 0) + 1; });
+  expect_plans<int64_t>(3, from_to(-100, 100, 7), [&](int64_t i) { return roll(x, {i}, Axes{}) + 2; });
+}
+
 TEST_F(ChangingNumbers, an_index_is_still_checked) {
   Tensor x = noise_tensor({30}), positions = counting({4}, kI64);
   for (int64_t i = 0; i < 27; i += 3) {
@@ -255,6 +261,32 @@ TEST_F(ChangingNumbers, slices_of_symbolic_tensors) {
     expect_close(y, want, 1e-5);
   }
   EXPECT_LE(misses, 3u);
+}
+
+TEST_F(ChangingNumbers, a_counter_is_named_with_the_operator_that_it_changes) {
+  Tensor x = noise_tensor({8, 4});
+  auto expect = [&](const std::function<Tensor(const Tensor&, int64_t)>& f, const std::vector<std::string>& parts) {
+    int64_t counter = 2;
+    auto captured = jit([&](const Tensor& given) {
+      ++counter;
+      return f(given, counter);
+    });
+    captured(x);
+    expect_error<CaptureError>([&] { captured(x); }, parts);
+  };
+  expect([](const Tensor& t, int64_t i) { return sum(t * i + 1); },
+         {"was 3 and is 4 now, in mul f32[8, 4] of (a tensor f32[8, 4] from outside, 3)"});
+  expect([](const Tensor& t, int64_t i) { return where(t == i, 1, t); }, {"was 3 and is 4 now, in eq bool[8, 4] of"});
+  expect([](const Tensor& t, int64_t i) { return t.slice(0, i, i + 2) * 2; },
+         {"was 3 and is 4 now, the first element along axis 0 in shrink f32[2, 4]", "from outside"});
+  expect([](const Tensor& t, int64_t i) { return select(t, 0, i); }, {"was 3 and is 4 now, the first element along"});
+  expect([](const Tensor& t, int64_t i) { return pad(t, {{i, 8 - i}, {0, 0}}); },
+         {"was 3 and is 4 now, what is put before along axis 0 in pad f32[16, 4]"});
+  expect([](const Tensor& t, int64_t i) { return pad(t, {{1, 1}, {0, 0}}, i); },
+         {"was 3 and is 4 now, what fills pad f32[10, 4]"});
+  expect([](const Tensor& t, int64_t i) { return t * (i - 3); },
+         {"was mul f32[8, 4] of (a tensor f32[8, 4] from outside, 0), and is a tensor f32[8, 4] from outside"});
+  expect([](const Tensor&, int64_t i) { return full({4}, i); }, {"a number", "was 3 and is 4 now"});
 }
 
 // Weights that stay packed are those of the offset that they were packed for.
