@@ -42,6 +42,7 @@ constexpr Variable kVariables[] = {
     {"HEDDLE_CHECK", "0"},
     {"HEDDLE_FALLBACK", "1"},
     {"HEDDLE_ARGUMENTS", "0"},
+    {"HEDDLE_COMPILE_WARNING", "20"},
 };
 
 // Variables that cannot be used, with the reason.

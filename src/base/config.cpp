@@ -41,12 +41,13 @@ class Reader {
  public:
   explicit Reader(Config& config) : config_(config) {}
 
-  int64_t number(const char* name, int64_t low, int64_t high) {
+  int64_t number(const char* name, int64_t low, int64_t high, int64_t otherwise = 0) {
     std::string value = variable(name);
-    if (value.empty()) return 0;
+    if (value.empty()) return otherwise;
     std::optional<int64_t> result = parse_number(value);
     if (result && *result >= low && *result <= high) return *result;
-    return refuse(name, value, text("is not a whole number from ", low, " to ", high));
+    refuse(name, value, text("is not a whole number from ", low, " to ", high));
+    return otherwise;
   }
 
   int64_t bytes(const char* name, int64_t least, const char* least_text) {
@@ -119,6 +120,7 @@ Config read_environment() {
   c.check_kernels = read.flag("HEDDLE_CHECK");
   c.fall_back = read.flag("HEDDLE_FALLBACK", true);
   c.all_arguments = read.flag("HEDDLE_ARGUMENTS");
+  c.compile_warning = static_cast<int>(read.number("HEDDLE_COMPILE_WARNING", 0, 1 << 30, c.compile_warning));
   c.deterministic = read.flag("HEDDLE_DETERMINISTIC");
   c.relaxed = read.flag("HEDDLE_RELAXED");
   for (const auto& [name, problem] : c.problems) warn(problem + "; going on without");

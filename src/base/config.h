@@ -24,6 +24,7 @@ struct Config {
   bool check_kernels = false;  // HEDDLE_CHECK: verify after every pass, check fused kernels
   bool fall_back = true;       // HEDDLE_FALLBACK: a kernel that cannot be compiled gets a plainer schedule
   bool all_arguments = false;  // HEDDLE_ARGUMENTS: every number that can be an argument of a plan is one
+  int compile_warning = 20;    // HEDDLE_COMPILE_WARNING: plans of one place before a warning says so; 0: never
   bool relaxed = false;        // HEDDLE_RELAXED: what is_relaxed() says at first
   bool deterministic = false;  // HEDDLE_DETERMINISTIC: what is_deterministic() says at first
   // Variables whose values make no sense, with what is wrong. They count as not set, and a warning has said so.

@@ -9,26 +9,8 @@ namespace heddle {
 
 namespace {
 
-const char* name_of(const Node& node) {
-  switch (node.op) {
-    case NodeOp::Scalar: return info(node.scalar_op).name;
-    case NodeOp::Reduce: return name(node.reduce_op);
-    case NodeOp::ArgReduce: return node.reduce_op == ReduceOp::Max ? "argmax" : "argmin";
-    case NodeOp::Scan:
-      switch (node.reduce_op) {
-        case ReduceOp::Sum: return "cumsum";
-        case ReduceOp::Prod: return "cumprod";
-        case ReduceOp::Max: return "cummax";
-        case ReduceOp::Min: return "cummin";
-      }
-      break;
-    default: break;
-  }
-  return name(node.op);
-}
-
 CapturedGraph::Step step_of(const Node& node, const GraphKey& key) {
-  CapturedGraph::Step step{node.op, name_of(node), node.dtype, node.shape, {}, {}, {}};
+  CapturedGraph::Step step{node.op, operator_name(node), node.dtype, node.shape, {}, {}, {}};
   for (const NodeRef& input : node.inputs) step.inputs.push_back(key.number(input.get()));
   // Where an Input is bound is compared by those who bind it.
   if (node.op != NodeOp::Input)
@@ -82,12 +64,13 @@ NodeRef copied_to_device(Device& device, const void* from, uint64_t bytes, DType
 
 }  // namespace
 
-void plan_captured(CapturedGraph& graph, std::span<const NodeRef> roots, GraphKey& key, Device& device) {
+void plan_captured(CapturedGraph& graph, std::span<const NodeRef> roots, GraphKey& key, Device& device,
+                   CompiledPlace& place) {
   using Kind = CapturedGraph::Root::Kind;
   if (key.device && key.device != &device)
     throw ValueError(text("jit: data on ", key.device->name(), " and ", device.name(), " meet in one function"));
   key.device = &device;
-  graph.cached = plan_for(roots, key);
+  graph.cached = plan_for(roots, key, &place);
   const Plan& plan = graph.cached->plan;
   add_offsets(*graph.cached, graph.numbers, graph.symbols);
   for (CapturedGraph::Root& root : graph.roots) {

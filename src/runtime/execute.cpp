@@ -263,14 +263,16 @@ void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>&
   }
 }
 
-std::shared_ptr<const CachedPlan> plan_for(std::span<const NodeRef> roots, const GraphKey& key) {
+std::shared_ptr<const CachedPlan> plan_for(std::span<const NodeRef> roots, const GraphKey& key, CompiledPlace* place) {
   std::shared_ptr<const CachedPlan> plan = find_plan(key);
   if (plan) {
     ++run_stats().plan_hits;
     return plan;
   }
   ++run_stats().plan_misses;
-  return make_plan(roots, key);
+  plan = make_plan(roots, key);
+  place ? note_plan(key, *place) : note_plan(key);
+  return plan;
 }
 
 }  // namespace heddle

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/plan_cache.h"
+#include "runtime/recompiled.h"
 
 namespace heddle {
 
@@ -43,7 +44,9 @@ void add_offsets(const CachedPlan& cached, std::span<const uint64_t> numbers, st
 // check failed, before anything is written to memory that an output shares with a leaf.
 void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>& arena);
 
-// The plan for the graph that `key` has read: one that is known, or a new one.
-std::shared_ptr<const CachedPlan> plan_for(std::span<const NodeRef> roots, const GraphKey& key);
+// The plan for the graph that `key` has read: one that is known, or a new one, which is counted at `place` (null: among
+// graphs of the same structure).
+std::shared_ptr<const CachedPlan> plan_for(std::span<const NodeRef> roots, const GraphKey& key,
+                                           CompiledPlace* place = nullptr);
 
 }  // namespace heddle

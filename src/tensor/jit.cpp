@@ -228,7 +228,9 @@ Device& home(const JitLane& lane, const JitEntry& entry) {
 void install(JitLane& lane) {
   double begin = seconds_now();
   std::unique_ptr<JitEntry> fresh = std::move(lane.recorded);
-  plan_captured(fresh->graph, lane.roots, lane.key, home(lane, *fresh));
+  CompiledPlace& compiled = lane.core.compiled;
+  if (compiled.name.empty()) compiled.name = "the function that jit() captures at " + place(lane.core.where);
+  plan_captured(fresh->graph, lane.roots, lane.key, home(lane, *fresh), compiled);
   prepare_replay(*fresh);
   fresh->report.signature = signature_text(lane);
   fresh->report.capture_seconds = lane.capture_seconds;

@@ -151,6 +151,7 @@ class JitCore {
   std::deque<JitLane> lanes;         // who has two has taken the first one last
   // How often a recording was put in the place of another one, or all were forgotten: copies are old.
   std::atomic<uint64_t> changes{0};
+  CompiledPlace compiled;  // who has the first lane has it
 };
 
 // Fills in all that replaying needs; the graph has its plan.
