@@ -57,8 +57,9 @@ void measure_conv(double seconds, const Report& report);
 void measure_train(double seconds, const Report& report);
 void measure_attention(double seconds, const Report& report);
 void measure_cliffs(double seconds, const Report& report);
-void measure_cliff_threads(double seconds, const Report& report);  // a part of it
-void measure_gpu(double seconds, const Report& report);            // needs HEDDLE_DEVICE
+void measure_cliffs_of_numbers(double seconds, const Report& report);  // parts of cliffs
+void measure_cliffs_of_threads(double seconds, const Report& report);
+void measure_gpu(double seconds, const Report& report);  // needs HEDDLE_DEVICE
 // What "process start to first result" runs: computes something small and prints it.
 void first_result();
 // What "100 kernels ready" runs: prints how many kernels, and the seconds until they had run.

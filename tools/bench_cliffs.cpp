@@ -147,7 +147,8 @@ void measure_cliffs(double seconds, const Report& report) {
   measure_moves(seconds, report);
   measure_stacks(seconds, report);
   measure_lstm(seconds, report);
-  measure_cliff_threads(seconds, report);
+  measure_cliffs_of_numbers(seconds, report);
+  measure_cliffs_of_threads(seconds, report);
 }
 
 }  // namespace heddle::tools

@@ -43,7 +43,7 @@ double rate(const F& f, int threads, double seconds) {
 
 // Layers so small that a call alone stays on its thread. Each thread wants a core: on a machine with other work this
 // says little.
-void measure_cliff_threads(double seconds, const Report& report) {
+void measure_cliffs_of_threads(double seconds, const Report& report) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   Tensor w = randn({64, 64}).realize(), b = randn({64}).realize();
   auto f = jit([&](const Tensor& x) {

@@ -109,7 +109,7 @@ void GraphKey::read_offset(const Node& node, size_t axis) {
   const bool pad = node.op == NodeOp::Pad;
   const Expr& offset = node.attrs[pad ? 2 * axis : axis];
   if (node.shape[axis] == node.inputs[0]->shape[axis]) return;  // 0
-  if (offset.is_const() && (!pad || node.attrs[2 * axis + 1].is_const())) {
+  if (offset.is_const()) {
     words.push_back(kOffset);
     numbers.push_back(static_cast<uint64_t>(offset.value()));
     places.push_back({NumberPlace::Kind::Offset, static_cast<uint32_t>(axis), &node});

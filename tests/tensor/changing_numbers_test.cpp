@@ -289,6 +289,72 @@ TEST_F(ChangingNumbers, a_counter_is_named_with_the_operator_that_it_changes) {
   expect([](const Tensor&, int64_t i) { return full({4}, i); }, {"a number", "was 3 and is 4 now"});
 }
 
+// What a decoder does: a row is added to tensors of fixed size, and those that are there are looked at.
+TEST_F(ChangingNumbers, a_cache_that_grows_by_slices) {
+  constexpr int64_t kRows = 40, kColumns = 16;
+  Dim n = dim("n", 1, kRows);
+  Tensor keys = zeros({kRows, kColumns}).realize(), values = zeros({kRows, kColumns}).realize();
+  Tensor plain_keys = keys.clone(), plain_values = values.clone();
+  uint64_t misses = 0;
+  for (int64_t t = 0; t < kRows; ++t) {
+    SCOPED_TRACE(t);
+    Tensor row = noise_tensor({1, kColumns}, static_cast<uint64_t>(t) + 1);
+    auto attend = [&](const Tensor& k, const Tensor& v) {
+      return matmul(softmax(matmul(row, transpose(k)), -1), v * 2);
+    };
+    StatsSince stats;
+    keys.set({Slice(t, t + 1)}, row * 2);
+    values.set({Index(t)}, select(row, 0, 0) + 1);
+    Tensor got = attend(keys.slice(0, 0, t + 1).with_dim(0, n), cast(values.slice(0, 0, t + 1), kF32).with_dim(0, n));
+    realize({got, keys, values});
+    misses += stats->plan_misses;
+    plain_keys = set_at(plain_keys, {Slice(t, t + 1)}, row * 2).realize();
+    plain_values = set_at(plain_values, {Index(t)}, select(row, 0, 0) + 1).realize();
+    Tensor want = attend(plain_keys.slice(0, 0, t + 1).realize(), plain_values.slice(0, 0, t + 1).realize());
+    expect_close(got, doubles(want), 1e-4);
+  }
+  EXPECT_LE(misses, 4u);
+}
+
+// Also inside a captured function, and through what is done to a part element by element.
+TEST_F(ChangingNumbers, parts_get_a_name_without_being_computed) {
+  Dim n = dim("n", 1, 64);
+  Tensor x = noise_tensor({64, 6});
+  for (int64_t t : {5, 63, 17, 2}) {
+    StatsSince stats;
+    Tensor part = transpose(exp(cast(x.slice(0, 0, t), kF64))).with_dim(1, n);
+    EXPECT_EQ(stats->launches, 0u);
+    EXPECT_EQ(part.shape(), (Dims{6, t}));
+    expect_close(sum(part, 1), doubles(sum(exp(cast(x.slice(0, 0, t).realize(), kF64)), 0)), 1e-9);
+    EXPECT_FALSE(part.node()->shape[1].is_const());
+  }
+  int64_t rows = 3;
+  auto f = jit([&](const Tensor& given) { return sum(given.slice(0, 0, rows).with_dim(0, n), 0); });
+  for (; rows < 20; ++rows) expect_close(f(x), doubles(sum(x.slice(0, 0, rows), 0)), 1e-5);
+  EXPECT_THROW(x.slice(0, 0, 5).with_dim(0, dim("m", 6, 64)), ValueError);
+}
+
+// A part of fixed size may lie anywhere in a symbolic axis.
+TEST_F(ChangingNumbers, parts_of_fixed_size_of_a_symbolic_axis) {
+  Dim n = dim("n", 1, 300);
+  Tensor whole = noise_tensor({300, 5});
+  uint64_t misses = 0;
+  for (int64_t rows = 20; rows <= 300; rows += 35)
+    for (int64_t begin : {int64_t{0}, int64_t{7}, rows / 2, rows - 10}) {
+      SCOPED_TRACE(rows);
+      Tensor x = whole.slice(0, 0, rows).realize();
+      auto f = [&](const Tensor& t) { return sum(square(t.slice(0, begin, begin + 10)), 1); };
+      Tensor named = x.with_dim(0, n), got = f(named);
+      Tensor slope = grad([&](const Tensor& t) { return sum(f(t)); })(named);
+      StatsSince stats;
+      realize({got, slope});
+      misses += stats->plan_misses;
+      expect_close(got, doubles(f(x)), 1e-5);
+      expect_close(slope, doubles(grad([&](const Tensor& t) { return sum(f(t)); })(x)), 1e-5);
+    }
+  EXPECT_LE(misses, 4u);
+}
+
 // Weights that stay packed are those of the offset that they were packed for.
 TEST_F(ChangingNumbers, packed_weights_belong_to_their_offset) {
   Tensor w = noise_tensor({512, 300}, 9), x = noise_tensor({256, 256}, 2);
