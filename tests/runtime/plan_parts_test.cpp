@@ -45,15 +45,40 @@ TEST(GraphKey, depends_on_structure_and_not_on_data) {
   EXPECT_EQ(first.device, &device());
 }
 
-TEST(GraphKey, keeps_float_constants_apart_and_integers_inside) {
+TEST(GraphKey, keeps_constants_apart_and_bools_inside) {
   NodeRef a = tensor({1, 2, 3});
   GraphKey half = key_of(mul(a, full_like(a, 0.5))), third = key_of(mul(a, full_like(a, 0.3)));
   EXPECT_EQ(half.words, third.words);
-  EXPECT_NE(half.floats, third.floats);
-  NodeRef whole = make_const(heddle::Scalar::of(DType::i32, 7), Shape{Expr(3)});
-  NodeRef other = make_const(heddle::Scalar::of(DType::i32, 8), Shape{Expr(3)});
-  EXPECT_NE(key_of(whole).words, key_of(other).words);
-  EXPECT_TRUE(key_of(whole).floats.empty());
+  EXPECT_NE(half.numbers, third.numbers);
+  auto key_of_const = [](DType dtype, int64_t value) {
+    return key_of(make_const(heddle::Scalar::of(dtype, value), Shape{Expr(3)}));
+  };
+  for (DType dtype : {DType::i8, DType::u8, DType::i32, DType::u64}) {
+    EXPECT_EQ(key_of_const(dtype, 7).words, key_of_const(dtype, 8).words);
+    EXPECT_EQ(key_of_const(dtype, 7).numbers, std::vector<uint64_t>{7});
+  }
+  EXPECT_NE(key_of_const(DType::boolean, 0).words, key_of_const(DType::boolean, 1).words);
+  EXPECT_TRUE(key_of_const(DType::boolean, 1).numbers.empty());
+  EXPECT_NE(key_of_const(DType::i32, 7).words, key_of_const(DType::i64, 7).words);
+}
+
+TEST(GraphKey, keeps_offsets_of_fixed_parts_apart) {
+  NodeRef a = tensor(counting(12), Shape{Expr(3), Expr(4)});
+  auto part = [&](int64_t begin, int64_t size) {
+    Expr from[] = {0, begin}, count[] = {3, size};
+    return key_of(make_shrink(a, from, count));
+  };
+  EXPECT_EQ(part(0, 2).words, part(2, 2).words);
+  EXPECT_EQ(part(2, 2).numbers, std::vector<uint64_t>{2});  // where the whole axis is taken there is nothing to choose
+  EXPECT_NE(part(0, 2).words, part(0, 3).words);
+  EXPECT_EQ(room(part(2, 2).places[0]), Expr(2));
+  auto padded = [&](int64_t before, int64_t after, int64_t filling) {
+    Expr first[] = {before, 0}, last[] = {after, 0};
+    return key_of(make_pad(a, first, last, heddle::Scalar::of(a->dtype, filling)));
+  };
+  EXPECT_EQ(padded(1, 4, 0).words, padded(5, 0, 7).words);
+  EXPECT_NE(padded(1, 4, 0).words, padded(1, 3, 0).words);
+  EXPECT_EQ(room(padded(1, 4, 0).places[1]), Expr(5));
 }
 
 TEST(GraphKey, attributes_and_shapes_count) {
