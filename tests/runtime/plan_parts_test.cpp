@@ -64,9 +64,10 @@ TEST(GraphKey, keeps_constants_apart_and_bools_inside) {
 
 TEST(GraphKey, keeps_offsets_of_fixed_parts_apart) {
   NodeRef a = tensor(counting(12), Shape{Expr(3), Expr(4)});
+  std::vector<NodeRef> alive;
   auto part = [&](int64_t begin, int64_t size) {
     Expr from[] = {0, begin}, count[] = {3, size};
-    return key_of(make_shrink(a, from, count));
+    return key_of(alive.emplace_back(make_shrink(a, from, count)));
   };
   EXPECT_EQ(part(0, 2).words, part(2, 2).words);
   EXPECT_EQ(part(2, 2).numbers, std::vector<uint64_t>{2});  // where the whole axis is taken there is nothing to choose
@@ -74,7 +75,7 @@ TEST(GraphKey, keeps_offsets_of_fixed_parts_apart) {
   EXPECT_EQ(room(part(2, 2).places[0]), Expr(2));
   auto padded = [&](int64_t before, int64_t after, int64_t filling) {
     Expr first[] = {before, 0}, last[] = {after, 0};
-    return key_of(make_pad(a, first, last, heddle::Scalar::of(a->dtype, filling)));
+    return key_of(alive.emplace_back(make_pad(a, first, last, heddle::Scalar::of(a->dtype, filling))));
   };
   EXPECT_EQ(padded(1, 4, 0).words, padded(5, 0, 7).words);
   EXPECT_NE(padded(1, 4, 0).words, padded(1, 3, 0).words);
