@@ -84,7 +84,8 @@ class Tensor {
 
   // The same elements with the size of one axis from now on symbolic: whatever is computed from it is compiled once for
   // all values of `size`. shape() and size() go on giving the number. ValueError if the number is none of its values.
-  // Computes the tensor, except where it is a constant.
+  // Computes the tensor, except where it is a constant, or a part of another one along the axis: x.slice(0, 0, t), or
+  // an elementwise function or transposition of it.
   Tensor with_dim(int64_t axis, const Dim& size) const;
 
   // While jit() records (jit.h) there are no values: then what follows throws CaptureError naming the line `where`.
