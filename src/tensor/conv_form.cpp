@@ -85,38 +85,84 @@ Tensor spread_out(const Tensor& y, int64_t axis, int64_t stride) {
   return slice(flatten(cells, axis, axis + 1), axis, 0, (size - 1) * stride + 1);
 }
 
-// Element q * stride + r of x meets w[j * stride + r - f] at y[q + t - j], where t strides are the zeros in front of x
-// and f more. So w is cut into stride parts, and each remainder r is a channel of its own that is convolved with one of
-// them: nothing is multiplied that does not count, but for the zeros that fill up the last of the parts.
+// How one axis of x is made of phases: x[q * stride + r - skip] = sum over j of w[j * stride + r - shift] * y[q + t -
+// j].
+struct Phases {
+  int64_t stride, dilation;
+  int64_t shift, skip;    // zeros in front of w; elements in front of x that nobody wants
+  int64_t parts, places;  // numbers of j and of q
+  int64_t t;              // y of the first element
+};
+
+// The zeros in front of x are whole strides and some rest. Either w begins with so many zeros that they are whole
+// strides, or so many elements are computed and not used: whichever is less work.
+Phases phases_of(const ConvForm& form, size_t i) {
+  // Windows that never move may do so by steps of any length: then no two of them meet.
+  const bool still = form.y_size[i] == 1 && form.dilation[i] == 1;
+  const int64_t stride = still ? std::max(form.stride[i], form.kernel[i]) : form.stride[i];
+  const int64_t before = form.before[i], kernel = form.kernel[i], rest = before % stride;
+  const int64_t shift = rest == 0 ? 0 : stride - rest;
+  Phases filled{stride,
+                form.dilation[i],
+                shift,
+                0,
+                ceil_divide(kernel + shift, stride),
+                ceil_divide(form.x_size[i], stride),
+                ceil_divide(before, stride)};
+  Phases cut{stride,
+             form.dilation[i],
+             0,
+             rest,
+             ceil_divide(kernel, stride),
+             ceil_divide(form.x_size[i] + rest, stride),
+             before / stride};
+  return filled.parts * filled.places <= cut.parts * cut.places ? filled : cut;
+}
+
+// w is cut into stride parts, and each remainder r is a channel of its own that is convolved with one of them: nothing
+// is multiplied that does not count, but for the zeros that fill up the last of the parts. So it is an ordinary
+// convolution of y with more filters, whose elements are then put into another order.
 Tensor value_of_x(const ConvForm& form, const Tensor& w, const Tensor& y) {
   const size_t d = form.kernel.size();
   const int rank = static_cast<int>(d);
-  Tensor turned = grouped(w, 0, form.groups);             // g o c (j r) ...
-  Tensor windows = grouped(y, 1, form.groups);            // n g o q ... j ...
-  std::vector<int> of_y = {0, 1, -1}, of_w = {-1, 0, 2};  // n g c | (q r) ... | j ... o
+  ConvForm inner{.groups = form.groups};
+  Tensor filters = grouped(w, 0, form.groups), input = y;  // g o c (j r) ...
+  std::vector<int> of_w = {0}, of_x = {0, 1};              // g (r ... c) o j ... and n g c (q r) ...
+  std::vector<Phases> phases;
   for (size_t i = 0; i < d; ++i) {
-    int64_t axis = static_cast<int64_t>(i) + 3, stride = form.stride[i], dilation = form.dilation[i];
-    if (stride > 1 && dilation > 1) {
-      windows = spread_out(windows, axis, stride);
-      stride = 1;
+    Phases p = phases_of(form, i);
+    if (p.stride > 1 && p.dilation > 1) {
+      input = spread_out(input, static_cast<int64_t>(i) + 2, p.stride);
+      ConvForm plain = form;
+      plain.stride[i] = 1;
+      p = phases_of(plain, i);
     }
-    int64_t t = ceil_divide(form.before[i], stride), f = t * stride - form.before[i];
-    int64_t parts = ceil_divide(form.kernel[i] + f, stride), places = ceil_divide(form.x_size[i], stride);
-    int64_t reach = dilation * (parts - 1);
-    windows = window(framed(windows, axis, reach - t, places + reach), axis, parts, 1, dilation);
+    phases.push_back(p);
     int64_t at = static_cast<int64_t>(2 * i) + 3;
-    turned = flip(unflatten(framed(turned, at, f, parts * stride), at, {parts, stride}), at);
-    of_y.insert(of_y.end(), {3 + static_cast<int>(i), -1});
-    of_w.insert(of_w.end(), {-1, 4 + 2 * static_cast<int>(i)});
+    filters = flip(unflatten(framed(filters, at, p.shift, p.parts * p.stride), at, {p.parts, p.stride}), at);
+    of_w.push_back(static_cast<int>(at) + 1);
+    inner.stride.push_back(1);
+    inner.dilation.push_back(p.dilation);
+    inner.before.push_back(p.dilation * (p.parts - 1) - p.t);
+    inner.kernel.push_back(p.parts);
+    inner.x_size.push_back(input.size(static_cast<int64_t>(i) + 2));
+    inner.y_size.push_back(p.places);
   }
-  append(of_y, 3 + rank, d);
-  of_y.push_back(2);
+  of_w.insert(of_w.end(), {2, 1});
   for (int i = 0; i < rank; ++i) of_w.push_back(3 + 2 * i);
-  of_w.push_back(1);
-  Tensor x = flatten(sum_of_products(arranged(windows, of_y), arranged(turned, of_w), d + 1), 1, 2);
+  const int64_t channels = w.size(1);
+  filters = flatten(permute(filters, Axes(of_w.begin(), of_w.end())), 0, rank + 1);
+  Tensor x = grouped(value_of_y(inner, input, filters), 1, form.groups);  // n g (r ... c) q ...
+  Dims parts;
+  for (const Phases& p : phases) parts.push_back(p.stride);
+  parts.push_back(channels);
+  x = unflatten(x, 2, parts);
+  of_x.push_back(2 + rank);
+  for (int i = 0; i < rank; ++i) of_x.insert(of_x.end(), {3 + rank + i, 2 + i});
+  x = flatten(permute(x, Axes(of_x.begin(), of_x.end())), 1, 2);
   for (size_t i = 0; i < d; ++i) {
-    int64_t axis = static_cast<int64_t>(i) + 2;
-    x = slice(flatten(x, axis, axis + 1), axis, 0, form.x_size[i]);
+    int64_t axis = static_cast<int64_t>(i) + 2, skip = phases[i].skip;
+    x = slice(flatten(x, axis, axis + 1), axis, skip, skip + form.x_size[i]);
   }
   return x;
 }

@@ -212,6 +212,50 @@ TEST(Conv, transposed_is_the_gradient) {
                {101, 110, 102, 120});
 }
 
+// By the definition: x[i] is the sum of w[k] y[p] over p * stride + k * dilation = i + padding.
+TEST(Conv, transposed_in_every_form) {
+  for (int64_t stride = 1; stride <= 4; ++stride)
+    for (int64_t kernel = 1; kernel <= 5; ++kernel)
+      for (int64_t dilation = 1; dilation <= 2; ++dilation)
+        for (int64_t size : {1, 2, 5})
+          for (int64_t padding = 0; padding <= 3; ++padding) {
+            int64_t all = (size - 1) * stride + dilation * (kernel - 1) + stride, wanted = all - 2 * padding;
+            if (wanted < 1) continue;
+            std::vector<float> y = noise(size, 3), w = noise(kernel, 4);
+            Tensor x = conv_transpose1d(
+                from_vector(y, {1, 1, size}), from_vector(w, {1, 1, kernel}), {},
+                {.stride = stride, .padding = padding, .output_padding = stride - 1, .dilation = dilation});
+            std::vector<double> want(static_cast<size_t>(wanted));
+            for (int64_t p = 0; p < size; ++p)
+              for (int64_t k = 0; k < kernel; ++k)
+                if (int64_t i = p * stride + k * dilation - padding; i >= 0 && i < wanted)
+                  want[static_cast<size_t>(i)] += double{w[static_cast<size_t>(k)]} * y[static_cast<size_t>(p)];
+            NodeRef root = x.node();
+            std::vector<double> got = evaluate({&root, 1})[0].floats;
+            ASSERT_EQ(got.size(), want.size());
+            for (size_t i = 0; i < want.size(); ++i)
+              ASSERT_NEAR(got[i], want[i], 1e-5) << "stride " << stride << ", kernel " << kernel << ", dilation "
+                                                 << dilation << ", size " << size << ", padding " << padding;
+          }
+}
+
+// Zeros between elements, and taps that meet none, are not multiplied.
+TEST(Conv, transposed_multiplies_little_that_does_not_count) {
+  auto share = [](int64_t size, int64_t kernel, const ConvTransposeOptions& options) {
+    Tensor y = noise_tensor({2, 16, size, size}).realize(), w = noise_tensor({16, 16, kernel, kernel}, 2).realize();
+    Profile p = profile();
+    conv_transpose2d(y, w, {}, options).realize();
+    p.stop();
+    double flops = 0;
+    for (const KernelProfile& k : p.result().kernels) flops += static_cast<double>(k.flops);
+    return static_cast<double>(2 * 2 * 16 * 16 * size * size * kernel * kernel) / flops;
+  };
+  EXPECT_GT(share(16, 4, {.stride = 2, .padding = 1}), 0.85);
+  EXPECT_GT(share(16, 2, {.stride = 2}), 0.99);
+  EXPECT_GT(share(1, 4, {}), 0.99);
+  EXPECT_GT(share(16, 3, {.stride = 2, .padding = 1, .output_padding = 1}), 0.5);
+}
+
 TEST(Conv, derivatives_of_second_order) {
   using Shapes = std::vector<std::vector<int64_t>>;
   auto checked = [](const char* what, const Shapes& shapes, const std::function<Tensor(const TensorList&)>& f) {
