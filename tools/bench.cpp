@@ -26,8 +26,8 @@ constexpr Suite kSuites[] = {
     {"compile", measure_compile, false},   {"matmul", measure_matmul, true, true},
     {"overhead", measure_overhead, false}, {"sort", measure_sort, true},
     {"conv", measure_conv, true, true},    {"attention", measure_attention, true, true},
-    {"train", measure_train, false, true}, {"cliffs", measure_cliffs, false},
-    {"gpu", measure_gpu, false, true},
+    {"train", measure_train, false, true}, {"zoo", measure_zoo, false, true},
+    {"cliffs", measure_cliffs, false},     {"gpu", measure_gpu, false, true},
 };
 
 bool is_meant(const Suite& suite, const std::string& name) {

@@ -37,6 +37,7 @@ int main_or_throw(int argc, char** argv) {
       "  conv      the convolutions of ResNet-18, against oneDNN\n"
       "  attention forward and backward, and of few queries\n"
       "  train     steps and inference of whole models\n"
+      "  zoo       the same of many ordinary models, small: bench/zoo\n"
       "  cliffs    rolls, paddings, joins of many parts and unrolled loops, against a copy or fewer steps;\n"
       "            numbers and sizes that change from call to call\n"
       "  overhead  recording, launching, compiling, starting\n"
@@ -68,9 +69,9 @@ int main_or_throw(int argc, char** argv) {
       ->type_name("FILE")
       ->needs(peers_flag);
 
-  bench->add_flag(
-      "--rows", options.rows,
-      "List the rows that others can do as lines of JSON, and measure nothing (matmul, conv, attention, train, gpu)");
+  bench->add_flag("--rows", options.rows,
+                  "List the rows that others can do as lines of JSON, and measure nothing (matmul, conv, attention, "
+                  "train, zoo, gpu)");
 
   tools::TuneOptions tuning;
   int tuning_threads = 0;

@@ -126,12 +126,12 @@ std::filesystem::path peers_folder() {
 }
 }  // namespace
 
-Peers::Peers(int threads, const std::string& python, bool libraries, const std::string& device) {
+Peers::Peers(int threads, const std::string& python, bool libraries, const std::string& device, bool torch_alone) {
   signal(SIGPIPE, SIG_IGN);  // a peer that died is noticed when it does not answer
   bool chosen = libraries && start_libraries(threads);
   if (!python.empty())
     for (auto [script, option] : kScripts) {
-      if (device != "cpu" && std::string_view(script) != "pytorch_peer.py") continue;
+      if ((torch_alone || device != "cpu") && std::string_view(script) != "pytorch_peer.py") continue;
       std::string path = peers_folder() / script;
       std::vector<std::string> command{python,     path,  "--serve", "--threads", std::to_string(threads),
                                        "--device", device};

@@ -28,8 +28,9 @@ class Peers {
  public:
   // `python`: the interpreter that runs PyTorch and others; empty: libraries only. Work that neither OpenBLAS nor
   // oneDNN knows can do without these.
-  // `device`: "cuda" for those that can work there.
-  Peers(int threads, const std::string& python, bool libraries = true, const std::string& device = "cpu");
+  // `device`: "cuda" for those that can work there. `torch_alone`: of the scripts only PyTorch's.
+  Peers(int threads, const std::string& python, bool libraries = true, const std::string& device = "cpu",
+        bool torch_alone = false);
   ~Peers();
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;

@@ -188,6 +188,23 @@ def load(arguments):
         forward = made(lambda x: models.resnet18(Ops, p, x))
         return inference(lambda: forward(x))
 
+    def zoo(row):
+        """A model of zoo.py: inference, or a step of training."""
+        import zoo as models_of_zoo
+
+        dtype = dtype_of(row)
+        state = models_of_zoo.read(row["file"]) if "file" in row else None
+        net = models_of_zoo.make(row["model"], True, state, dtype)
+        batch = models_of_zoo.batch_of(row["data"], dtype)
+        if row["what"] == "forward":
+            forward = made(net.eval())
+            return inference(lambda: forward(batch))
+        if arguments.compile:
+            if not hasattr(net, "loss"):
+                raise Skip("not compiled")
+            net.loss = torch.compile(net.loss)
+        return lambda: net.step(batch)
+
     def rms_norm(x):
         return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
 
@@ -273,7 +290,7 @@ def load(arguments):
 
         return make
 
-    works = [matmul, conv, attention, mlp_step, gpt2_forward, gpt2_step, resnet18, memory, add]
+    works = [matmul, conv, attention, mlp_step, gpt2_forward, gpt2_step, resnet18, zoo, memory, add]
     return {"about": torch.__version__, "works": {work.__name__: on_device(work) for work in works}}
 
 

@@ -1,225 +1,133 @@
-// Small nets of the kinds that people train: ten captured steps of AdamW, and the losses of each must be those of the
-// same training by the evaluator in double precision.
-#include <heddle/heddle.h>
+// Every model of bench/zoo: captured inference and training steps must give the numbers of the evaluator, which trains
+// the same model in double precision. HEDDLE_DEVICE=null compiles them alone.
+#include <gtest/gtest.h>
 
-#include "graph/graph.h"
-#include "tensor/helpers.h"
+#include <cmath>
+
+#include "base/config.h"
+#include "bench/zoo/build.h"
+#include "zoo/evaluated.h"
 
 namespace heddle {
 namespace {
 
-using namespace testing;
-using optim::AdamWOptions;
-constexpr int kSteps = 10;
+using testing::evaluated;
+using zoo::Entry;
+using zoo::Instance;
+using zoo::Size;
 
-// Nothing is ill-conditioned: a gradient that is rounding noise alone is small beside epsilon.
-const AdamWOptions kOptions{.lr = 0.01, .epsilon = 1e-3, .weight_decay = 0.05};
+bool runs() { return config().device != "null"; }
+// Ten steps on the machine's own target, where f64 is looked at as well; elsewhere that the target is right is seen by
+// fewer.
+bool whole() { return config().device.empty() && config().target.empty(); }
+int steps() { return whole() ? 10 : runs() ? 2 : 1; }
 
-// The losses by the evaluator; the update by a loop.
-template <class Net>
-std::vector<double> reference(Net net, const Tensor& x, const Tensor& targets) {
-  net.to(kF64);
-  const AdamWOptions& o = kOptions;
-  std::vector<Tensor> parameters = net.parameters();
-  std::vector<std::vector<double>> p, m, v;
-  for (const Tensor& tensor : parameters) {
-    p.push_back(doubles(tensor));
-    m.emplace_back(p.back().size());
-    v.emplace_back(p.back().size());
+// What a run gives: inference before and after the training, and the losses of all steps.
+struct Record {
+  std::vector<std::vector<double>> forward, losses;
+};
+
+// Calls `run` with the model's functions: inference, training, inference.
+void go_through(Instance& model, bool infers, Record& record,
+                const std::function<std::vector<std::vector<double>>(bool step)>& run) {
+  auto infer = [&] {
+    if (!infers) return;
+    model.train(false);
+    for (std::vector<double>& value : run(false)) record.forward.push_back(std::move(value));
+    model.train(true);
+  };
+  infer();
+  for (int t = 0; t < steps(); ++t) {
+    std::vector<double>& losses = record.losses.emplace_back();
+    for (const std::vector<double>& loss : run(true)) losses.push_back(loss.at(0));
   }
-  std::vector<double> losses;
-  for (int64_t t = 0; t < kSteps; ++t) {
-    Tensor loss = cross_entropy(net(cast(x, kF64)), targets);
-    std::vector<NodeRef> roots{loss.node()};
-    for (const Tensor& g : grad(loss, parameters)) roots.push_back(g.node());
-    std::vector<HostArray> values = evaluate(roots);
-    losses.push_back(values[0].floats[0]);
-    double n = static_cast<double>(t + 1), lr = o.lr(t);
-    for (size_t i = 0; i < p.size(); ++i) {
-      for (size_t k = 0; k < p[i].size(); ++k) {
-        double g = values[i + 1].floats[k];
-        p[i][k] *= 1 - lr * o.weight_decay;
-        m[i][k] = o.beta1 * m[i][k] + (1 - o.beta1) * g;
-        v[i][k] = o.beta2 * v[i][k] + (1 - o.beta2) * g * g;
-        double root = std::sqrt(v[i][k] / (1 - std::pow(o.beta2, n)));
-        p[i][k] -= lr * m[i][k] / (1 - std::pow(o.beta1, n)) / (root + o.epsilon);
-      }
-      parameters[i].assign(from_vector(p[i], parameters[i].shape()));
-    }
-  }
-  return losses;
+  infer();
 }
 
-// Losses by kernels, in one captured program per step.
-template <class Net>
-std::vector<double> trained(Net net, const Tensor& images, const Tensor& targets, DType dtype) {
-  net.to(dtype);
-  Tensor x = cast(images, dtype).realize();
-  optim::AdamW opt(net, kOptions);
-  auto step = jit([&](const Tensor& in, const Tensor& wanted) {
-    Tensor loss = cross_entropy(net(in), wanted);
-    opt.step(grad(loss, net.parameters()));
-    return loss;
+Record reference(const Entry& entry) {
+  Instance model = entry.make(Size::Small, kF64);
+  TensorList batch = model.batch();
+  Record record;
+  go_through(model, true, record, [&](bool step) {
+    std::vector<std::vector<double>> values;
+    for (const HostArray& value : evaluated([&] { return step ? model.step(batch) : model.forward(batch); }))
+      values.push_back(value.floats);
+    return values;
   });
-  std::vector<double> losses;
-  for (int t = 0; t < kSteps; ++t) losses.push_back(step(x, targets).template item<double>());
-  return losses;
+  return record;
+}
+
+Record trained(const Entry& entry, DType dtype, bool infers) {
+  Instance model = entry.make(Size::Small, dtype);
+  TensorList batch = model.batch();
+  auto forward = jit([&](const TensorList& given) { return model.forward(given); });
+  auto step = jit([&](const TensorList& given) { return model.step(given); });
+  Record record;
+  go_through(model, infers, record, [&](bool steps) {
+    std::vector<std::vector<double>> values;
+    for (const Tensor& value : steps ? step(batch) : forward(batch)) values.push_back(value.to_vector<double>());
+    return values;
+  });
+  return record;
 }
 
 // Sums of thousands of terms round by some 1e-6 of the result in f32 and by 1e-14 in f64. A step turns a relative error
 // of a gradient into one of at most the rate times as much, which later steps repeat. What is rounded are logits around
-// one, also where the loss has become small.
-template <class Net>
-void check(const Net& net, const Tensor& x, const Tensor& targets) {
-  std::vector<double> want = reference(net.copy(), x, targets);
-  for (DType dtype : {kF64, kF32}) {
-    double tolerance = dtype == kF64 ? 1e-9 : 1e-4;
-    std::vector<double> got = trained(net.copy(), x, targets, dtype);
-    for (size_t t = 0; t < want.size(); ++t)
-      EXPECT_NEAR(got[t], want[t], tolerance * std::max(1.0, want[t])) << name(dtype) << " at step " << t;
-  }
-  EXPECT_LT(want.back(), want.front());
+// one, also where the loss has become small. Small floats round by some 1e-3 (f16) or 1e-2 (bf16) in every layer.
+double tolerance(DType dtype) {
+  if (dtype == kF64) return 1e-9;
+  if (dtype == kF32) return 1e-4;
+  return dtype == kF16 ? 1e-2 : 1e-1;
 }
 
-Tensor classes(const Dims& shape, int64_t count) {
-  int64_t n = 1;
-  for (int64_t size : shape) n *= size;
-  return (arange(n) * 7 % count).reshape(shape).realize();
+void compare(const std::vector<std::vector<double>>& got, const std::vector<std::vector<double>>& want,
+             double tolerance, const std::string& what) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    ASSERT_EQ(got[i].size(), want[i].size()) << what;
+    double scale = 1, worst = 0;
+    for (double value : want[i]) scale = std::max(scale, std::fabs(value));
+    size_t where = 0;
+    for (size_t k = 0; k < want[i].size(); ++k) {
+      double off = std::fabs(got[i][k] - want[i][k]);
+      if (!(off <= worst)) worst = off, where = k;
+    }
+    EXPECT_LE(worst, tolerance * scale) << what << " " << i << ", element " << where << ": " << got[i][where]
+                                        << " instead of " << want[i][where];
+  }
 }
 
-TEST(Zoo, vgg) {
-  manual_seed(1);
-  nn::Sequential net(nn::Conv2d(3, 8, 3, {.padding = 1}), nn::ReLU(), nn::Conv2d(8, 8, 3, {.padding = 1}), nn::ReLU(),
-                     nn::MaxPool2d(2), nn::Conv2d(8, 16, 3, {.padding = 1}), nn::ReLU(), nn::MaxPool2d(2),
-                     nn::Flatten(), nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 10));
-  check(net, noise_tensor({8, 3, 8, 8}), classes({8}, 10));
+void check(const Entry& entry) {
+  // Compiled alone: in the model's own dtype, or in one that matrix units multiply.
+  if (!runs()) return void(trained(entry, config().matrix_unit == "none" ? entry.dtype : kBF16, true));
+  Record want = reference(entry);
+  std::vector<DType> dtypes{entry.dtype};
+  if (whole()) dtypes = entry.dtype == kF32 ? std::vector{kF64, kF32} : std::vector{kF64, kF32, entry.dtype};
+  for (DType dtype : dtypes) {
+    const bool infers = whole() && dtype != kF64;  // as a step does, without what else is in it
+    Record got = trained(entry, dtype, infers);
+    if (infers) compare(got.forward, want.forward, tolerance(dtype), std::string(name(dtype)) + " inference");
+    compare(got.losses, want.losses, tolerance(dtype), std::string(name(dtype)) + " losses of step");
+  }
+  if (want.losses[0].size() == 1) {
+    EXPECT_LT(want.losses.back()[0], want.losses.front()[0]);
+  }
 }
 
-struct DoubleConv : nn::Module<DoubleConv> {
-  nn::Conv2d first, second;
-  DoubleConv(int64_t inputs, int64_t outputs)
-      : first(inputs, outputs, 3, {.padding = 1}), second(outputs, outputs, 3, {.padding = 1}) {}
-  Tensor operator()(const Tensor& x) const { return relu(second(relu(first(x)))); }
-  template <class V>
-  void visit(V& v) {
-    v("first", first);
-    v("second", second);
-  }
-};
+class Zoo : public ::testing::TestWithParam<Entry> {};
 
-struct UNet : nn::Module<UNet> {
-  DoubleConv down{1, 6}, bottom{6, 12}, up{12, 6};
-  nn::ConvTranspose2d grow{12, 6, 2, {.stride = 2}};
-  nn::Conv2d out{6, 3, 1};
-  Tensor operator()(const Tensor& x) const {
-    Tensor skip = down(x), low = bottom(max_pool2d(skip, 2));
-    return out(up(cat({skip, grow(low)}, 1)));
-  }
-  template <class V>
-  void visit(V& v) {
-    v("down", down);
-    v("bottom", bottom);
-    v("up", up);
-    v("grow", grow);
-    v("out", out);
-  }
-};
+TEST_P(Zoo, trains_as_the_evaluator_does) { check(GetParam()); }
 
-// Two levels, the lower one enlarged by repeating.
-struct UpsampledUNet : nn::Module<UpsampledUNet> {
-  DoubleConv down{1, 6}, bottom{6, 12}, up{18, 6};
-  nn::Conv2d out{6, 3, 1};
-  Tensor operator()(const Tensor& x) const {
-    Tensor skip = down(x), low = bottom(max_pool2d(skip, 2));
-    return out(up(cat({skip, repeat_interleave(repeat_interleave(low, 2, 2), 2, 3)}, 1)));
-  }
-  template <class V>
-  void visit(V& v) {
-    v("down", down);
-    v("bottom", bottom);
-    v("up", up);
-    v("out", out);
-  }
-};
-
-TEST(Zoo, unet_with_transposed_convolution) {
-  manual_seed(2);
-  check(UNet(), noise_tensor({2, 1, 8, 8}), classes({2, 8, 8}, 3));
-}
-
-TEST(Zoo, unet_with_upsampling) {
-  manual_seed(3);
-  check(UpsampledUNet(), noise_tensor({2, 1, 8, 8}), classes({2, 8, 8}, 3));
-}
-
-struct Separable : nn::Module<Separable> {
-  nn::Conv2d depthwise, pointwise;
-  nn::BatchNorm2d first, second;
-  Separable(int64_t inputs, int64_t outputs, int64_t stride)
-      : depthwise(inputs, inputs, 3, {.stride = stride, .padding = 1, .groups = inputs, .bias = false}),
-        pointwise(inputs, outputs, 1, {.bias = false}),
-        first(inputs),
-        second(outputs) {}
-  Tensor operator()(const Tensor& x) const { return relu6(second(pointwise(relu6(first(depthwise(x)))))); }
-  template <class V>
-  void visit(V& v) {
-    v("depthwise", depthwise);
-    v("pointwise", pointwise);
-    v("first", first);
-    v("second", second);
-  }
-};
-
-TEST(Zoo, mobilenet) {
-  manual_seed(4);
-  nn::Sequential net(nn::Conv2d(3, 8, 3, {.stride = 2, .padding = 1, .bias = false}), nn::BatchNorm2d(8), nn::ReLU(),
-                     Separable(8, 16, 1), Separable(16, 32, 2), nn::AdaptiveAvgPool2d(1), nn::Flatten(),
-                     nn::Linear(32, 48), nn::SiLU(), nn::Linear(48, 10));
-  check(net, noise_tensor({8, 3, 10, 10}), classes({8}, 10));
-}
-
-struct ConvNeXtBlock : nn::Module<ConvNeXtBlock> {
-  nn::Conv2d depthwise;
-  nn::LayerNorm norm;
-  nn::Linear wide, narrow;
-  explicit ConvNeXtBlock(int64_t channels)
-      : depthwise(channels, channels, 7, {.padding = 3, .groups = channels}),
-        norm(channels),
-        wide(channels, 4 * channels),
-        narrow(4 * channels, channels) {}
-  Tensor operator()(const Tensor& x) const {
-    Tensor y = norm(permute(depthwise(x), {0, 2, 3, 1}));
-    return x + permute(narrow(gelu(wide(y))), {0, 3, 1, 2});
-  }
-  template <class V>
-  void visit(V& v) {
-    v("depthwise", depthwise);
-    v("norm", norm);
-    v("wide", wide);
-    v("narrow", narrow);
-  }
-};
-
-TEST(Zoo, convnext) {
-  manual_seed(5);
-  nn::Sequential net(nn::Conv2d(3, 16, 2, {.stride = 2}), ConvNeXtBlock(16), ConvNeXtBlock(16),
-                     nn::AdaptiveAvgPool2d(1), nn::Flatten(), nn::Linear(16, 10));
-  check(net, noise_tensor({4, 3, 12, 12}), classes({4}, 10));
-}
-
-nn::Sequential wide_head(int64_t hidden, int64_t count) {
-  return nn::Sequential(nn::Linear(12, hidden), nn::Tanh(), nn::Linear(hidden, count));
-}
-
-TEST(Zoo, thousands_of_classes) {
-  manual_seed(6);
-  check(wide_head(32, 3001), noise_tensor({8, 12}), classes({8}, 3001));
-}
-
-TEST(ZooSlow, fifty_thousand_classes) {
+Instance make_fifty_thousand_classes(Size, DType dtype) {
   manual_seed(7);
-  check(wide_head(32, 50257), noise_tensor({8, 12}), classes({8}, 50257));
+  nn::Sequential net(nn::Linear(12, 32), nn::Tanh(), nn::Linear(32, 50257));
+  return zoo::classifier(net, zoo::noise({8, 12}), zoo::classes({8}, 50257), dtype);
 }
+
+TEST(ZooSlow, fifty_thousand_classes) { check({"fifty_thousand_classes", "", make_fifty_thousand_classes}); }
+
+INSTANTIATE_TEST_SUITE_P(Models, Zoo, ::testing::ValuesIn(zoo::entries()),
+                         [](const auto& model) { return std::string(model.param.name); });
 
 }  // namespace
 }  // namespace heddle
