@@ -7,13 +7,17 @@
 namespace heddle::kernel {
 namespace {
 
-constexpr Pass kAll[] = {{"fold", fold},     {"cse", cse},           {"dce", dce},
-                         {"licm", licm},     {"fuse_mad", fuse_mad}, {"expand_math", expand_math},
-                         {"unroll", unroll}, {"narrow", narrow},     {"shorten_comparisons", shorten_comparisons}};
+constexpr Pass kAll[] = {{"fold", fold},         {"cse", cse},
+                         {"dce", dce},           {"licm", licm},
+                         {"fuse_mad", fuse_mad}, {"expand_math", expand_math},
+                         {"unroll", unroll},     {"split_loops", split_loops},
+                         {"narrow", narrow},     {"shorten_comparisons", shorten_comparisons}};
 constexpr Pass kTile[] = {{"fold", fold}, {"cse", cse}, {"licm", licm}, {"dce", dce}};
 // Math is expanded once loops are threads' own; what it leaves behind (equal constants, common range reductions)
 // is cleaned up before and after unrolling.
 constexpr Pass kThread[] = {{"fold", fold},
+                            {"split_loops", split_loops},
+                            {"fold", fold},
                             {"shorten_comparisons", shorten_comparisons},
                             {"expand_math", expand_math},
                             {"fold", fold},
