@@ -79,7 +79,12 @@ Tensor slice(const Tensor& x, int64_t axis, std::optional<int64_t> begin, std::o
   const Expr& extent = n->shape[at];
   std::optional<SymbolicRange> range;
   if (!extent.is_const()) range = range_of_all(extent, begin, end, step < 0);
-  if (!range) range = static_range(known_size(extent), begin, end, step < 0);
+  if (!range) {
+    const int64_t whole = known_size(extent);
+    range = static_range(whole, begin, end, step < 0);
+    // All of it is all of it. One element may be meant to repeat, which a symbol does not.
+    if (whole > 1 && range->size.is_const(whole)) range->size = extent;
+  }
   n = cut(n, at, range->begin, range->size);
   int axes[] = {static_cast<int>(at)};
   if (step < 0) n = make_flip(n, axes);

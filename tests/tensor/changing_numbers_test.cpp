@@ -334,6 +334,26 @@ TEST_F(ChangingNumbers, parts_get_a_name_without_being_computed) {
   EXPECT_THROW(x.slice(0, 0, 5).with_dim(0, dim("m", 6, 64)), ValueError);
 }
 
+// A cache that grows by cat, with slices by numbers: all that is there, and the last few.
+TEST_F(ChangingNumbers, a_cache_that_grows_by_cat) {
+  Dim n = dim("n", 1, 40);
+  Tensor keys = noise_tensor({1, 8}).with_dim(0, n);
+  uint64_t misses = 0;
+  for (int64_t t = 1; t < 40; ++t) {
+    SCOPED_TRACE(t);
+    ASSERT_EQ(keys.size(0), t);
+    Tensor row = noise_tensor({1, 8}, static_cast<uint64_t>(t) + 1);
+    Tensor plain = from_vector(keys.to_vector<float>(), {t, 8});
+    StatsSince stats;
+    Tensor all = exp(keys.slice(0, 0, t)).realize(), last = tanh(keys.slice(0, t - 1, t)).realize();
+    if (t > 5) misses += stats->plan_misses;
+    expect_close(all, doubles(exp(plain)), 1e-5);
+    expect_close(last, doubles(tanh(plain.slice(0, t - 1, t))), 1e-5);
+    keys = cat({keys, row}, 0).with_dim(0, n);
+  }
+  EXPECT_EQ(misses, 0u);
+}
+
 // A part of fixed size may lie anywhere in a symbolic axis.
 TEST_F(ChangingNumbers, parts_of_fixed_size_of_a_symbolic_axis) {
   Dim n = dim("n", 1, 300);
