@@ -3,6 +3,7 @@
 #include "graph/factor_out.h"
 #include "graph/graph.h"
 #include "graph/join_pads.h"
+#include "graph/join_products.h"
 #include "graph/node_map.h"
 
 namespace heddle {
@@ -100,7 +101,7 @@ NodeRef improve(const NodeRef& x, bool relaxed) {
   if (x->op == NodeOp::Scan) return scan_of_expand(x);
   if (x->op == NodeOp::Reduce) {
     NodeRef narrow = reduce_of_expand(x);
-    return narrow->op == NodeOp::Reduce ? factor_out(narrow, relaxed) : narrow;
+    return narrow->op == NodeOp::Reduce ? join_products(factor_out(narrow, relaxed)) : narrow;
   }
   return x;
 }

@@ -230,6 +230,34 @@ TEST(Parts, gradients_of_slices_are_put_together) {
   expect_close(got, doubles(grad(masked)(x)), 1e-5);
 }
 
+TEST(Parts, the_gradient_of_a_weight_that_is_used_many_times_is_one_product) {
+  for (int uses : {2, 5, 20}) {
+    Tensor w = noise_tensor({24, 40}, 1).realize();
+    std::vector<Tensor> x;
+    for (int t = 0; t < uses; ++t) x.push_back(noise_tensor({6, 24}, static_cast<uint64_t>(t) + 2).realize());
+    auto loss = [&](const Tensor& weight) {
+      Tensor total = zeros({});
+      for (int t = 0; t < uses; ++t) total = total + sum(square(matmul(x[static_cast<size_t>(t)], weight)));
+      return total;
+    };
+    Tensor want = zeros({24, 40});
+    for (const Tensor& part : x)
+      want = (want + 2 * matmul(part.transpose(), matmul(part, w).realize()).realize()).realize();
+    expect_close(grad(loss)(w), doubles(want), 2e-5);
+  }
+  // Of numbers that are exact in any order, and along several axes.
+  std::vector<Tensor> a, b;
+  Tensor want = zeros({4, 5}, kI32), chain = zeros({3, 2, 4, 5}, kI32);
+  for (int t = 0; t < 6; ++t) {
+    a.push_back(cast(noise_tensor({3, 2, 4, 1}, static_cast<uint64_t>(t) + 1) * 10, kI32).realize());
+    b.push_back(cast(noise_tensor({3, 2, 1, 5}, static_cast<uint64_t>(t) + 50) * 10, kI32).realize());
+    Tensor product = t % 2 ? a.back() * b.back() : b.back() * a.back();
+    chain = t == 0 ? product : chain + product;
+    want = (want + sum((a.back() * b.back()).realize(), {0, 1})).realize();
+  }
+  expect_equal(sum(chain, {0, 1}), doubles(want));
+}
+
 TEST(Parts, sums_of_pads_keep_signs_of_zeros_and_orders) {
   Tensor a = full({3, 4}, -0.0).realize(), b = noise_tensor({2, 4}, 1), base = full({9, 4}, -0.0).realize();
   auto at = [](const Tensor& x, int64_t before, int64_t after) { return pad(x, {{before, after}, {0, 0}}); };
