@@ -105,16 +105,16 @@ void print_environment(const Problems& problems) {
     const char* value = std::getenv(variable.name);
     bool set = value && *value;
     if (auto problem = problems.find(variable.name); problem != problems.end())
-      std::printf("  %-21s bad: %s\n", variable.name, problem->second.c_str());
+      std::printf("  %-22s bad: %s\n", variable.name, problem->second.c_str());
     else
-      std::printf("  %-21s %s%s%s\n", variable.name, set ? value : "(", set ? "" : variable.without, set ? "" : ")");
+      std::printf("  %-22s %s%s%s\n", variable.name, set ? value : "(", set ? "" : variable.without, set ? "" : ")");
   }
   for (char** entry = environ; *entry; ++entry) {
     std::string name(*entry, std::strcspn(*entry, "="));
     if (!name.starts_with("HEDDLE_")) continue;
     bool known = false;
     for (const Variable& variable : kVariables) known |= name == variable.name;
-    if (!known) std::printf("  %-21s is set, but Heddle does not know it\n", name.c_str());
+    if (!known) std::printf("  %-22s is set, but Heddle does not know it\n", name.c_str());
   }
 }
 

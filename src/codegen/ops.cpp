@@ -119,11 +119,20 @@ bool is_number(llvm::Value* v) {
   return number && !number->isNaN();
 }
 
+// LLVM 19 takes lanes of a quotient for zeros where both operands are known to be zero, as masked lanes of loads are,
+// and leaves out what would replace 0 / 0 there. Behind a fence nothing is known.
+llvm::Value* quotient_of(Emitter& emitter, llvm::Value* x, llvm::Value* y) {
+  auto& b = emitter.b;
+  if (lanes_of(y) > 1 && !llvm::isa<llvm::Constant>(y))
+    y = b.CreateIntrinsic(llvm::Intrinsic::arithmetic_fence, {y->getType()}, {y});
+  return b.CreateFDiv(x, y);
+}
+
 llvm::Value* divide(Emitter& emitter, Args x) {
   llvm::ConstantFP* one = constant_number(x[0]);
   if (emitter.traits.reciprocal && one && one->getType()->isFloatTy() && one->isExactlyValue(1.0))
     return emitter.traits.reciprocal(emitter, x[1]);
-  return emitter.b.CreateFDiv(x[0], x[1]);
+  return quotient_of(emitter, x[0], x[1]);
 }
 
 // minimum and maximum, a NaN operand giving NaN. `a > b ? a : b` is one instruction on x86, which gives b whenever
@@ -155,7 +164,7 @@ llvm::Value* float_op(Emitter& emitter, ScalarOp op, Args x) {
     case ScalarOp::sub: return b.CreateFSub(x[0], x[1]);
     case ScalarOp::mul: return b.CreateFMul(x[0], x[1]);
     case ScalarOp::div: return divide(emitter, x);
-    case ScalarOp::floordiv: return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, b.CreateFDiv(x[0], x[1]));
+    case ScalarOp::floordiv: return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, quotient_of(emitter, x[0], x[1]));
     case ScalarOp::mod: return float_mod(emitter, x[0], x[1]);
     case ScalarOp::minimum:
     case ScalarOp::maximum: return extreme(emitter, op, x);

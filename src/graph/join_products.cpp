@@ -9,7 +9,7 @@
 namespace heddle {
 namespace {
 
-// Fewer products are not worth the copies of their factors; longer chains are not followed to their end.
+// Fewer products are not worth the copies of their factors. Longer chains stay as they are.
 constexpr size_t kFewestProducts = 4, kMostProducts = 4096;
 
 bool is(const Node& node, ScalarOp op) { return node.op == NodeOp::Scalar && node.scalar_op == op; }

@@ -136,7 +136,8 @@ class Splitter {
       return false;
     });
     if (points.empty() || points.size() > 4 * kMostPieces) return {};
-    std::ranges::sort(points, {}, [&](const Expr& point) { return (point - points[0]).value(); });
+    const Expr origin = points[0];
+    std::ranges::sort(points, {}, [&](const Expr& point) { return (point - origin).value(); });
     std::vector<Piece> pieces;
     for (size_t k = 0; k <= points.size(); ++k) {
       Piece piece;

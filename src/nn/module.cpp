@@ -98,10 +98,7 @@ void load_state(const Walk& walk, const TensorMap& values, const std::string& so
   for (auto& [path, value] : converted) {
     auto place = own.find(path);
     if (place == own.end() || place->second.dtype() == value.dtype()) continue;
-    if (is_float(value.dtype()) != is_float(place->second.dtype()))
-      throw DTypeError(text(source, ": ", path, " is ", value.dtype(), ", the module's is ", place->second.dtype(),
-                            ": only floats become other floats, and integers other integers"));
-    value = cast(value, place->second.dtype());
+    if (is_float(value.dtype()) && is_float(place->second.dtype())) value = cast(value, place->second.dtype());
   }
   assign_all(own, converted, source, "the module");
 }

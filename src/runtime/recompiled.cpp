@@ -79,29 +79,34 @@ std::string operators_text(const GraphKey& key) {
 
 std::string node_text(const Node& node) { return text(operator_name(node), " ", node.dtype, node.shape); }
 
-// The number that changed most often. Of several a size, and of these one of what the graph reads: all others follow.
+// A size if one changed, of these the one that changed most often, and of several one of what the graph reads: all
+// others follow. Else another number; many of these are arguments of the plan by now, so they come last.
 struct Culprit {
-  std::string what;
-  int64_t before = 0, now = 0;
+  std::string what, before, now;
 };
 Culprit find_culprit(const GraphKey& key, const CompiledPlace& place, std::span<const int64_t> before) {
   Culprit result;
   uint32_t most = 0;
-  What found = What::Literal;
+  int found = 3;
   size_t i = 0;
   each_value(key, [&](const Node& node, What what, size_t which, int64_t now) {
     const uint32_t changes = place.changes[i];
     const int64_t was = before[i++];
-    if (was == now || changes < most || (changes == most && what > found)) return;
+    const int kind = static_cast<int>(what);
+    if (was == now || kind > found || (kind == found && changes < most)) return;
     most = changes;
-    found = what;
+    found = kind;
     switch (what) {
       case What::Size: result.what = text("axis ", which, " of ", node_text(node)); break;
       case What::Attribute: result.what = text("number ", which, " of ", node_text(node)); break;
       case What::Literal: result.what = text("the number in ", node_text(node)); break;
     }
-    result.before = was;
-    result.now = now;
+    auto shown = [&](int64_t value) {
+      return what == What::Literal ? text(Scalar::from_bits(node.literal.dtype, static_cast<uint64_t>(value)))
+                                   : text(value);
+    };
+    result.before = shown(was);
+    result.now = shown(now);
   });
   return result;
 }

@@ -151,11 +151,14 @@ size_t Capture::number_of(const Tensor& tensor) {
     tensor.slot().node = add({Bound::Kind::Gradient, gradient->second, {}, nullptr}, now->dtype, now->shape);
     born.push_back(tensor.shared_slot());
   } else {
+    if (tensor.slot().born != 0 && is_transformed(now))
+      throw CaptureError(text("the function that jit() captures at ", place(where), " closes over a variable that an ",
+                              "earlier call gave a tensor ", now->dtype, now->shape, " without a value (w = w - x): ",
+                              "give it a tensor again, and inside a new value with w.assign(w - x) or w -= x"));
     if (is_transformed(now))
       throw CaptureError(text("the function that jit() captures at ", place(where), " closes over a tensor ",
                               now->dtype, now->shape, " that depends on an argument of a function which grad(), ",
-                              "vmap() or the like is looking at, or that an earlier recording of a captured function ",
-                              "has left without a value: pass it as an argument"));
+                              "vmap() or the like is looking at: pass it as an argument"));
     NodeRef input = add({Bound::Kind::Slot, 0, BoundTensor(tensor), nullptr}, now->dtype, now->shape);
     values.back() = initial.back() = value_for(tensor.shared_slot(), input);
     inputs.back().tracked = tensor.slot().tracked;
@@ -198,34 +201,23 @@ GradientFlag& Capture::flag_of(const Tensor& tensor, bool reads) {
 
 void Capture::note_rebinding(const std::shared_ptr<TensorSlot>& before, const std::shared_ptr<TensorSlot>& now) {
   if (now->born != id) return;
-  if (before->born != id) {
-    if (!stood_for_.contains(before.get())) outside_before_[now.get()] = before;
-  } else if (auto known = outside_before_.find(before.get()); known != outside_before_.end()) {
-    outside_before_[now.get()] = known->second;
-  }
+  const bool outside = before->born != id && !stood_for_.contains(before.get());
+  if (outside || rebound_.contains(before.get())) rebound_.insert(now.get());
 }
 
 void Capture::refuse_escaped() const {
-  std::string problem;
   for (const std::weak_ptr<TensorSlot>& watched : born) {
     std::shared_ptr<TensorSlot> slot = watched.lock();
     if (!slot || !depends_on_inputs(slot->node)) continue;
-    auto before = outside_before_.find(slot.get());
-    if (problem.empty())
-      problem = text("a tensor ", slot->node->dtype, slot->node->shape, " made by the function that jit() captures at ",
-                     place(where), " is kept outside, where it has no value. ",
-                     before == outside_before_.end()
-                         ? "Return it, or assign() it to a tensor made before"
-                         : "A variable of that place had another tensor before (w = w - x): give that one a new value, "
-                           "with w.assign(w - x) or w -= x");
-    if (before == outside_before_.end()) continue;
-    const std::shared_ptr<TensorSlot>& old = before->second;
-    const bool tracked = old->tracked;
-    NodeRef value = old->get();
-    slot->tracked = tracked;
-    slot->set(tracked ? make_leaf(value, slot) : value, tracked);
+    const bool rebound = rebound_.contains(slot.get());
+    std::string problem =
+        text("a tensor ", slot->node->dtype, slot->node->shape, " made by the function that jit() captures at ",
+             place(where), " is kept outside, where it has no value. ",
+             rebound ? "A variable there had another tensor before (w = w - x): give that one a new value, with "
+                       "w.assign(w - x) or w -= x. The variable has lost its tensor: give it one again"
+                     : "Return it, or assign() it to a tensor made before");
+    throw CaptureError(problem);
   }
-  if (!problem.empty()) throw CaptureError(problem);
 }
 
 bool Capture::is_inside(const Tensor& tensor) const {

@@ -79,8 +79,7 @@ class Capture {
   bool has_history(const Node& node) const { return histories_.contains(&node); }
   // A variable that had the slot `before` has `now`.
   void note_rebinding(const std::shared_ptr<TensorSlot>& before, const std::shared_ptr<TensorSlot>& now);
-  // Throws CaptureError if a tensor that the function made is kept outside: it would never be computed. Where the
-  // variable that keeps it had another one before, it has that one's value again.
+  // Throws CaptureError if a tensor that the function made is kept outside: it would never be computed.
   void refuse_escaped() const;
   // Whether the tensor was made inside, or stands for an argument.
   bool is_inside(const Tensor& tensor) const;
@@ -109,7 +108,7 @@ class Capture {
   std::unordered_map<const TensorSlot*, size_t> stood_for_;  // stand-ins: for which argument
   std::unordered_map<const Generator*, size_t> draws_;
   std::unordered_set<const Node*> histories_;
-  std::unordered_map<const TensorSlot*, std::shared_ptr<TensorSlot>> outside_before_;  // of variables with these slots
+  std::unordered_set<const TensorSlot*> rebound_;  // given to variables that had slots from outside
 };
 
 // The recording that the calling thread is in.

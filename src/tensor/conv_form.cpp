@@ -119,9 +119,9 @@ Phases phases_of(const ConvForm& form, size_t i) {
   return filled.parts * filled.places <= cut.parts * cut.places ? filled : cut;
 }
 
-// w is cut into stride parts, and each remainder r is a channel of its own that is convolved with one of them: nothing
-// is multiplied that does not count, but for the zeros that fill up the last of the parts. So it is an ordinary
-// convolution of y with more filters, whose elements are then put into another order.
+// w is cut into stride parts, and each remainder r is a channel of its own that is convolved with one of them. Zeros
+// fill up the parts that are shorter than the first; all of a part where the stride is larger than the kernel. So it is
+// an ordinary convolution of y with more filters, whose elements are then put into another order.
 Tensor value_of_x(const ConvForm& form, const Tensor& w, const Tensor& y) {
   const size_t d = form.kernel.size();
   const int rank = static_cast<int>(d);

@@ -114,13 +114,14 @@ void limit_plans(JitLane& lane) {
                                  [](const auto& a, const auto& b) { return a->last_use < b->last_use; });
   if (lane.last == oldest->get()) lane.last = nullptr;
   lane.entries.erase(oldest);
+  lane.core.drop_copies();
 }
 
 void forget_entry(JitLane& lane) {
   lane.entries.erase(std::find_if(lane.entries.begin(), lane.entries.end(),
                                   [&](const auto& entry) { return entry.get() == lane.entry; }));
   lane.entry = lane.last = nullptr;
-  lane.core.changes.fetch_add(1, std::memory_order_relaxed);
+  lane.core.drop_copies();
 }
 
 std::string signature_text(const JitLane& lane) {
@@ -244,7 +245,7 @@ void install(JitLane& lane) {
     auto where = std::find_if(lane.entries.begin(), lane.entries.end(), [&](const auto& e) { return e.get() == old; });
     *where = std::move(fresh);
     lane.entry = where->get();
-    lane.core.changes.fetch_add(1, std::memory_order_relaxed);
+    lane.core.drop_copies();
   } else {
     limit_plans(lane);
     lane.entries.push_back(std::move(fresh));

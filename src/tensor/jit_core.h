@@ -110,6 +110,7 @@ class JitLock {
   // Returns false if such a thread held it: its call is in the middle of something.
   bool lock();
   void unlock();
+  bool try_lock();  // false, too, if such a thread holds it
   bool is_held() const;
 
  private:
@@ -144,6 +145,8 @@ class JitCore {
   JitLane& main() { return lanes.front(); }
   // One that nobody has at the moment, if there is one.
   JitLane& free_lane();
+  // Copies are old. Those of lanes that nobody has go at once, with what they keep.
+  void drop_copies();
   // Throws CaptureError if the calling thread is in a call: `what` is inside of the function.
   void refuse_inside(const char* what);
 

@@ -40,6 +40,11 @@ void JitLock::unlock() {
   holder_.notify_one();
 }
 
+bool JitLock::try_lock() {
+  uint32_t nobody = 0;
+  return holder_.compare_exchange_strong(nobody, fork_generation() + 1, std::memory_order_acquire);
+}
+
 bool JitLock::is_held() const {
   uint32_t found = holder_.load(std::memory_order_relaxed);
   return found == fork_generation() + 1;
@@ -64,6 +69,16 @@ JitLane& JitCore::free_lane() {
   for (size_t i = 0; i < lanes.size(); ++i)
     if (!lanes[i].lock.is_held()) return lanes[my_lane = i];
   return lanes[my_lane];
+}
+
+void JitCore::drop_copies() {
+  changes.fetch_add(1, std::memory_order_relaxed);
+  for (JitLane& lane : lanes) {
+    if (&lane == &main() || lane.entries.empty() || !lane.lock.try_lock()) continue;
+    lane.entries.clear();
+    lane.last = nullptr;
+    lane.lock.unlock();
+  }
 }
 
 void JitCore::refuse_inside(const char* what) {

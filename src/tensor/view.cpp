@@ -168,7 +168,7 @@ Tensor squeeze(const Tensor& x, const Axes& axes) {
   Shape shape;
   for (int i = 0; i < n->shape.rank(); ++i) {
     const Expr& size = n->shape[static_cast<size_t>(i)];
-    bool goes = axes.empty() ? size.is_const(1) : std::binary_search(list.begin(), list.end(), i);
+    bool goes = axes.empty() && !axes.is_none() ? size.is_const(1) : std::binary_search(list.begin(), list.end(), i);
     if (!goes) shape.push_back(size);
   }
   return Tensor(make_reshape(n, shape));
@@ -231,6 +231,7 @@ Tensor rot90(const Tensor& x, int64_t times, const Axes& plane) {
 }
 
 Tensor roll(const Tensor& x, const Dims& shifts, const Axes& axes) {
+  if (axes.is_none()) return Tensor(x.node());
   if (axes.empty()) {
     if (shifts.size() != 1) throw ValueError(text("roll: ", shifts.size(), " shifts, but no axes"));
     return Tensor(make_reshape(roll(ravel(x), shifts, 0).node(), x.node()->shape));

@@ -44,11 +44,24 @@ TEST(Reduce, over_no_axes_each_element_stands_alone) {
   EXPECT_EQ(count_nonzero(y, none).to_vector<int64_t>(), (std::vector<int64_t>{1, 1, 1, 0, 1, 1}));
   EXPECT_EQ(any(y > 0, none).shape(), (Dims{2, 3}));
   EXPECT_EQ(all(y > 0, none).shape(), (Dims{2, 3}));
+  EXPECT_EQ(squeeze(zeros({1, 3, 1}), none).shape(), (Dims{1, 3, 1}));
+  expect_equal(roll(y, {1}, none), {1, -2, 3, 0, 5, 7});
   // A list that has become empty means what it always meant; so does one that has got axes.
   EXPECT_EQ(sum(y, Axes{}).rank(), 0);
   Axes some = Axes::none();
   some.push_back(1);
   expect_equal(sum(y, some), {2, 12});
+}
+
+// What lies behind the end of the last vector is 0 / 0 there.
+TEST(Reduce, of_quotients) {
+  for (DType dtype : {kF32, kF64})
+    for (int64_t n = 1; n <= 40; ++n) {
+      Tensor x = (arange(n) + 2).cast(dtype).realize();
+      EXPECT_EQ(sum(x / x).item<double>(), static_cast<double>(n));
+      EXPECT_EQ(sum(floor(x / x) + floordiv(x, x)).item<double>(), 2. * static_cast<double>(n));
+      EXPECT_EQ(max(x / (x * x)).item<double>(), 0.5);
+    }
 }
 
 TEST(Reduce, of_many_sizes_against_plain_loops) {

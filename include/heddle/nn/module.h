@@ -19,7 +19,7 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 namespace nn {
 
 struct LoadOptions {
-  bool convert = false;  // values of another float dtype than the module's tensors become theirs; so do integers
+  bool convert = false;  // floats of another dtype than the module's tensors become theirs
 };
 
 namespace detail {

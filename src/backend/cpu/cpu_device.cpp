@@ -25,8 +25,8 @@ constexpr double kShare = 1'000;
 // Shareable launches that follow each other within this time keep the workers awake.
 constexpr int64_t kBusyGap = 200'000;
 // Where several threads launch at the same time, less than this is done by the thread that has it: it would wait for
-// the others' turns.
-constexpr double kWorthWaiting = 200'000;
+// the others' turns. The second number is for as many threads as the pool has.
+constexpr double kWorthWaiting = 20'000, kWorthWaitingInCrowd = 200'000;
 
 class CpuBuffer final : public DeviceBuffer {
  public:
@@ -200,13 +200,13 @@ class CpuDevice final : public Device {
  private:
   // A launch that may be worth sharing.
   struct Caller {
-    explicit Caller(CpuDevice& on) : device(on), meets_others(on.callers_.fetch_add(1) > 0) {}
+    explicit Caller(CpuDevice& on) : device(on), others(on.callers_.fetch_add(1)) {}
     ~Caller() { device.callers_.fetch_sub(1); }
     Caller(const Caller&) = delete;
     Caller& operator=(const Caller&) = delete;
 
     CpuDevice& device;
-    const bool meets_others;
+    const int others;
   };
   bool worth_sharing(double nanoseconds, const std::optional<Caller>& caller);
 
@@ -221,8 +221,9 @@ class CpuDevice final : public Device {
 bool CpuDevice::worth_sharing(double nanoseconds, const std::optional<Caller>& caller) {
   if (!caller) return false;
   int64_t now = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-  if (caller->meets_others) last_crowd_.store(now, std::memory_order_relaxed);
-  if (nanoseconds < kWorthWaiting && now - last_crowd_.load(std::memory_order_relaxed) < kBusyGap) return false;
+  if (caller->others > 0) last_crowd_.store(now, std::memory_order_relaxed);
+  const double least = caller->others + 1 < pool_.threads() ? kWorthWaiting : kWorthWaitingInCrowd;
+  if (nanoseconds < least && now - last_crowd_.load(std::memory_order_relaxed) < kBusyGap) return false;
   int64_t gap = now - last_shareable_.exchange(now, std::memory_order_relaxed);
   if (nanoseconds >= kWorthWaking || pool_.awake()) return true;
   if (gap < kBusyGap) pool_.nudge();  // this launch is better off alone, the next one will find them awake
