@@ -119,7 +119,8 @@ void random_integers(DType dtype) {
     std::vector<int64_t> contents = values_of<T>(random);
     std::vector<T> data;
     for (int i = 0; i < 37; ++i)
-      data.push_back(static_cast<T>(contents[static_cast<size_t>(i) % contents.size()] + i % 3));
+      data.push_back(static_cast<T>(static_cast<uint64_t>(contents[static_cast<size_t>(i) % contents.size()]) +
+                                    static_cast<uint64_t>(i % 3)));
     Tensor x = from_vector(data, {37});
     for (int64_t value : values_of<T>(random)) {
       SCOPED_TRACE(value);
