@@ -153,11 +153,15 @@ struct LinearRecurrence : nn::Module<LinearRecurrence> {
   }
 };
 
-struct Griffin : nn::Module<Griffin> {
+// Letters through two blocks of a kind, and back.
+template <class Block>
+struct Letters : nn::Module<Letters<Block>> {
   nn::Embedding letters;
-  LinearRecurrence first, second;
+  Block first, second;
   nn::Linear head;
-  Griffin(int64_t count, int64_t width) : letters(count, width), first(width), second(width), head(width, count) {}
+  template <class... More>
+  Letters(int64_t count, int64_t width, More... more)
+      : letters(count, width), first(width, more...), second(width, more...), head(width, count) {}
   Tensor operator()(const Tensor& ids) const { return head(second(first(letters(ids)))); }
   template <class V>
   void visit(V& v) {
@@ -170,7 +174,7 @@ struct Griffin : nn::Module<Griffin> {
 
 Instance make_griffin(Size size, DType dtype) {
   manual_seed(21);
-  Griffin net(29, pick(size, 12, 128));
+  Letters<LinearRecurrence> net(29, pick(size, 12, 128));
   return next_letter(net, classes({pick(size, 3, 8), pick(size, 6, 32)}, 29), dtype);
 }
 
@@ -207,24 +211,9 @@ struct Retention : nn::Module<Retention> {
   }
 };
 
-struct RetNet : nn::Module<RetNet> {
-  nn::Embedding letters;
-  Retention first, second;
-  nn::Linear head;
-  RetNet(int64_t count, int64_t width) : letters(count, width), first(width, 4), second(width, 4), head(width, count) {}
-  Tensor operator()(const Tensor& ids) const { return head(second(first(letters(ids)))); }
-  template <class V>
-  void visit(V& v) {
-    v("letters", letters);
-    v("first", first);
-    v("second", second);
-    v("head", head);
-  }
-};
-
 Instance make_retnet(Size size, DType dtype) {
   manual_seed(22);
-  RetNet net(29, pick(size, 12, 128));
+  Letters<Retention> net(29, pick(size, 12, 128), 4);
   return next_letter(net, classes({pick(size, 2, 8), pick(size, 7, 64)}, 29), dtype);
 }
 

@@ -14,16 +14,6 @@ namespace {
 using kernel::Builder;
 using kernel::Value;
 
-ScalarOp combine_op(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::Sum: return ScalarOp::add;
-    case ReduceOp::Prod: return ScalarOp::mul;
-    case ReduceOp::Max: return ScalarOp::maximum;
-    case ReduceOp::Min: return ScalarOp::minimum;
-  }
-  __builtin_unreachable();
-}
-
 // Writes the stages of one group.
 class LoopsWriter {
  public:
@@ -131,7 +121,7 @@ class LoopsWriter {
       ReduceOp op = node.op == NodeOp::Unwindow ? ReduceOp::Sum : node.reduce_op;
       if (!guard.is_const(1)) x = choose(guard, x, heddle::Scalar::of(dtype, 0));
       stage.body.results = {x};
-      ScalarOp combine = combine_op(op);
+      ScalarOp combine = combiner(op);
       if (dtype == DType::boolean && op == ReduceOp::Sum) combine = ScalarOp::bit_or;
       if (dtype == DType::boolean && op == ReduceOp::Prod) combine = ScalarOp::bit_and;
       stage.reducer = kernel::simple_reducer(combine, dtype);
@@ -316,7 +306,7 @@ class LoopsWriter {
       }
       case NodeOp::Scan: {
         Value x = emit(node->inputs[0].get(), index, guard);
-        return b.scan({&x, 1}, {}, 0, kernel::simple_reducer(combine_op(node->reduce_op), dtype))[0];
+        return b.scan({&x, 1}, {}, 0, kernel::simple_reducer(combiner(node->reduce_op), dtype))[0];
       }
       case NodeOp::Gather: return emit_gather(*node, index, guard);
       case NodeOp::Cat: return emit_cat(*node, index, guard);

@@ -46,6 +46,16 @@ std::optional<heddle::Scalar> reduce_equal(ReduceOp op, const heddle::Scalar& va
 
 }  // namespace
 
+ScalarOp combiner(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::Sum: return ScalarOp::add;
+    case ReduceOp::Prod: return ScalarOp::mul;
+    case ReduceOp::Max: return ScalarOp::maximum;
+    case ReduceOp::Min: return ScalarOp::minimum;
+  }
+  __builtin_unreachable();
+}
+
 NodeRef make_reduce(ReduceOp op, const NodeRef& x, std::span<const int> axes) {
   check_operand(name(op), x);
   SmallVector<int, 4> sorted = normalize_axes(name(op), x, axes);

@@ -162,14 +162,16 @@ NodeRef make_shrink(const NodeRef& x, std::span<const Expr> begin, std::span<con
     throw ShapeError(text("shrink: begin ", list_of(begin), " and size ", list_of(size), " do not match the rank of ",
                           x->dtype, x->shape));
   bool idle = true;
+  SmallVector<Expr, 4> from(begin.begin(), begin.end());
   for (size_t i = 0; i < rank; ++i) {
     bool whole = begin[i].is_const(0) && size[i] == x->shape[i];
-    idle = idle && whole;
+    if (size[i] == x->shape[i]) from[i] = 0;  // whatever expression says so: it fits nowhere else
+    idle = idle && size[i] == x->shape[i];
     if (!whole && (may_be_negative(begin[i]) || may_be_negative(size[i]) || !fits(begin[i], size[i], x->shape[i])))
       throw IndexError(text("shrink: ", size[i], " elements from ", begin[i], " on do not lie within axis ", i, " of ",
                             x->dtype, x->shape));
   }
-  return idle ? x : shrink_within(x, begin, size, kShrinkFuel);
+  return idle ? x : shrink_within(x, from, size, kShrinkFuel);
 }
 
 }  // namespace heddle

@@ -66,16 +66,6 @@ void set(HostArray& array, int64_t i, const heddle::Scalar& value) {
     array.integers[i] = value.u;
 }
 
-ScalarOp combiner(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::Sum: return ScalarOp::add;
-    case ReduceOp::Prod: return ScalarOp::mul;
-    case ReduceOp::Max: return ScalarOp::maximum;
-    case ReduceOp::Min: return ScalarOp::minimum;
-  }
-  __builtin_unreachable();
-}
-
 void combine_into(HostArray& array, int64_t i, ScalarOp op, const heddle::Scalar& value) {
   Scalar both[] = {get(array, i), value};
   set(array, i, apply_unrounded(op, both, array.dtype));

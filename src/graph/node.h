@@ -224,6 +224,8 @@ NodeRef make_cat(std::span<const NodeRef> inputs, int axis);
 constexpr int64_t kUncheckedIndex = INT64_MIN + 2;  // the two before it are marks in plan keys
 NodeRef make_gather(const NodeRef& x, const NodeRef& index, int axis, int64_t label = 0);
 NodeRef make_gather_along(const NodeRef& x, const NodeRef& index, int axis, int64_t label = 0);
+// What combines two elements.
+ScalarOp combiner(ReduceOp op);
 // What combines an element with an update; nothing for Set. Of bool a sum is an or and a product an and.
 std::optional<ScalarOp> scatter_combiner(ScatterOp op, DType dtype);
 NodeRef make_scatter(ScatterOp op, const NodeRef& base, const NodeRef& index, const NodeRef& updates, int axis,

@@ -106,21 +106,23 @@ void load_state(const Walk& walk, const TensorMap& values, const std::string& so
 void assign_all(const TensorMap& own, const TensorMap& values, const std::string& source, const std::string& what,
                 const std::function<void()>& meanwhile) {
   std::string problems, other_dtypes;
+  bool floats = true;
   for (const auto& [path, tensor] : own) {
     auto found = values.find(path);
     if (found == values.end())
       problems += text("\n  ", path, " is missing");
     else if (static_cast<std::vector<int64_t>>(found->second.shape()) != tensor.shape())
       problems += text("\n  ", path, " has shape ", found->second.shape(), ", ", what, "'s is ", tensor.shape());
-    else if (found->second.dtype() != tensor.dtype())
+    else if (found->second.dtype() != tensor.dtype()) {
       other_dtypes += text("\n  ", path, " is ", found->second.dtype(), ", ", what, "'s is ", tensor.dtype());
+      floats = floats && is_float(found->second.dtype()) && is_float(tensor.dtype());
+    }
   }
   for (const auto& [path, value] : values)
     if (!own.contains(path)) problems += text("\n  ", path, " is none of ", what, "'s tensors");
   if (!other_dtypes.empty())
-    problems += other_dtypes + (what == "the module" ? "\n  values are converted on request: load(path, {.convert = "
-                                                       "true})"
-                                                     : "\n  values are not converted");
+    problems += other_dtypes + (floats && what == "the module" ? "\n  load(path, {.convert = true}) converts floats"
+                                                               : "\n  such values are not converted");
   if (!problems.empty()) throw ValueError(text(source, ": does not fit ", what, ":", problems));
   std::vector<Tensor> tensors, given;
   for (const auto& [path, tensor] : own) {

@@ -74,7 +74,7 @@ JitLane& JitCore::free_lane() {
 void JitCore::drop_copies() {
   changes.fetch_add(1, std::memory_order_relaxed);
   for (JitLane& lane : lanes) {
-    if (&lane == &main() || lane.entries.empty() || !lane.lock.try_lock()) continue;
+    if (&lane == &main() || !lane.lock.try_lock()) continue;
     lane.entries.clear();
     lane.last = nullptr;
     lane.lock.unlock();

@@ -266,7 +266,7 @@ TEST(Module, loads_other_dtypes_on_request) {
   counts["bias"] = arange(2);
   counts.erase("weight");
   expect_error<ValueError>([&] { wide.load_state(counts, "counts", {.convert = true}); },
-                           {"bias is i64, the module's is f32", "weight is missing"});
+                           {"bias is i64, the module's is f32", "weight is missing", "not converted"});
 }
 
 }  // namespace
