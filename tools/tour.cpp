@@ -13,9 +13,9 @@
 
 #include "base/error.h"
 #include "codegen/codegen.h"
-#include "compile/fuse.h"
+#include "compile/fuse/fuse.h"
 #include "compile/lower.h"
-#include "compile/schedule.h"
+#include "compile/schedule/schedule.h"
 #include "graph/graph.h"
 #include "runtime/device.h"
 #include "runtime/plan.h"

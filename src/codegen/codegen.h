@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compile/target.h"
+#include "compile/target/target.h"
 #include "kernel/ir.h"
 
 namespace heddle {

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compile/target.h"
+#include "compile/target/target.h"
 #include "kernel/ir.h"
 
 namespace heddle::codegen {

@@ -1,5 +1,7 @@
 #include "compile/lower.h"
 
+#include "compile/simd/lower.h"
+#include "compile/simt/lower.h"
 #include "kernel/passes.h"
 
 namespace heddle {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "compile/target.h"
+#include "compile/target/target.h"
 #include "graph/node.h"
 #include "kernel/ir.h"
 

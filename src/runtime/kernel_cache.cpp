@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "codegen/codegen.h"
 #include "compile/lower.h"
-#include "compile/schedule.h"
+#include "compile/schedule/schedule.h"
 #include "runtime/kernel_store.h"
 #include "runtime/profiler.h"
 

@@ -4,8 +4,8 @@
 #include <functional>
 #include <optional>
 
-#include "compile/fuse.h"
-#include "compile/schedule.h"
+#include "compile/fuse/fuse.h"
+#include "compile/schedule/schedule.h"
 #include "runtime/device.h"
 
 namespace heddle {

@@ -1,7 +1,7 @@
 // Kernels in the disk cache: tuned schedules, and machine code with the kernel that it was made of.
 #pragma once
 
-#include "compile/schedule.h"
+#include "compile/schedule/schedule.h"
 #include "runtime/device.h"
 #include "runtime/disk_cache.h"
 

@@ -1,7 +1,7 @@
 // Plan: everything needed to run one graph again with other data. Plans are cached by the structure of the graph.
 #pragma once
 
-#include "compile/fuse.h"
+#include "compile/fuse/fuse.h"
 #include "runtime/device.h"
 
 namespace heddle {

@@ -1,7 +1,7 @@
 // What a kernel computes, from the interpreter.
 #include <algorithm>
 
-#include "compile/schedule.h"
+#include "compile/schedule/schedule.h"
 #include "kernel/interpreter.h"
 #include "tune/workload.h"
 

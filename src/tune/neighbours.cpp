@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "compile/contraction.h"
+#include "compile/loops/contraction.h"
 
 namespace heddle {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "compile/schedule.h"
+#include "compile/schedule/schedule.h"
 
 namespace heddle {
 

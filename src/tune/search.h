@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "compile/schedule.h"
+#include "compile/schedule/schedule.h"
 #include "runtime/device.h"
 #include "tune/workload.h"
 

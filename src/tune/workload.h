@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "compile/fuse.h"
+#include "compile/fuse/fuse.h"
 #include "runtime/device.h"
 
 namespace heddle {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "codegen/codegen.h"
-#include "compile/lower.h"
+#include "compile/simt/lower.h"
 #include "compile/simt_programs.h"
 #include "kernel/passes.h"
 

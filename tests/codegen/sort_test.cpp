@@ -1,5 +1,5 @@
 // Sorting kernels, interpreted and compiled for every target, against std::stable_sort.
-#include "compile/sort.h"
+#include "compile/direct/sort.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 #include "../graph/host_storage.h"
 #include "base/error.h"
 #include "codegen/codegen.h"
-#include "compile/contraction.h"
+#include "compile/loops/contraction.h"
 
 namespace heddle {
 namespace {

@@ -1,10 +1,10 @@
 // Sums of products: what schedules say about them, and that tiles do it.
 #include <gtest/gtest.h>
 
-#include "compile/contraction.h"
-#include "compile/fuse.h"
+#include "compile/fuse/fuse.h"
+#include "compile/loops/contraction.h"
 #include "compile/lower.h"
-#include "compile/schedule.h"
+#include "compile/schedule/schedule.h"
 
 namespace heddle {
 namespace {

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 #include <heddle/error.h>
 
-#include "compile/check_program.h"
-#include "compile/interpret_loops.h"
+#include "compile/fuse/check_program.h"
+#include "compile/loops/interpret_loops.h"
 #include "nest_graphs.h"
 
 namespace heddle {

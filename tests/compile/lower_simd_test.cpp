@@ -1,4 +1,5 @@
 // The SIMD lowering against the interpreter: the tile-level program and its thread-level form give the same memory.
+#include "compile/lower.h"
 #include "simd_programs.h"
 
 namespace heddle {

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "compile/lower.h"
+#include "compile/simt/lower.h"
 #include "compile/simt_programs.h"
 #include "kernel/builder.h"
 #include "kernel/interpreter.h"

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "compile/matrix_simt.h"
 #include "compile/run_program.h"
+#include "compile/schedule/matrix_simt.h"
 #include "graph/host_storage.h"
 
 namespace heddle {

@@ -4,8 +4,8 @@
 #include <heddle/error.h>
 #include <cmath>
 
-#include "compile/fuse.h"
-#include "compile/schedule.h"
+#include "compile/fuse/fuse.h"
+#include "compile/schedule/schedule.h"
 
 namespace heddle {
 namespace {

@@ -1,6 +1,6 @@
 // Nested sums: attention and its like, through every stage, against the evaluator.
-#include "compile/online.h"
-#include "compile/useful_span.h"
+#include "compile/loops/online.h"
+#include "compile/loops/useful_span.h"
 #include "graph/gradient.h"
 #include "nest_graphs.h"
 #include "run_program.h"

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "compile/matrix_simt.h"
-#include "compile/online.h"
+#include "compile/loops/online.h"
+#include "compile/schedule/matrix_simt.h"
 #include "nest_graphs.h"
 #include "run_program.h"
 

@@ -8,10 +8,10 @@
 #include <functional>
 #include <unordered_map>
 
-#include "compile/check_program.h"
-#include "compile/fuse.h"
+#include "compile/fuse/check_program.h"
+#include "compile/fuse/fuse.h"
 #include "compile/lower.h"
-#include "compile/schedule.h"
+#include "compile/schedule/schedule.h"
 #include "graph/graph.h"
 #include "kernel/interpreter.h"
 #include "kernel/passes.h"

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "compile/lower.h"
+#include "compile/simd/lower.h"
 #include "kernel/builder.h"
 #include "kernel/interpreter.h"
 #include "simt_programs.h"

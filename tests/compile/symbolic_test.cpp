@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "codegen/codegen.h"
-#include "compile/fuse.h"
+#include "compile/fuse/fuse.h"
 #include "compile/lower.h"
-#include "compile/schedule.h"
+#include "compile/schedule/schedule.h"
 
 namespace heddle {
 namespace {

@@ -1,5 +1,5 @@
 // Contractions on a matrix unit that warps use: schedules, and that tiles and threads compute what the evaluator does.
-#include "compile/warp_simt.h"
+#include "compile/schedule/warp_simt.h"
 
 #include <gtest/gtest.h>
 

@@ -6,10 +6,12 @@
 #include <fstream>
 
 #include "codegen/codegen.h"
-#include "compile/check_program.h"
-#include "compile/fuse.h"
+#include "compile/fuse/check_program.h"
+#include "compile/fuse/fuse.h"
 #include "compile/lower.h"
-#include "compile/schedule.h"
+#include "compile/schedule/schedule.h"
+#include "compile/simd/lower.h"
+#include "compile/simt/lower.h"
 #include "fuzz/memory.h"
 #include "fuzz/transform.h"
 #include "kernel/interpreter.h"

@@ -4,7 +4,7 @@
 
 #include "../temporary_folder.h"
 #include "base/error.h"
-#include "compile/fuse.h"
+#include "compile/fuse/fuse.h"
 #include "compile/lower.h"
 #include "helpers.h"
 #include "runtime/kernel_cache.h"

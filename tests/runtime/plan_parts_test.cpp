@@ -1,7 +1,7 @@
 // The pieces a plan is made of, one at a time: the key, the traffic count, the aliasing check.
 #include <gtest/gtest.h>
 
-#include "compile/traffic.h"
+#include "compile/loops/traffic.h"
 #include "helpers.h"
 #include "kernel/builder.h"
 #include "runtime/alias.h"

@@ -3,7 +3,7 @@
 #include <heddle/deterministic.h>
 
 #include "base/error.h"
-#include "compile/schedule.h"
+#include "compile/schedule/schedule.h"
 #include "graph/graph.h"
 #include "helpers.h"
 #include "runtime/kernel_cache.h"

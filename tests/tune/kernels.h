@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "../graph/host_storage.h"
-#include "compile/fuse.h"
+#include "compile/fuse/fuse.h"
 #include "tune/workload.h"
 
 namespace heddle::testing {

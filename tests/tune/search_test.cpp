@@ -7,7 +7,7 @@
 
 #include "../graph/host_storage.h"
 #include "base/error.h"
-#include "compile/fuse.h"
+#include "compile/fuse/fuse.h"
 #include "compile/lower.h"
 
 namespace heddle {

@@ -1,0 +1,23 @@
+// Kernels built directly at thread level: what no Loops can say, because the work depends on data.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compile/target/target.h"
+#include "kernel/ir.h"
+
+namespace heddle {
+
+struct DirectKernel {
+  std::string name;
+  std::string description;                             // says everything that decides the code, but for the target
+  std::vector<kernel::Buffer> buffers;                 // In, Out; the kernel may have Temp and Local ones after these
+  std::function<kernel::Kernel(const Target&)> build;  // thread level, not yet through the passes
+};
+
+// Built, through the passes for threads, and checked. Throws CompileError.
+kernel::Kernel build_direct(const DirectKernel& direct, const Target& target);
+
+}  // namespace heddle

@@ -1,0 +1,192 @@
+// Merge sort by ranks, for machines whose cells are many threads. Two sorted runs become one when every element knows
+// how many of the other run come before it: of equal elements those of the first run do, so the order is the stable
+// one. A cell merges runs of one element and longer ones in local memory; what is longer than that is merged phase by
+// phase.
+#include <algorithm>
+#include <bit>
+
+#include "compile/direct/sort_writer.h"
+
+namespace heddle {
+namespace {
+
+using kernel::Space;
+using kernel::Value;
+using Values = SortWriter::Values;
+
+constexpr int64_t kThreads = 256;
+// Elements of a cell in local memory, and of a thread in the phases after.
+constexpr int64_t kHeldBytes = 8192, kEach = 4;
+
+// Keys and the positions they had in their row.
+struct Pairs {
+  int keys = -1, positions = -1;  // buffers
+  Expr base = 0;                  // where those that are looked at begin
+};
+
+class MergeWriter {
+ public:
+  explicit MergeWriter(SortWriter& writer) : w(writer), task(writer.task) {}
+
+  void write() {
+    w.kernel.threads = static_cast<int>(kThreads);
+    w.kernel.thread = Expr::index("t", kThreads);
+    const auto whole = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(task.n)));
+    const int64_t room = w.target.local_bytes / (2 * (size_of(w.key) + 4));  // for keys and positions, twice
+    const int64_t held = std::max(std::min<int64_t>(kHeldBytes / size_of(w.key),
+                                                    static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(room)))),
+                                  kThreads);
+    chunk = std::min(whole, held);
+    const int64_t chunks = (task.n + chunk - 1) / chunk;
+    const int64_t together = chunks > 1 ? 1 : std::min(held / chunk, task.rows);  // rows of a cell
+    Pairs later[2];
+    for (Pairs& pairs : later)
+      if (chunks > 1) {
+        pairs.keys = w.buffer("keys", w.key, Space::Temp, task.rows * task.n);
+        pairs.positions = w.buffer("positions", DType::i32, Space::Temp, task.rows * task.n);
+      }
+    sort_chunks(chunks, together, later[0]);
+    for (int64_t run = chunk; run < task.n; run *= 2) {
+      merge_phase(run, later[0], later[1]);
+      std::swap(later[0], later[1]);
+    }
+  }
+
+ private:
+  Value index(const Expr& e) { return w.b().index(DType::i32, e, {}); }
+  Value add(Value a, Value b) { return w.op(ScalarOp::add, a, b); }
+
+  // Keys from `begin` on that come before `own`: those below it, and with `equal_too` those equal to it. There are
+  // `count` (i32), at most `most`.
+  Value rank(const Pairs& in, Value own, Value begin, Value count, Value equal_too, int64_t most, int64_t extent) {
+    Values found =
+        w.loop(static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(most))), {w.i32(0), count},
+               [&](const Expr&, const Values& range) {
+                 Value low = range[0], high = range[1];
+                 Value middle = w.op(ScalarOp::shr, add(low, high), w.i32(1));
+                 Value open = w.op(ScalarOp::lt, low, high);
+                 Value at = w.b().op(ScalarOp::where, {open, add(begin, middle), w.i32(0)});
+                 Value other = w.order(w.load_at(in.keys, at, in.base, extent));
+                 Value before = w.op(ScalarOp::bit_or, w.op(ScalarOp::lt, other, own),
+                                     w.op(ScalarOp::bit_and, equal_too, w.op(ScalarOp::eq, other, own)));
+                 Value up = w.op(ScalarOp::bit_and, open, before);
+                 return Values{w.b().op(ScalarOp::where, {up, add(middle, w.i32(1)), low}),
+                               w.b().op(ScalarOp::where, {up, high, w.b().op(ScalarOp::where, {open, middle, high})})};
+               });
+    return found[0];
+  }
+
+  // The place of element i among two runs of `run` elements that begin together at a multiple of 2 * run. All there is
+  // are `size` elements.
+  Value place(const Pairs& in, const Expr& i, Value own, int64_t run, int64_t size) {
+    Expr second = mod(floordiv(i, run), 2);
+    Expr pair = i - mod(i, 2 * run);
+    Expr sibling = select(eq(second, 1), pair, pair + run);
+    Expr count = max(min(Expr(run), size - sibling), 0);
+    Value before =
+        rank(in, own, index(sibling), index(count), w.b().index(DType::boolean, eq(second, 1), {}), run, size);
+    return add(index(pair + mod(i, run)), before);
+  }
+
+  void result(const Expr& row, Value at, Value key, Value position) {
+    if (w.values >= 0) w.store_at(w.values, w.from_key(key), at, row * task.kept, kAny, task.kept);
+    if (w.indices >= 0) w.store_at(w.indices, w.b().cast(position, DType::i64), at, row * task.kept, kAny, task.kept);
+  }
+
+  // A cell takes `together` rows, or one part of a row.
+  void sort_chunks(int64_t chunks, int64_t together, const Pairs& later) {
+    const int64_t held = together * chunk;
+    Pairs local[2];
+    for (Pairs& pairs : local) {
+      pairs.keys = w.buffer("chunk", w.key, Space::Local, held);
+      pairs.positions = w.buffer("from", DType::i32, Space::Local, held);
+    }
+    auto cells = w.phase({(task.rows + together - 1) / together, chunks});
+    Expr thread = w.kernel.thread;
+    // Rows are padded with the largest key: behind all others, for it comes last.
+    each(held, thread, [&](const Expr& i) {
+      Expr row = cells[0] * together + floordiv(i, chunk), at = cells[1] * chunk + mod(i, chunk);
+      Expr there = logical_and(lt(at, task.n), lt(row, task.rows));
+      kernel::Builder::Access access;
+      access.address = row * task.n + at;
+      access.guard = there;
+      Value k = w.to_key(w.b().load(w.x, task.dtype, access));
+      k = w.b().op(ScalarOp::where, {w.b().index(DType::boolean, there, {}), k, w.number(w.key, w.ones())});
+      w.store(local[0].keys, k, i);
+      w.store(local[0].positions, index(at), i);
+    });
+    for (int64_t run = 1; run < chunk; run *= 2) {
+      w.b().barrier();
+      each(held, thread, [&](const Expr& i) {
+        Value key = w.load(local[0].keys, i), position = w.load(local[0].positions, i);
+        Value at = place(local[0], i, w.order(key), run, held);
+        w.store_at(local[1].keys, key, at, 0, held);
+        w.store_at(local[1].positions, position, at, 0, held);
+      });
+      std::swap(local[0], local[1]);
+    }
+    w.b().barrier();
+    each(held, thread, [&](const Expr& i) {
+      Expr row = cells[0] * together + floordiv(i, chunk), at = cells[1] * chunk + mod(i, chunk);
+      w.b().branch(logical_and(lt(at, task.n), lt(row, task.rows)), [&] {
+        Value key = w.load(local[0].keys, i), position = w.load(local[0].positions, i);
+        if (chunks == 1) {
+          result(row, index(at), key, position);
+        } else {
+          w.store(later.keys, key, row * task.n + at);
+          w.store(later.positions, position, row * task.n + at);
+        }
+        return Values{};
+      });
+    });
+  }
+
+  void merge_phase(int64_t run, Pairs from, const Pairs& to) {
+    const int64_t cell = kThreads * kEach;
+    auto cells = w.phase({task.rows, (task.n + cell - 1) / cell});
+    from.base = cells[0] * task.n;
+    w.loop(kEach, {}, [&](const Expr& k, const Values&) {
+      Expr i = cells[1] * cell + k * kThreads + w.kernel.thread;
+      w.b().branch(lt(i, task.n), [&] {
+        Value key = w.load(from.keys, from.base + i), position = w.load(from.positions, from.base + i);
+        Value at = place(from, i, w.order(key), run, task.n);
+        if (2 * run >= task.n) {
+          result(cells[0], at, key, position);
+        } else {
+          w.store_at(to.keys, key, at, from.base, task.n);
+          w.store_at(to.positions, position, at, from.base, task.n);
+        }
+        return Values{};
+      });
+      return Values{};
+    });
+  }
+
+  // Every thread its share of [0, count).
+  void each(int64_t count, const Expr& thread, const std::function<void(const Expr& i)>& body) {
+    w.loop((count + kThreads - 1) / kThreads, {}, [&](const Expr& k, const Values&) {
+      Expr i = k * kThreads + thread;
+      if (count % kThreads == 0) {
+        body(i);
+        return Values{};
+      }
+      w.b().branch(lt(i, count), [&] {
+        body(i);
+        return Values{};
+      });
+      return Values{};
+    });
+  }
+
+  static constexpr int64_t kAny = int64_t{1} << 31;  // positions are i32
+
+  SortWriter& w;
+  const SortTask& task;
+  int64_t chunk = 1;
+};
+
+}  // namespace
+
+void write_merge_sort(SortWriter& w) { MergeWriter(w).write(); }
+
+}  // namespace heddle

@@ -1,0 +1,288 @@
+// Radix sort, least significant digit first. Each pass counts the digits, adds the counts up to where each digit's
+// elements begin, and moves the elements there, in order. A digit in which all keys agree only needs a copy.
+//
+// Many rows: a cell sorts a row in its own memory. Few long rows: cells are blocks of a row, every step of a pass is a
+// phase, and counts are added up over digits first and blocks second. Either way the order is the stable one, so
+// nothing depends on how the rows were cut.
+#include <algorithm>
+
+#include "base/error.h"
+#include "compile/direct/sort_writer.h"
+
+namespace heddle {
+namespace {
+
+using kernel::Builder;
+using kernel::Space;
+using kernel::Value;
+using Values = SortWriter::Values;
+
+constexpr int kDigitBits = 8;
+constexpr int64_t kBuckets = int64_t{1} << kDigitBits;
+// Elements of a row that one cell takes on even if others have nothing to do.
+constexpr int64_t kShortRow = 8192;
+constexpr int64_t kSmallestBlock = 4096, kBlocksPerCore = 8;
+// Scratch memory of a cell that sorts a row on a CPU.
+constexpr int64_t kMostScratch = int64_t{32} << 20;
+constexpr int kUnroll = 4;
+
+// Keys, and the positions they had in their row, somewhere in memory.
+struct Place {
+  int keys = -1, positions = -1;  // buffers; -1: not there
+  Expr base = 0;                  // where the row begins
+  bool final = false;             // the results: elements instead of keys, and i64
+};
+
+struct Pass {
+  int number = 0;
+  int shift = 0;
+  int64_t buckets = 0;
+  Place from, to;
+};
+
+class RadixWriter {
+ public:
+  explicit RadixWriter(SortWriter& writer) : w(writer), task(writer.task) {
+    passes = (w.bits + kDigitBits - 1) / kDigitBits;
+    carries = w.indices >= 0;
+  }
+
+  void rows() {
+    make_places(Space::Local, task.n);
+    int counts = w.buffer("counts", DType::i32, Space::Local, kBuckets);
+    Expr row = w.phase({task.rows})[0];
+    Value differs = keys_of(row, 0, task.n);
+    for (int p = 0; p < passes; ++p) {
+      Pass pass = make_pass(p, row, 0);
+      w.b().branch_on(
+          needed(differs, pass),
+          [&] {
+            clear(counts, pass);
+            count(pass, counts, 0, task.n);
+            w.loop(pass.buckets, {w.i32(0)}, [&](const Expr& d, const Values& begin) {
+              Value here = w.load(counts, d);
+              w.store(counts, begin[0], d);
+              return Values{w.op(ScalarOp::add, begin[0], here)};
+            });
+            move(pass, counts, 0, task.n);
+            return Values{};
+          },
+          [&] {
+            copy(pass, 0, task.n);
+            return Values{};
+          });
+    }
+  }
+
+  void blocks() {
+    int64_t wanted = std::max<int64_t>(1, kBlocksPerCore * std::max(w.target.cores, 1));
+    if (w.target.machine == Machine::Simt) wanted = 4 * w.target.multiprocessors;
+    int64_t size = std::max(kSmallestBlock, (task.n + wanted - 1) / wanted);
+    size = (size + 63) / 64 * 64;
+    int64_t count_of_blocks = (task.n + size - 1) / size;
+    make_places(Space::Temp, task.rows * task.n);
+    int table = w.buffer("table", DType::i32, Space::Temp, task.rows * kBuckets * count_of_blocks);
+    int differences = w.buffer("differences", w.key, Space::Temp, task.rows * count_of_blocks);
+    int difference = w.buffer("difference", w.key, Space::Temp, task.rows);
+    int counts = w.buffer("counts", DType::i32, Space::Local, kBuckets);
+
+    auto cells = w.phase({task.rows, count_of_blocks});
+    auto length = [&](const Expr& block) { return min(Expr(size), task.n - block * size); };
+    w.store(differences, keys_of(cells[0], cells[1] * size, length(cells[1])), cells[0] * count_of_blocks + cells[1]);
+    cells = w.phase({task.rows});
+    Values all = w.loop(count_of_blocks, {w.number(w.key, 0)}, [&](const Expr& block, const Values& sum) {
+      return Values{w.op(ScalarOp::bit_or, sum[0], w.load(differences, cells[0] * count_of_blocks + block))};
+    });
+    w.store(difference, all[0], cells[0]);
+
+    for (int p = 0; p < passes; ++p) {
+      auto where = [&](const Expr& row, const Expr& digit, const Expr& block) {
+        return (row * kBuckets + digit) * count_of_blocks + block;
+      };
+      cells = w.phase({task.rows, count_of_blocks});
+      Pass pass = make_pass(p, cells[0], cells[0] * task.n);
+      w.b().branch_on(needed(w.load(difference, cells[0]), pass), [&] {
+        clear(counts, pass);
+        count(pass, counts, cells[1] * size, length(cells[1]));
+        w.loop(pass.buckets, {}, [&](const Expr& d, const Values&) {
+          w.store(table, w.load(counts, d), where(cells[0], d, cells[1]));
+          return Values{};
+        });
+        return Values{};
+      });
+      cells = w.phase({task.rows});
+      w.b().branch_on(needed(w.load(difference, cells[0]), pass), [&] {
+        w.loop(pass.buckets * count_of_blocks, {w.i32(0)}, [&](const Expr& i, const Values& begin) {
+          Expr at = where(cells[0], 0, 0) + i;
+          Value here = w.load(table, at);
+          w.store(table, begin[0], at);
+          return Values{w.op(ScalarOp::add, begin[0], here)};
+        });
+        return Values{};
+      });
+      cells = w.phase({task.rows, count_of_blocks});
+      pass = make_pass(p, cells[0], cells[0] * task.n);
+      w.b().branch_on(
+          needed(w.load(difference, cells[0]), pass),
+          [&] {
+            w.loop(pass.buckets, {}, [&](const Expr& d, const Values&) {
+              w.store(counts, w.load(table, where(cells[0], d, cells[1])), d);
+              return Values{};
+            });
+            move(pass, counts, cells[1] * size, length(cells[1]));
+            return Values{};
+          },
+          [&] {
+            copy(pass, cells[1] * size, length(cells[1]));
+            return Values{};
+          });
+    }
+  }
+
+ private:
+  // Two places that take turns; with one pass there is no way back.
+  void make_places(Space space, int64_t size) {
+    for (int turn = 0; turn < std::min(passes, 2); ++turn) {
+      scratch[turn].keys = w.buffer(turn ? "keys1" : "keys0", w.key, space, size);
+      if (carries && (turn == 1 || passes > 2))  // the first positions are not stored
+        scratch[turn].positions = w.buffer(turn ? "positions1" : "positions0", DType::i32, space, size);
+    }
+  }
+
+  Pass make_pass(int p, const Expr& row, const Expr& base) const {
+    Pass pass;
+    pass.number = p;
+    pass.shift = p * kDigitBits;
+    pass.buckets = int64_t{1} << std::min(kDigitBits, w.bits - pass.shift);
+    pass.from = scratch[p % 2];
+    pass.from.base = base;
+    pass.to = scratch[(p + 1) % 2];
+    pass.to.base = base;
+    if (p == passes - 1) pass.to = {w.values, w.indices, row * task.kept, true};
+    return pass;
+  }
+
+  // Writes the keys of a stretch of a row. Gives the bits in which any of them differs from the row's first.
+  Value keys_of(const Expr& row, const Expr& begin, const Expr& length) {
+    Expr from = row * task.n + begin;
+    Expr to = w.kernel.buffers[static_cast<size_t>(scratch[0].keys)].space == Space::Local ? begin : from;
+    Value first = w.order(w.to_key(w.load(w.x, row * task.n)));
+    auto step = [&](const Expr& at, int64_t width, Value sum) {
+      Value k = w.to_key(w.load(w.x, from + at, width));
+      w.store(scratch[0].keys, k, to + at);
+      return w.op(ScalarOp::bit_or, sum, w.op(ScalarOp::bit_xor, w.order(k), first));
+    };
+    Expr whole = w.lanes > 1 ? floordiv(length, w.lanes) : Expr(0);
+    Values sum{w.number(w.key, 0)};
+    if (!whole.is_const(0)) {
+      sum[0] = w.b().constant(Scalar::from_bits(w.key, 0), kernel::Dims{w.lanes});
+      sum = w.loop(
+          whole, sum, [&](const Expr& i, const Values& s) { return Values{step(i * w.lanes, w.lanes, s[0])}; }, 2);
+      sum[0] = w.reduced(ScalarOp::bit_or, sum[0]);
+    }
+    sum = w.loop(length - whole * w.lanes, sum,
+                 [&](const Expr& i, const Values& s) { return Values{step(whole * w.lanes + i, 1, s[0])}; });
+    return sum[0];
+  }
+
+  Value needed(Value differs, const Pass& pass) {
+    uint64_t mask = static_cast<uint64_t>(pass.buckets - 1) << pass.shift;
+    return w.op(ScalarOp::ne, w.op(ScalarOp::bit_and, differs, w.number(w.key, mask)), w.number(w.key, 0));
+  }
+
+  Value digit(const Pass& pass, Value k) {
+    Value d = w.order(k);
+    if (pass.shift) d = w.op(ScalarOp::shr, d, w.number(w.key, static_cast<uint64_t>(pass.shift)));
+    if (pass.shift + kDigitBits < w.bits) d = w.op(ScalarOp::bit_and, d, w.number(w.key, kBuckets - 1));
+    return d;
+  }
+
+  void clear(int counts, const Pass& pass) {
+    int64_t width = std::min<int64_t>(pass.buckets, w.lanes > 1 ? 16 : 1);
+    kernel::Dims shape;
+    if (width > 1) shape.push_back(width);
+    w.loop(pass.buckets / width, {}, [&](const Expr& i, const Values&) {
+      w.store(counts, w.b().constant(Scalar::of(DType::i32, 0), shape), i * width);
+      return Values{};
+    });
+  }
+
+  void count(const Pass& pass, int counts, const Expr& begin, const Expr& length) {
+    w.loop(
+        length, {},
+        [&](const Expr& i, const Values&) {
+          Value d = digit(pass, w.load(pass.from.keys, pass.from.base + begin + i));
+          Value before = w.load_at(counts, d, 0, pass.buckets);
+          w.store_at(counts, w.op(ScalarOp::add, before, w.i32(1)), d, 0, pass.buckets);
+          return Values{};
+        },
+        kUnroll);
+  }
+
+  // `counts` says where the next element with each digit goes.
+  void move(const Pass& pass, int counts, const Expr& begin, const Expr& length) {
+    w.loop(
+        length, {},
+        [&](const Expr& i, const Values&) {
+          Expr at = pass.from.base + begin + i;
+          Value k = w.load(pass.from.keys, at);
+          Value d = digit(pass, k);
+          Value place = w.load_at(counts, d, 0, pass.buckets);
+          w.store_at(counts, w.op(ScalarOp::add, place, w.i32(1)), d, 0, pass.buckets);
+          Expr limit = pass.to.final ? Expr(task.kept) : Expr(task.n);
+          if (pass.to.keys >= 0)
+            w.store_at(pass.to.keys, pass.to.final ? w.from_key(k) : k, place, pass.to.base, task.n, limit);
+          if (carries)
+            w.store_at(pass.to.positions, position(pass, begin + i, at, 1), place, pass.to.base, task.n, limit);
+          return Values{};
+        },
+        kUnroll);
+  }
+
+  void copy(const Pass& pass, const Expr& begin, const Expr& length) {
+    Expr count = pass.to.final ? max(min(length, task.kept - begin), 0) : length;
+    w.each_vector(count, [&](const Expr& i, int64_t width) {
+      Expr at = pass.from.base + begin + i;
+      if (pass.to.keys >= 0) {
+        Value k = w.load(pass.from.keys, at, width);
+        w.store(pass.to.keys, pass.to.final ? w.from_key(k) : k, pass.to.base + begin + i);
+      }
+      if (carries) w.store(pass.to.positions, position(pass, begin + i, at, width), pass.to.base + begin + i);
+    });
+  }
+
+  // The positions of elements `i`... of the row as this pass finds them, which lie at `at`.
+  Value position(const Pass& pass, const Expr& i, const Expr& at, int64_t width) {
+    DType dtype = pass.to.final ? DType::i64 : DType::i32;
+    if (pass.number > 0) return w.b().cast(w.load(pass.from.positions, at, width), dtype);
+    SmallVector<Expr, 4> coords;
+    if (width > 1) coords.push_back(Expr::index("d", width));
+    return w.b().index(dtype, coords.empty() ? i : i + coords[0], coords);
+  }
+
+  SortWriter& w;
+  const SortTask& task;
+  int passes = 1;
+  bool carries = false;  // positions
+  Place scratch[2];
+};
+
+bool row_by_row(const SortWriter& w) {
+  const SortTask& task = w.task;
+  int64_t bytes = 2 * task.n * (size_of(w.key) + (task.indices ? 4 : 0)) + 4 * kBuckets;
+  if (w.target.machine == Machine::Simt) return bytes <= w.target.local_bytes;
+  return task.n <= kShortRow || (task.rows >= 2 * w.target.cores && bytes <= kMostScratch);
+}
+
+}  // namespace
+
+void write_radix_sort(SortWriter& w) {
+  RadixWriter writer(w);
+  if (row_by_row(w)) {
+    writer.rows();
+  } else {
+    writer.blocks();
+  }
+}
+
+}  // namespace heddle

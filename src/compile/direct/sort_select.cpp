@@ -1,0 +1,299 @@
+// The first few of many. The row is seen as many small groups. Take the k-th smallest of the groups' smallest keys:
+// k groups have something that small, so the first k elements are among those that do not exceed it, and only elements
+// of fewer than k groups are smaller. These candidates are collected in order and sorted by counting.
+//
+// Long rows are cut into parts; what the parts select is selected from once more. Parts keep the order of the row, so
+// the second selection is stable as well.
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "compile/direct/sort_writer.h"
+
+namespace heddle {
+namespace {
+
+using kernel::Space;
+using kernel::Value;
+using Values = SortWriter::Values;
+
+constexpr int64_t kMostKept = 128;     // counting is quadratic
+constexpr int64_t kLeastRatio = 16;    // of row to kept
+constexpr int64_t kGroupsPerKept = 4;  // so that there are hardly more candidates than wanted
+constexpr int64_t kLargestGroup = 64;
+constexpr int64_t kPart = 65536, kSmallestPart = 8192;
+
+// Positions behind the end of a row exist for a while.
+constexpr int64_t kAny = int64_t{1} << 31;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// One selection from `n` positions: groups of `each`, in `vectors` vectors, made of smaller groups of `fine`, so that
+// little has to be read again; room for candidates, and how many of them are few.
+struct Sizes {
+  int64_t n, vectors, each, fine, candidates, few;
+
+  Sizes(const SortWriter& w, int64_t positions) : n(positions) {
+    int64_t kept = w.task.kept;
+    int64_t groups = std::max(kGroupsPerKept * kept, 16 * w.lanes);
+    // More groups have fewer candidates, which matters where memory is short.
+    int64_t balanced = static_cast<int64_t>(std::sqrt(static_cast<double>(2 * kept * n)));
+    groups = std::max(groups, w.target.machine == Machine::Simt ? balanced : n / kLargestGroup);
+    vectors = ceil_div(groups, w.lanes);
+    each = ceil_div(n, vectors * w.lanes);
+    fine = each >= 32 ? 8 : each >= 8 ? 4 : each;
+    each = ceil_div(each, fine) * fine;
+    candidates = ceil_div((kept - 1) * each + kept + 1, w.lanes) * w.lanes;
+    few = std::min(candidates, ceil_div(2 * kept, w.lanes) * w.lanes);
+  }
+  int64_t bytes(const SortWriter& w) const {
+    int64_t kept = w.task.kept, key = size_of(w.key);
+    return (vectors * (1 + each / fine) + 1) * w.lanes * key + (candidates + kept + w.lanes) * (key + 4) + 64 * 8;
+  }
+};
+
+// How rows are cut: `parts` of `part` elements each, the last one may be shorter.
+struct Cut {
+  int64_t parts, part;
+
+  explicit Cut(const SortWriter& w) {
+    const SortTask& task = w.task;
+    parts = ceil_div(task.n, w.target.machine == Machine::Simt ? kSmallestPart : kPart);
+    // Enough for all cores.
+    int64_t least = 2 * std::max(1, w.target.cores);
+    if (task.rows * parts < least)
+      parts = std::min(ceil_div(least, task.rows), std::max<int64_t>(1, task.n / kSmallestPart));
+    parts = std::max<int64_t>(1, std::min(parts, task.n / (kLeastRatio * task.kept)));
+    part = ceil_div(ceil_div(task.n, parts), w.lanes) * w.lanes;
+    parts = ceil_div(task.n, part);
+  }
+};
+
+class Selection {
+ public:
+  // `source` gives the keys at positions i, i + 1, ...; positions from n on have the largest.
+  using Source = std::function<Value(const Expr& i)>;
+  using Put = std::function<void(Value rank, Value position)>;
+
+  // `number` tells the buffers of several selections apart.
+  Selection(SortWriter& writer, int64_t n, int number) : w(writer), kept(writer.task.kept), size(writer, n) {
+    auto local = [&](const char* name, DType dtype, int64_t count) {
+      return w.buffer((name + std::to_string(number)).c_str(), dtype, Space::Local, count);
+    };
+    smallest = local("smallest", w.key, size.vectors * w.lanes);
+    smaller = local("smaller", w.key, size.vectors * (size.each / size.fine) * w.lanes);
+    lanes = local("lanes", w.key, w.lanes);
+    keys = local("keys", w.key, size.candidates);
+    positions = local("positions", DType::i32, size.candidates);
+    chosen_keys = local("chosen_keys", w.key, ceil_div(kept + 1, w.lanes) * w.lanes);
+    chosen_positions = local("chosen_positions", DType::i32, kept + 1);
+  }
+
+  void write(const Source& source, const Put& put) {
+    w.loop(size.vectors, {}, [&](const Expr& g, const Values&) {
+      Values least = w.loop(size.each / size.fine, {largest_keys()}, [&](const Expr& f, const Values& so_far) {
+        Expr number = g * (size.each / size.fine) + f;
+        Values here = w.loop(
+            size.fine, {largest_keys()},
+            [&](const Expr& t, const Values& k) {
+              return Values{w.op(ScalarOp::minimum, k[0], source((number * size.fine + t) * w.lanes))};
+            },
+            8);
+        w.store(smaller, here[0], number * w.lanes);
+        return Values{w.op(ScalarOp::minimum, so_far[0], here[0])};
+      });
+      w.store(smallest, least[0], g * w.lanes);
+      return Values{};
+    });
+    // Both zeros are equal from here on. What does not exceed the bound does so with its own key, too.
+    Value bound = w.order(kth(smallest, size.vectors));
+    fill(keys, size.candidates);
+    Value found = collect(source, bound);
+    Value few = w.op(ScalarOp::le, found, w.i32(size.few));
+    auto sort_few = [&] {
+      write_ranks(w, keys, size.few, found, [&](Value rank, const Expr& i) { put(rank, w.load(positions, i)); });
+      return Values{};
+    };
+    w.b().branch_on(few, sort_few, [&] {
+      // Many of the others in the same groups are as small: find the bound itself.
+      choose(kth(keys, size.candidates / w.lanes), found);
+      write_ranks(w, chosen_keys, kept, w.i32(kept),
+                  [&](Value rank, const Expr& i) { put(rank, w.load(chosen_positions, i)); });
+      return Values{};
+    });
+  }
+
+ private:
+  Value largest_keys() {
+    kernel::Dims shape;
+    if (w.lanes > 1) shape.push_back(w.lanes);
+    return w.b().constant(Scalar::from_bits(w.key, w.ones()), shape);
+  }
+  void fill(int buffer, int64_t count) {
+    w.loop(count / w.lanes, {}, [&](const Expr& i, const Values&) {
+      w.store(buffer, largest_keys(), i * w.lanes);
+      return Values{};
+    });
+  }
+  // How many of the keys are smaller (i32).
+  Value count_below(int buffer, int64_t vectors, Value than) {
+    kernel::Dims shape;
+    if (w.lanes > 1) shape.push_back(w.lanes);
+    Values sum{w.b().constant(Scalar::of(DType::i32, 0), shape)};
+    sum = w.loop(
+        vectors, sum,
+        [&](const Expr& i, const Values& s) {
+          Value less = w.op(ScalarOp::lt, w.load(buffer, i * w.lanes, w.lanes), than);
+          return Values{w.op(ScalarOp::add, s[0], w.b().cast(less, DType::i32))};
+        },
+        16);
+    return w.reduced(ScalarOp::add, sum[0]);
+  }
+  // The k-th smallest: the largest number than which fewer than k are smaller, found bit by bit.
+  Value kth(int buffer, int64_t vectors) {
+    Value top = w.number(w.key, uint64_t{1} << (8 * size_of(w.key) - 1));
+    Values state = w.loop(8 * size_of(w.key), {w.number(w.key, 0), top}, [&](const Expr&, const Values& s) {
+      Value larger = w.op(ScalarOp::bit_or, s[0], s[1]);
+      Value fits = w.op(ScalarOp::lt, count_below(buffer, vectors, larger), w.i32(kept));
+      return Values{w.b().op(ScalarOp::where, {fits, larger, s[0]}), w.op(ScalarOp::shr, s[1], w.number(w.key, 1))};
+    });
+    return state[0];
+  }
+
+  // Appends one element if it is below the bound, or equal to it while equal ones are wanted. The place after the last
+  // element is written too. State: how many there are, and how many of them are equal to the bound.
+  Values append(Value k, Value position, Value bound, Value equal_wanted, const Values& state, int to_keys,
+                int to_positions, int64_t room) {
+    w.store_at(to_keys, k, state[0], 0, room);
+    w.store_at(to_positions, position, state[0], 0, room);
+    Value equal = w.op(ScalarOp::bit_and, w.op(ScalarOp::eq, k, bound), w.op(ScalarOp::lt, state[1], equal_wanted));
+    Value take = w.op(ScalarOp::bit_or, w.op(ScalarOp::lt, k, bound), equal);
+    return {w.op(ScalarOp::add, state[0], w.b().cast(take, DType::i32)),
+            w.op(ScalarOp::add, state[1], w.b().cast(equal, DType::i32))};
+  }
+
+  // body(state) where any of the keys is at most the bound.
+  Values where_any(Value k, Value bound, const Values& state, const std::function<Values()>& body) {
+    Value any = w.reduced(ScalarOp::bit_or, w.op(ScalarOp::le, k, bound));
+    return w.b().branch_on(any, body, [&] { return state; });
+  }
+
+  // Gives the number of candidates.
+  Value collect(const Source& source, Value bound) {
+    int64_t groups = ceil_div(size.n, size.fine * w.lanes);
+    Values state = w.loop(groups, {w.i32(0), w.i32(0)}, [&](const Expr& g, const Values& before) {
+      return where_any(w.load(smaller, g * w.lanes, w.lanes), bound, before, [&] {
+        return w.loop(size.fine, before, [&](const Expr& t, const Values& now) {
+          Expr at = (g * size.fine + t) * w.lanes;
+          Value k = source(at);
+          return where_any(k, bound, now, [&] {
+            w.store(lanes, k, 0);
+            return w.loop(
+                w.lanes, now,
+                [&](const Expr& lane, const Values& s) {
+                  Value position = w.b().index(DType::i32, at + lane, {});
+                  Value one = w.order(w.load(lanes, lane));
+                  return append(one, position, bound, w.i32(kept), s, keys, positions, size.candidates);
+                },
+                4);
+          });
+        });
+      });
+    });
+    w.store_at(keys, w.number(w.key, w.ones()), state[0], 0, size.candidates);
+    return state[0];
+  }
+
+  // Exactly `kept` candidates, the last of which are equal to the bound.
+  void choose(Value bound, Value found) {
+    fill(chosen_keys, ceil_div(kept + 1, w.lanes) * w.lanes);
+    Value below = count_below(keys, size.candidates / w.lanes, bound);
+    Value equal_wanted = w.op(ScalarOp::sub, w.i32(kept), below);
+    Values state = w.loop(size.candidates, {w.i32(0), w.i32(0)}, [&](const Expr& i, const Values& s) {
+      kernel::Builder::Access access;  // what lies behind the last candidate was never written
+      Expr count = Expr::index("v", size.candidates);
+      access.binds.push_back(count);
+      access.bound.push_back(found);
+      access.address = i;
+      access.guard = lt(i, count);
+      Value position = w.b().load(positions, DType::i32, access);
+      return append(w.load(keys, i), position, bound, equal_wanted, s, chosen_keys, chosen_positions, kept + 1);
+    });
+    w.store_at(chosen_keys, w.number(w.key, w.ones()), state[0], 0, kept + 1);
+  }
+
+  SortWriter& w;
+  int64_t kept;
+  Sizes size;
+  int smallest, smaller, lanes, keys, positions, chosen_keys, chosen_positions;
+};
+
+}  // namespace
+
+bool selection_is_best(const SortWriter& w) {
+  const SortTask& task = w.task;
+  if (task.kept > kMostKept || task.n < kLeastRatio * task.kept) return false;
+  if (w.target.machine == Machine::Simd) return true;
+  Cut cut(w);
+  int64_t bytes = Sizes(w, cut.part).bytes(w);
+  if (cut.parts > 1) bytes += Sizes(w, cut.parts * task.kept).bytes(w);
+  return bytes <= w.target.local_bytes;
+}
+
+void write_selection(SortWriter& w) {
+  const SortTask& task = w.task;
+  const auto [parts, part] = Cut(w);
+
+  // The keys of a row's elements from `begin` on, as far as one part goes. Groups may reach beyond it.
+  auto elements = [&](const Expr& row, const Expr& begin) {
+    return [&w, row, begin, length = part](const Expr& i) {
+      Expr last = min(Expr(w.task.n), begin + length);
+      Expr at = row * w.task.n + begin + i, end = row * w.task.n + last;
+      bool inside = provably_true(le(begin + i + w.lanes, last));
+      Value k = w.to_key(w.load(w.x, at, w.lanes, inside ? Expr() : end));
+      if (inside) return k;
+      return w.b().op(ScalarOp::where, {w.below(at, end, w.lanes), k, w.number(w.key, w.ones())});
+    };
+  };
+  auto result = [&](const Expr& row, Value rank, Value position) {
+    Expr base = row * task.kept;
+    if (w.values >= 0)
+      w.store_at(w.values, w.load_at(w.x, position, row * task.n, kAny, task.n), rank, base, kAny, task.kept);
+    if (w.indices >= 0) w.store_at(w.indices, w.b().cast(position, DType::i64), rank, base, kAny, task.kept);
+  };
+
+  if (parts == 1) {
+    Selection selection(w, task.n, 0);
+    Expr row = w.phase({task.rows})[0];
+    selection.write(elements(row, 0), [&](Value rank, Value position) { result(row, rank, position); });
+    return;
+  }
+  int64_t total = parts * task.kept;
+  int keys = w.buffer("part_keys", w.key, Space::Temp, task.rows * total);
+  int positions = w.buffer("part_positions", DType::i32, Space::Temp, task.rows * total);
+  Selection of_part(w, part, 0), of_parts(w, total, 1);
+  auto cells = w.phase({task.rows, parts});
+  Expr base = cells[0] * total + cells[1] * task.kept;
+  of_part.write(elements(cells[0], cells[1] * part), [&](Value rank, Value position) {
+    // The key again, and the position in the row.
+    Value in_row = w.op(ScalarOp::add, position, w.b().index(DType::i32, cells[1] * part, {}));
+    Value k = w.order(w.to_key(w.load_at(w.x, in_row, cells[0] * task.n, kAny, task.n)));
+    Value inside = w.op(ScalarOp::lt, in_row, w.i32(task.n));
+    k = w.b().op(ScalarOp::where, {inside, k, w.number(w.key, w.ones())});
+    w.store_at(keys, k, rank, base, kAny, task.kept);
+    w.store_at(positions, in_row, rank, base, kAny, task.kept);
+  });
+  cells = w.phase({task.rows});
+  Expr row = cells[0];
+  of_parts.write(
+      [&](const Expr& i) {
+        Expr at = row * total + i, end = (row + 1) * total;
+        bool inside = provably_true(le(i + w.lanes, total));
+        Value k = w.load(keys, at, w.lanes, inside ? Expr() : end);
+        if (inside) return k;
+        return w.b().op(ScalarOp::where, {w.below(at, end, w.lanes), k, w.number(w.key, w.ones())});
+      },
+      [&](Value rank, Value position) { result(row, rank, w.load_at(positions, position, row * total, kAny, total)); });
+}
+
+}  // namespace heddle

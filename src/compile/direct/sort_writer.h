@@ -1,0 +1,79 @@
+// What the sorting kernels share. Private to the sort*.cpp files.
+//
+// Elements are sorted by *keys*: unsigned integers of the same size whose order is the order wanted. NaNs have the
+// largest key before it is inverted for descending order. -0 and 0 have neighbouring keys, so that the element can be
+// had back from its key; order() makes them equal.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "compile/direct/sort.h"
+#include "kernel/builder.h"
+
+namespace heddle {
+
+struct SortWriter {
+  using Value = kernel::Value;
+  using Values = std::vector<Value>;
+
+  SortWriter(const SortTask& task, const Target& target, const std::string& name,
+             const std::vector<kernel::Buffer>& arguments);
+
+  const SortTask& task;
+  const Target& target;
+  kernel::Kernel kernel;
+  std::optional<kernel::Builder> builder;  // of the phase being written
+  int x = 0, values = -1, indices = -1;    // buffers
+  DType key;
+  int bits;       // of a key that matter
+  int64_t lanes;  // keys in a vector; 1 where vectors do not help
+
+  int buffer(const char* name, DType dtype, kernel::Space space, int64_t size);
+  // Begins a phase; gives its cell variables, one for each size.
+  std::vector<Expr> phase(std::initializer_list<int64_t> grid);
+  kernel::Builder& b() { return *builder; }
+
+  Value number(DType dtype, uint64_t value) { return b().constant(Scalar::from_bits(dtype, value)); }
+  Value i32(int64_t value) { return b().constant(Scalar::of(DType::i32, value)); }
+  Value op(ScalarOp op, Value a) { return b().op(op, {a}); }
+  Value op(ScalarOp op, Value a, Value c) { return b().op(op, {a, c}); }
+  // Elements address, address + 1, ... as a vector of `width` lanes (a scalar if that is 1).
+  Value load(int from, const Expr& address, int64_t width = 1, const Expr& limit = {});
+  void store(int to, Value v, const Expr& address);
+  // Element base + position, where the position is data below `extent`; zero or nothing where it is not below `limit`.
+  Value load_at(int from, Value position, const Expr& base, const Expr& extent, const Expr& limit = {});
+  void store_at(int to, Value v, Value position, const Expr& base, const Expr& extent, const Expr& limit = {});
+  // A vector that says for each lane whether address + lane < limit.
+  Value below(const Expr& address, const Expr& limit, int64_t width);
+  Value reduced(ScalarOp op, Value v);  // of a vector; a scalar is itself
+  // for i < count: body(i, carried).
+  Values loop(const Expr& count, const Values& init, const std::function<Values(const Expr& i, const Values&)>& body,
+              int unroll = 0);
+  // Walks over [0, count) in vectors, then one by one.
+  void each_vector(const Expr& count, const std::function<void(const Expr& at, int64_t width)>& body);
+
+  uint64_t ones() const { return ~uint64_t{0} >> (64 - 8 * size_of(key)); }
+  Value to_key(Value element);
+  Value from_key(Value k);
+  Value order(Value k);  // what is compared
+};
+
+// Each element counts those that come before it: for short rows.
+bool ranks_are_best(const SortTask& task);
+void write_rank_sort(SortWriter& w);
+// Finds a bound that only few elements pass, and sorts those: for the first few of many.
+bool selection_is_best(const SortWriter& w);
+void write_selection(SortWriter& w);
+// Digit by digit, least significant first.
+void write_radix_sort(SortWriter& w);
+// Longer and longer runs, for SIMT machines.
+void write_merge_sort(SortWriter& w);
+
+// Puts `most` elements of which the first `count` (i32) matter in order by counting, for each, those before it.
+// `keys` holds order() of them in Local memory, padded to whole vectors with the largest key. put(rank, i) stores
+// element i; ranks are i32.
+void write_ranks(SortWriter& w, int keys, int64_t most, kernel::Value count,
+                 const std::function<void(kernel::Value rank, const Expr& i)>& put);
+
+}  // namespace heddle

@@ -1,0 +1,166 @@
+#include "compile/fuse/fuse.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "compile/direct/sort.h"
+#include "compile/fuse/join_steps.h"
+#include "compile/fuse/order_steps.h"
+#include "compile/fuse/partition.h"
+#include "compile/fuse/write_loops.h"
+
+namespace heddle {
+namespace {
+
+// The step of a kernel that is built directly: buffers are the inputs in memory, then the results.
+Program::Step direct_step(Program& program, TensorNumbers& tensor_of, const Partition& parts, const Unit& u) {
+  Program::Step step;
+  step.segments.emplace_back();
+  auto add = [&](const Node* node, bool leaf) {
+    auto [it, fresh] = tensor_of.try_emplace(node, static_cast<int>(program.tensors.size()));
+    if (fresh) program.tensors.push_back({node, leaf, false});
+    step.segments[0].tensors.push_back(it->second);
+  };
+  const Node* source = memory_source(u.node->inputs[0].get());
+  add(source, !parts.storing.count(source));
+  std::vector<const Node*> results = u.writes;
+  std::sort(results.begin(), results.end(),
+            [](const Node* a, const Node* b) { return a->attrs[0].value() < b->attrs[0].value(); });
+  for (const Node* result : results) add(result, false);
+  step.direct = sort_kernel(sort_task(*u.node, results));
+  step.segments[0].traffic = traffic(step.direct->buffers);
+  return step;
+}
+
+// The loads of a step, in order, and the number that is added to the address of each.
+std::vector<std::pair<kernel::Inst*, int64_t>> loads_of(Program::Step& step) {
+  std::vector<std::pair<kernel::Inst*, int64_t>> loads;
+  for (Stage& stage : step.loops.stages)
+    for (kernel::Inst& inst : stage.body.insts) {
+      if (inst.op != kernel::Op::load) continue;
+      const Expr& address = inst.address;
+      const Expr last = address.kind() == ExprKind::Add ? address.args().back() : address;
+      loads.emplace_back(&inst, last.is_const() ? last.value() : 0);
+    }
+  return loads;
+}
+
+// A number that differs from step to step, as a symbol.
+struct Differing {
+  int64_t lo = std::numeric_limits<int64_t>::max(), hi = std::numeric_limits<int64_t>::min(), multiple = 0;
+
+  void take(int64_t number) {
+    lo = std::min(lo, number);
+    hi = std::max(hi, number);
+    multiple = std::gcd(multiple, number);
+  }
+  Expr symbol(const char* name) const { return Expr::symbol(name, lo, hi, std::max<int64_t>(multiple, 1)); }
+};
+
+// A step for each part of a join. Where a part begins, and where in their buffers its loads do, are symbols, so that
+// parts which are alike become segments of one step.
+void write_parts(Program& program, TensorNumbers& tensor_of, const Partition& parts, const Group& group,
+                 bool deterministic) {
+  auto unit = [&](int id) -> const Unit& { return parts.units[static_cast<size_t>(id)]; };
+  const Node& node = *unit(group.units[0]).node;
+  const auto axis = static_cast<size_t>(node.attrs[0].value());
+  std::vector<Expr> starts{0};
+  for (const NodeRef& input : node.inputs) starts.push_back(starts.back() + input->shape[axis]);
+  auto start_of = [&](int id) -> const Expr& { return starts[static_cast<size_t>(unit(id).part)]; };
+  Differing start;
+  start.take(0);
+  for (int id : group.units)
+    if (start_of(id).is_const()) start.take(start_of(id).value());
+  const Expr begin = start.symbol("start");
+  const size_t first = program.steps.size();
+  for (int id : group.units) {
+    const bool known = start_of(id).is_const();
+    program.steps.push_back(
+        write_loops(program, tensor_of, parts, {.units = {id}}, deterministic, known ? begin : start_of(id)));
+    if (known) program.steps.back().given.emplace_back(begin, start_of(id));
+  }
+  std::vector<Differing> offsets;
+  for (size_t s = first; s < program.steps.size(); ++s) {
+    auto loads = loads_of(program.steps[s]);
+    offsets.resize(std::max(offsets.size(), loads.size()));
+    for (size_t i = 0; i < loads.size(); ++i) offsets[i].take(loads[i].second);
+  }
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    if (offsets[i].lo == offsets[i].hi) continue;
+    const Expr from = offsets[i].symbol("from");
+    for (size_t s = first; s < program.steps.size(); ++s) {
+      auto loads = loads_of(program.steps[s]);
+      if (i >= loads.size()) continue;
+      auto& [load, offset] = loads[i];
+      load->address = load->address - offset + from;
+      program.steps[s].given.emplace_back(from, offset);
+    }
+  }
+}
+
+// Writes all groups, and gives what they would misread: then the program is of no use.
+std::unordered_set<const Node*> write_steps(const Partition& parts, Program& program, TensorNumbers& tensor_of,
+                                            bool deterministic) {
+  std::unordered_set<const Node*> misread;
+  for (const Group& group : parts.groups) {
+    const Unit& first = parts.units[static_cast<size_t>(group.units[0])];
+    if (!first.writes.empty()) {
+      program.steps.push_back(direct_step(program, tensor_of, parts, first));
+      continue;
+    }
+    try {
+      if (first.is_part())
+        write_parts(program, tensor_of, parts, group, deterministic);
+      else
+        program.steps.push_back(write_loops(program, tensor_of, parts, group, deterministic));
+    } catch (const Misread& read) {
+      misread.insert(read.node);
+    }
+  }
+  return misread;
+}
+
+}  // namespace
+
+Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces, bool nests, const Modes& modes) {
+  Program program;
+  TensorNumbers tensor_of;
+  PartitionLimits limits{.nests = nests};
+  for (Partition parts = partition(roots, limits);; parts = partition(roots, limits)) {
+    std::unordered_set<const Node*> misread = write_steps(parts, program, tensor_of, modes.deterministic);
+    if (misread.empty()) break;
+    limits.forbid_reading(misread);
+    program = {};
+    tensor_of.clear();
+  }
+  for (Program::Step& step : program.steps) {
+    step.tf32 = modes.tf32;
+    if (step.direct) continue;
+    merge_reductions(step.loops);
+    merge_axes(step.loops);
+    merge_columns(step.loops);
+    share_blocks(step.loops);
+    step.loops.symbols = find_symbols(step.loops);
+    for (const Expr& symbol : step.loops.symbols) step.segments[0].symbols.push_back(substitute(symbol, step.given));
+    step.segments[0].traffic = traffic(step.loops);
+  }
+  for (const NodeRef& root : roots) {
+    auto [it, fresh] = tensor_of.try_emplace(root.get(), static_cast<int>(program.tensors.size()));
+    if (fresh) program.tensors.push_back({root.get(), true, false});
+    program.tensors[static_cast<size_t>(it->second)].output = true;
+    program.outputs.push_back(it->second);
+  }
+  for (size_t i = 0; i < replaces.size(); ++i)
+    if (auto leaf = tensor_of.find(replaces[i]); leaf != tensor_of.end())
+      program.tensors[static_cast<size_t>(program.outputs[i])].replaces = leaf->second;
+  join_steps(program);
+  order_steps(program);
+  for (const Program::Step& step : program.steps)
+    if (!step.direct) verify(step.loops);
+  return program;
+}
+
+}  // namespace heddle

@@ -1,0 +1,54 @@
+// Fuse: a graph becomes a list of kernels (Loops), with tensors between them.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/modes.h"
+#include "compile/direct/direct.h"
+#include "compile/loops/loops.h"
+#include "compile/loops/traffic.h"
+
+namespace heddle {
+
+struct Program {
+  struct Tensor {
+    const Node* node;   // kept alive by the roots
+    bool leaf = false;  // realised already (Buffer), or an Input the caller provides
+    bool output = false;
+    int replaces = -1;  // an output: the leaf whose memory it is meant to take over
+  };
+  // One use of a kernel: what its buffers and symbols stand for.
+  struct Segment {
+    std::vector<int> tensors;   // for each buffer but that of checks, an index into Program::tensors
+    std::vector<Expr> symbols;  // for each symbol of the kernel its value: a number, or a symbol of the graph
+    Traffic traffic;            // without what the kernel keeps in Temp buffers
+  };
+  struct Step {
+    Loops loops;                         // empty when the kernel is built directly
+    std::optional<DirectKernel> direct;  // then this
+    std::vector<Segment> segments;       // one or more, which do not need each other: one launch does them all
+    std::vector<int> after;              // tensors that are computed before this runs, though it does not read them
+    // For each element of the buffer of checks, what it means when that is not zero: an index that is out of range.
+    struct Check {
+      const char* node;
+      int64_t label, axis;
+      Expr size;
+      friend bool operator==(const Check&, const Check&) = default;
+    };
+    std::vector<Check> checks;
+    Substitution given;  // the values of symbols that are no sizes, in its only segment
+    bool tf32 = false;   // products of f32 may round their factors
+  };
+  std::vector<Tensor> tensors;
+  std::vector<Step> steps;   // in an order in which they may run
+  std::vector<int> outputs;  // for each root, its tensor
+};
+
+// Every root becomes a tensor in memory; constants are folded into kernels. `replaces` says for each root which leaf's
+// memory it should take over (null: none), so that it is written after the leaf has been read where that is possible.
+// `nests`: whether sums may be nested in one kernel, which a machine must have room for.
+Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces = {}, bool nests = true,
+             const Modes& modes = {});
+
+}  // namespace heddle

@@ -1,0 +1,82 @@
+#include "compile/fuse/index_map.h"
+
+#include "base/error.h"
+
+namespace heddle {
+namespace {
+
+Index reshape_source(const Shape& from, const Shape& to, const Index& index) {
+  Expr flat = linear_address(to, index);
+  Index source(from.size(), Expr(0));
+  for (size_t axis = from.size(); axis-- > 0;) {
+    // The outermost digit needs no modulo: the element number is below the product of all dimensions.
+    source[axis] = axis == 0 ? flat : mod(flat, from[axis]);
+    flat = floordiv(flat, from[axis]);
+  }
+  return source;
+}
+
+}  // namespace
+
+bool is_movement(const Node& node) {
+  switch (node.op) {
+    case NodeOp::Reshape:
+    case NodeOp::Permute:
+    case NodeOp::Expand:
+    case NodeOp::Pad:
+    case NodeOp::Shrink:
+    case NodeOp::Flip:
+    case NodeOp::Window:
+    case NodeOp::Barrier:
+    case NodeOp::Pullback: return true;
+    default: return false;
+  }
+}
+
+Index source_index(const Node& node, const Index& index, Expr& guard) {
+  const Shape& from = node.inputs[0]->shape;
+  Index source = index;
+  switch (node.op) {
+    case NodeOp::Reshape: return reshape_source(from, node.shape, index);
+    case NodeOp::Permute:
+      for (size_t i = 0; i < node.attrs.size(); ++i) source[static_cast<size_t>(node.attrs[i].value())] = index[i];
+      return source;
+    case NodeOp::Expand:
+      for (size_t i = 0; i < from.size(); ++i)
+        if (from[i].is_const(1)) source[i] = 0;
+      return source;
+    case NodeOp::Pad:
+      for (size_t i = 0; i < from.size(); ++i) {
+        source[i] = index[i] - node.attrs[2 * i];
+        if (!node.attrs[2 * i].is_const(0)) guard = logical_and(guard, ge(source[i], 0));
+        if (!node.attrs[2 * i + 1].is_const(0)) guard = logical_and(guard, lt(source[i], from[i]));
+      }
+      return source;
+    case NodeOp::Shrink:
+      for (size_t i = 0; i < from.size(); ++i) source[i] = index[i] + node.attrs[i];
+      return source;
+    case NodeOp::Flip:
+      for (const Expr& axis : node.attrs) {
+        size_t i = static_cast<size_t>(axis.value());
+        source[i] = from[i] - 1 - index[i];
+      }
+      return source;
+    case NodeOp::Window: {
+      size_t axis = static_cast<size_t>(node.attrs[0].value());
+      source[axis] = index[axis] * node.attrs[2] + index.back() * node.attrs[3];
+      source.pop_back();
+      return source;
+    }
+    case NodeOp::Barrier:
+    case NodeOp::Pullback: return source;
+    default: HD_ASSERT(false, name(node.op), " is not a movement"); return source;
+  }
+}
+
+Expr linear_address(const Shape& shape, const Index& index) {
+  Expr address = 0;
+  for (size_t i = 0; i < shape.size(); ++i) address = address * shape[i] + index[i];
+  return address;
+}
+
+}  // namespace heddle

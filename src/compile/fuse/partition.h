@@ -1,0 +1,113 @@
+// Which nodes are written to memory, and which computations share a kernel.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "compile/fuse/index_map.h"
+
+namespace heddle {
+
+// A computation with a loop nest of its own: a reduction, or the writing of one node to memory. A scatter is written by
+// two nests, and its group holds nothing else: the base goes to memory, then the updates one after the other.
+struct Unit {
+  const Node* node = nullptr;
+  bool reduces = false;
+  // Index variables of the nest. Axes of size 1 have none.
+  std::vector<Expr> kept;      // along the node's own axes
+  std::vector<Expr> reduced;   // along the axes that a reduction folds
+  Index at;                    // the element of `node` computed: one entry per axis, over `kept`
+  std::optional<Expr> update;  // scatter: the number of the update, along the axis (0 if there is one only)
+  Expr scanned;                // the one of `kept` along which the nest scans, if it does: no outer axis
+  int part = -1;               // the input of `node`, a join of many parts, that the nest writes; `at` is its element
+
+  // What the nest reads that comes from another unit.
+  struct Read {
+    const Node* node;
+    Index index;
+    bool memory;  // as written by a storing unit; else as the result of a reduction
+  };
+  std::vector<Read> reads;
+  std::vector<const Node*> leaves;  // buffers that it reads
+  std::vector<const Node*> after;   // tokens of barriers on the way: nodes in memory that it waits for
+  size_t evaluations = 0;           // (node, index) pairs that the nest computes
+
+  // What a kernel that is built directly writes (the results of a Sort); its node is never read itself.
+  std::vector<const Node*> writes;
+
+  // Nested: the sum over a factor that is computed on the way, and what else its group reduces along the same axis.
+  const Node* nest = nullptr;    // the sum; nullptr: not nested
+  const Node* factor = nullptr;  // of the sum itself: what is computed once for all that the sum keeps
+  Index factor_at;               // and where
+  std::vector<Expr> nest_outer;  // of the sum itself: those of `kept` that are outer axes
+  Expr along;                    // the axis that all of the nest's units have in common
+
+  int group = -1;
+  std::vector<Expr> outer;  // the `kept` variables that run along the outer axes of the group, in the group's order
+
+  bool scatters() const { return update.has_value(); }
+  bool is_part() const { return part >= 0; }
+  Index update_at() const;  // scatter: the element of the index and of the updates
+  double points() const;    // of the nest
+  bool scans() const { return scanned.is_var(); }
+  std::vector<Expr> free_axes() const;  // `kept` without `scanned`
+};
+
+// Units that share a kernel: all of them run inside the same outer axes. Those that write the parts of a join are a
+// group, too, but each of them has a kernel of its own.
+struct Group {
+  std::vector<int> units;  // inputs before users
+  bool fixed = false;      // the outer axes are settled: a reduction's result is used inside, or something is scanned
+  // Values that several units use at each point of the outer axes and of one more: the factor of a unit, to be computed
+  // before the unit at `before` of `units`.
+  struct Shared {
+    int unit;
+    size_t before;
+  };
+  std::vector<Shared> shared;
+};
+
+// The node whose kernel is built directly, not from Loops, and of which `node` is a result; or nullptr. Such a kernel
+// reads and writes memory only.
+const Node* direct_of(const Node* node);
+// What is in memory in row-major order when `node` is wanted there: looks through reshapes.
+const Node* memory_source(const Node* node);
+
+// A join of so many parts that choosing among them at each element would cost more than writing each part where it
+// belongs. It is always in memory.
+bool joins_many(const Node& node);
+
+struct Partition {
+  std::vector<Unit> units;
+  std::vector<Group> groups;                      // in an order in which they can run
+  std::unordered_map<const Node*, int> storing;   // nodes written to memory, and the unit that does
+  std::unordered_map<const Node*, int> reducing;  // reductions, and a unit that computes them
+};
+
+// What a gather's element at `at` needs of its operands: where in the index, and where in x if the index were `chosen`.
+Index gather_index(const Node& node, const Index& at);
+Index gather_source(const Node& node, const Index& at, const Expr& chosen);
+
+// The reduction whose result `node` is (through Get too), or nullptr.
+const Node* reduction_of(const Node* node);
+// Index of the input element that a reduction folds at `at`, given the variables along the reduced axes. For Unwindow
+// `guard` gains the condition under which there is such an element.
+Index reduction_source(const Node& node, const Index& at, std::span<const Expr> reduced, Expr& guard);
+
+// What a partition may not do, found out by earlier ones.
+struct PartitionLimits {
+  bool nests = true;                           // sums may be nested in one kernel
+  std::unordered_set<const Node*> in_memory;   // nodes that are read from memory
+  std::unordered_set<const Node*> alone;       // those of them that no kernel writes which reads them
+  std::unordered_set<const Node*> not_nested;  // sums that compute no factor on the way
+
+  // Kernels would have read these reductions elsewhere than where they computed them.
+  void forbid_reading(const std::unordered_set<const Node*>& misread);
+};
+
+Partition partition(std::span<const NodeRef> roots, PartitionLimits& limits);
+
+}  // namespace heddle

@@ -1,0 +1,259 @@
+// What a nest reads, and what of it goes to memory on the way.
+#include "base/error.h"
+#include "compile/fuse/partitioner.h"
+
+namespace heddle {
+
+void Partitioner::explore(Unit& u, bool decide, int id) {
+  if (explore_once(u, decide, id)) {
+    read_own(u, decide);
+    return;
+  }
+  // A scan of something turned around: the nest goes the other way.
+  Substitution turned = {{u.scanned, u.scanned.extent() - 1 - u.scanned}};
+  for (Expr& e : u.at) e = substitute(e, turned);
+  bool done = explore_once(u, decide, id);
+  HD_ASSERT(done, "a scan that runs both ways");
+}
+
+// Whether `u` may read from memory what is stored. A unit that is explored again has a group already: what went to
+// memory in the meantime it still computes itself if the kernel that writes it needs that group.
+bool Partitioner::may_read(const Unit& u, const Node* node) {
+  if (!stored_.count(node)) return false;
+  auto writer = result_.storing.find(node);
+  if (u.group < 0 || writer == result_.storing.end()) return true;
+  const int from = unit(writer->second).group;
+  return from == u.group || !reaches(u.group, from);
+}
+
+bool Partitioner::explore_once(Unit& u, bool decide, int id) {
+  struct Visit {
+    int number;
+    const Node* node;
+    Index index;
+    double share;  // of the nest's points: what lies in a part of a join is wanted at the points of that part only
+    bool operator<(const Visit& other) const { return number < other.number; }
+  };
+  std::priority_queue<Visit> queue;  // users first, so that what exceeds the limit is as low as possible
+  std::unordered_map<uint64_t, std::vector<std::pair<const Node*, Index>>> seen;
+  // How often all visits of a node together compute an element, per point of the nest. Its users come first, so when a
+  // node's turn comes all its visits are known.
+  std::unordered_map<const Node*, double> times;
+  auto push = [&](const Node* node, Index index, double share = 1) {
+    uint64_t h = reinterpret_cast<uintptr_t>(node);
+    for (const Expr& e : index) h = hash_combine(h, e.hash());
+    auto& bucket = seen[h];
+    for (auto& [n, i] : bucket)
+      if (n == node && i == index) return;
+    bucket.emplace_back(node, index);
+    times[node] += share;
+    queue.push({number_.at(node), node, std::move(index), share});
+  };
+  std::unordered_set<const Node*> before;  // what the unit read from memory when it was explored earlier
+  for (const Unit::Read& read : u.reads)
+    if (read.memory) before.insert(read.node);
+  u.reads.clear();
+  u.leaves.clear();
+  u.after.clear();
+  u.evaluations = 0;
+  u.scanned = Expr();
+  int scans = 0;
+  double points = u.points();
+  Expr guard = 1;  // irrelevant here
+  if (u.reduces) {
+    push(u.node->inputs[0].get(), reduction_source(*u.node, u.at, u.reduced, guard));
+  } else if (u.scatters()) {
+    push(u.node->inputs[0].get(), u.at);
+    push(u.node->inputs[1].get(), u.update_at());
+    push(u.node->inputs[2].get(), u.update_at());
+  } else {
+    push(u.is_part() ? u.node->inputs[static_cast<size_t>(u.part)].get() : u.node, u.at);
+  }
+  bool first = !u.reduces && !u.scatters() && !u.is_part();
+  while (!queue.empty()) {
+    Visit visit = queue.top();
+    queue.pop();
+    const Node& node = *visit.node;
+    bool self = std::exchange(first, false);
+    if (in_memory(node)) u.leaves.push_back(&node);
+    if (in_memory(node) || node.op == NodeOp::Const) continue;
+    // Scatters and parts of a join have nests of their own, which take no reduction in, nor what is computed of one.
+    bool reduces = reduction_of(&node) || (is_compute(node) && reduces_below_[number(&node)]);
+    bool apart = node.op == NodeOp::Scatter || ((u.scatters() || u.is_part()) && reduces);
+    if (!self && (before.count(&node) || may_read(u, &node) || apart)) {
+      if (decide) store(&node);
+      u.reads.push_back({&node, visit.index, true});
+      continue;
+    }
+    if (direct_of(&node)) {
+      if (decide) store(&node);
+      u.reads.push_back({&node, visit.index, true});
+      continue;
+    }
+    const Node* reduction = reduction_of(&node);
+    if (reduction && u.nest && !takes_in(u, reduction, visit.index)) {
+      if (decide) store(&node);
+      u.reads.push_back({&node, visit.index, true});
+      continue;
+    }
+    if (reduction) {
+      u.reads.push_back({&node, visit.index, false});
+      if (decide && (wanted_.insert(reduction).second || kept_.count(reduction))) pending_.push(number_.at(reduction));
+      continue;
+    }
+    if (node.op == NodeOp::Scan) {
+      bool forward = false;
+      Expr axis = scannable(u, node, visit.index, forward);
+      bool fits = axis.is_var() && !u.scatters() && !u.is_part() && ++scans <= kMaxScans;
+      if (fits && !u.scans()) {
+        u.scanned = axis;
+        if (!forward) return false;
+      } else {
+        fits = fits && forward && u.scanned == axis;
+      }
+      if (!fits) {
+        HD_ASSERT(!self, "a scan cannot compute itself");
+        if (decide) store(&node);
+        u.reads.push_back({&node, visit.index, true});
+        continue;
+      }
+    } else if (decide && !self && !widens(node) && should_store(u, node, visit.index, points, times[&node])) {
+      store(&node);
+      u.reads.push_back({&node, visit.index, true});
+      continue;
+    }
+    ++u.evaluations;
+    if (id >= 0 && !u.nest) computed_in_[&node].push_back(id);
+    if (node.op == NodeOp::Barrier) wait_for(u, node.inputs[1].get(), decide);
+    if (is_movement(node)) {
+      double share = visit.share;
+      if (node.op == NodeOp::Pad) share *= upper(node.inputs[0]->shape.numel()) / upper(node.shape.numel());
+      push(node.inputs[0].get(), source_index(node, visit.index, guard), share);
+    } else if (node.op == NodeOp::Gather) {
+      Expr chosen = Expr::index("g", node.inputs[0]->shape[static_cast<size_t>(node.attrs[0].value())]);
+      push(node.inputs[1].get(), gather_index(node, visit.index), visit.share);
+      push(node.inputs[0].get(), gather_source(node, visit.index, chosen), visit.share);
+    } else if (node.op == NodeOp::Cat) {
+      size_t axis = static_cast<size_t>(node.attrs[0].value());
+      Index source = visit.index;
+      for (const NodeRef& input : node.inputs) {
+        push(input.get(), source, visit.share * upper(input->shape[axis]) / upper(node.shape[axis]));
+        source[axis] = source[axis] - input->shape[axis];
+      }
+    } else {
+      for (const NodeRef& input : node.inputs) push(input.get(), visit.index, visit.share);
+    }
+  }
+  return true;
+}
+
+void Partitioner::wait_for(Unit& u, const Node* token, bool decide) {
+  while (is_movement(*token)) token = token->inputs[0].get();
+  if (in_memory(*token) || token->op == NodeOp::Const || token->op == NodeOp::Iota) return;
+  if (decide) store(token);
+  if (std::find(u.after.begin(), u.after.end(), token) == u.after.end()) u.after.push_back(token);
+}
+
+Expr Partitioner::scannable(const Unit& u, const Node& node, const Index& index, bool& forward) {
+  size_t along = static_cast<size_t>(node.attrs[0].value());
+  double elements = 1;  // as points() counts them: the bound of a product of symbolic sizes may be another
+  for (const Expr& size : node.shape) elements *= upper(size);
+  if (u.reduces || u.points() != elements) return {};
+  Expr axis;
+  for (const Expr& candidate : u.kept) {
+    forward = index[along] == candidate;
+    if (!forward && !(index[along] == candidate.extent() - 1 - candidate)) continue;
+    axis = candidate;
+    break;
+  }
+  if (!axis.is_var() || !(axis.extent() == node.shape[along])) return {};
+  for (size_t i = 0; i < index.size(); ++i) {
+    if (i == along) continue;
+    bool whole = index[i].is_var() && index[i].extent() == node.shape[i];
+    bool inside = node.shape[i].is_const() && index[i].lo() >= 0 && index[i].hi() < node.shape[i].value();
+    if (depends_on(index[i], axis) || !(whole || inside)) return {};
+    // What data chooses may be another row at every step.
+    for (const Expr& var : variables(index[i]))
+      if (!var.is_symbol() && !contains(u.kept, var)) return {};
+  }
+  return axis;
+}
+
+bool Partitioner::should_store(const Unit& u, const Node& node, const Index& index, double points, double times) {
+  if (!is_compute(node)) return false;
+  if (u.evaluations >= kMaxEvaluations || joins_many(node)) return true;
+  // The same for all points: computed once per cell.
+  if (std::all_of(index.begin(), index.end(), [](const Expr& e) { return e.is_const(); })) return false;
+  size_t n = number(&node);
+  // Masks of positions: a nest skips what they exclude.
+  if (u.nest && from_little_[n] && work_[n] <= kMaskWork) return false;
+  double elements = upper(node.shape.numel());
+  // What does not depend on the last axes is computed outside their loops.
+  points = std::min(points, points_until(u, index));
+  // Indices of rows are computed row by row, whatever is done with the row.
+  if (is_integer(node.dtype) && work_[n] <= kIndexWork) points = std::min(points, values_of(index));
+  // The factor of a nested sum is computed once for all that the sum keeps.
+  if (u.factor && std::none_of(index.begin(), index.end(), [&](const Expr& e) {
+        return std::any_of(u.kept.begin(), u.kept.end(),
+                           [&](const Expr& axis) { return !contains(u.nest_outer, axis) && depends_on(e, axis); });
+      }))
+    points = std::min(points, values_of(index));
+  if (!u.reduces && in_shared_blocks(index, elements, points)) return false;
+  // A stencil of rolled or shifted values computes each of them at every place from which it is seen.
+  if (!u.nest) points *= std::max(times, 1.0);
+  if (points <= elements) return false;
+  if (reduces_below_[n] && can_be_outer(u, index)) return false;
+  double repeated = work_[n] * (points - elements) * kOpCost;
+  return repeated > kLaunchCost + elements * size_of(node.dtype) * kByteCost;
+}
+
+bool Partitioner::has_remainder(const Expr& e) {
+  return e.kind() == ExprKind::Mod || std::any_of(e.args().begin(), e.args().end(), has_remainder);
+}
+
+bool Partitioner::in_shared_blocks(const Index& index, double elements, double points) {
+  constexpr double kMostParts = 8;
+  const Expr* only = nullptr;
+  for (const Expr& e : index) {
+    if (e.is_const()) continue;
+    if (only) return false;
+    only = &e;
+  }
+  return only && has_remainder(*only) && points <= kMostParts * elements;
+}
+
+double Partitioner::points_until(const Unit& u, const Index& index) {
+  double points = 1, result = 1;
+  for (const auto* axes : {&u.kept, &u.reduced})
+    for (const Expr& axis : *axes) {
+      points *= upper(axis.extent());
+      bool used = std::any_of(index.begin(), index.end(), [&](const Expr& e) { return depends_on(e, axis); });
+      if (used) result = points;
+    }
+  return result;
+}
+
+double Partitioner::values_of(const Index& index) {
+  std::vector<Expr> all;
+  double count = 1;
+  for (const Expr& e : index)
+    for (const Expr& var : variables(e)) {
+      if (contains(all, var)) continue;
+      all.push_back(var);
+      count *= upper(var.extent());
+    }
+  return count;
+}
+
+bool Partitioner::can_be_outer(const Unit& u, const Index& index) {
+  std::vector<Expr> axes;
+  for (const Expr& e : index) {
+    if (e.is_const(0)) continue;
+    if (!contains(u.kept, e) || contains(axes, e)) return false;
+    axes.push_back(e);
+  }
+  if (u.factor) return std::all_of(axes.begin(), axes.end(), [&](const Expr& e) { return contains(u.nest_outer, e); });
+  return !u.reduces || axes.size() == u.kept.size();
+}
+
+}  // namespace heddle

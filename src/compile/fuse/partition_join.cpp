@@ -1,0 +1,257 @@
+// Joining finished groups, and the order in which they run.
+#include "base/error.h"
+#include "compile/fuse/partitioner.h"
+
+namespace heddle {
+
+void Partitioner::join_siblings() {
+  constexpr size_t kMostTried = 4;
+  std::unordered_map<uint64_t, std::vector<int>> alike;  // groups by their loops and one thing they read
+  for (int g = 0; g < static_cast<int>(result_.groups.size()); ++g) {
+    std::vector<uint64_t> keys = loop_keys(g);
+    bool joined = false;
+    for (size_t k = 0; k < keys.size() && !joined; ++k) {
+      std::vector<int>& others = alike[keys[k]];
+      for (size_t i = others.size(); i-- > 0 && !joined && others.size() - i <= kMostTried;)
+        joined = join_sibling(others[i], g);
+    }
+    if (joined) continue;
+    for (uint64_t k : keys) alike[k].push_back(g);
+  }
+}
+
+bool Partitioner::join_sibling(int to, int from) {
+  const Group &a = group(to), &b = group(from);
+  if (a.units.empty() || loop_shape(to) != loop_shape(from)) return false;
+  if (is_alone(to) || is_alone(from)) return false;
+  size_t total = 0;
+  for (int member : a.units) total += unit(member).evaluations;
+  for (int member : b.units) total += unit(member).evaluations;
+  if (a.units.size() + b.units.size() > kMaxUnitsInGroup || total > kMaxEvaluations) return false;
+  if (reaches(to, from) || reaches(from, to)) return false;
+  // Both nests may compute the same reductions: along the same axes, once is enough.
+  for (int member : b.units)
+    for (int other : a.units)
+      if (unit(member).reduces && unit(other).reduces && unit(member).node == unit(other).node &&
+          !same_order(unit(member), unit(other)))
+        return false;
+  for (int member : group(from).units) {
+    if (unit(member).reduces && has_unit(to, unit(member).node)) {
+      forget_reads(member);
+      unit(member).reads.clear();
+      unit(member).group = -1;
+      continue;
+    }
+    unit(member).group = to;
+    group(to).units.push_back(member);
+  }
+  group(from).units.clear();
+  return true;
+}
+
+bool Partitioner::is_alone(int g) {
+  const std::vector<int>& units = group(g).units;
+  return std::any_of(units.begin(), units.end(), [&](int id) { return limits_.alone.count(unit(id).node) > 0; });
+}
+
+bool Partitioner::same_order(const Unit& a, const Unit& b) {
+  auto positions = [](const Unit& u) {
+    std::vector<size_t> list;
+    for (const Expr& axis : u.outer)
+      list.push_back(static_cast<size_t>(std::find(u.kept.begin(), u.kept.end(), axis) - u.kept.begin()));
+    return list;
+  };
+  return positions(a) == positions(b);
+}
+
+std::vector<Expr> Partitioner::loop_shape(int g) {
+  std::vector<Expr> shape;
+  if (is_direct(g) || joins_parts(g)) return shape;
+  if (is_nested(g)) {
+    for (const Expr& axis : unit(group(g).units[0]).outer) shape.push_back(axis.extent());
+    shape.push_back(-2);
+    for (int member : group(g).units)
+      if (unit(member).factor) {
+        shape.push_back(unit(member).along.extent());
+        break;
+      }
+    return shape;
+  }
+  const Unit* reduction = nullptr;
+  for (int member : group(g).units) {
+    const Unit& u = unit(member);
+    if (u.scatters() || !u.writes.empty() || multiplies(u)) return {};  // alone it is computed in blocks
+    if (u.reduces && reduction && !in_one_pass(u, *reduction) && !in_one_pass(*reduction, u)) return {};
+    if (u.reduces) reduction = &u;
+    if (!u.reduces && u.kept.size() != u.outer.size()) return {};
+  }
+  for (const Expr& axis : unit(group(g).units[0]).outer) shape.push_back(axis.extent());
+  shape.push_back(-1);
+  if (reduction)
+    for (const Expr& axis : reduction->reduced) shape.push_back(axis.extent());
+  return shape;
+}
+
+std::vector<uint64_t> Partitioner::loop_keys(int g) {
+  if (group(g).units.empty()) return {};
+  std::vector<Expr> shape = loop_shape(g);
+  if (shape.empty()) return {};
+  uint64_t h = 0;
+  for (const Expr& e : shape) h = hash_combine(h, e.hash());
+  std::vector<uint64_t> keys;
+  // To share a single number is no reason: join_steps() does better with what is alike, and the rest gains nothing.
+  auto add = [&](const Node* node) {
+    if (!node->shape.numel().is_const(1)) keys.push_back(hash_combine(h, reinterpret_cast<uintptr_t>(node)));
+  };
+  for (int member : group(g).units) {
+    for (const Node* leaf : unit(member).leaves) add(leaf);
+    for (const Unit::Read& read : unit(member).reads)
+      if (read.memory) add(read.node);
+  }
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  return keys;
+}
+
+std::vector<int> Partitioner::readers_of(int g) {
+  std::vector<int> readers;
+  auto add = [&](const Source& source) {
+    if (auto it = readers_.find(source); it != readers_.end())
+      readers.insert(readers.end(), it->second.begin(), it->second.end());
+    if (auto it = waiting_.find(source.node); source.memory && it != waiting_.end())
+      readers.insert(readers.end(), it->second.begin(), it->second.end());
+  };
+  for (int id : group(g).units) {
+    if (unit(id).is_part() && id != group(g).units[0]) continue;  // all write the same node
+    if (!unit(id).reduces) add({unit(id).node, true});            // a reduction is read in its own kernel
+    for (const Node* written : unit(id).writes) add({written, true});
+  }
+  return readers;
+}
+
+bool Partitioner::reaches(int a, int b) {
+  std::vector<int> stack{a};
+  std::unordered_set<int> seen{a};
+  size_t steps = 0;
+  while (!stack.empty()) {
+    int g = stack.back();
+    stack.pop_back();
+    for (int reader : readers_of(g)) {
+      int next = unit(reader).group;
+      if (next == b && next != a) return true;
+      if (++steps > kSearchLimit) return true;
+      if (next >= 0 && seen.insert(next).second) stack.push_back(next);
+    }
+  }
+  return false;
+}
+
+// The variables of `u` where it computes the element at `index`.
+Substitution Partitioner::axes_at(const Unit& u, const Index& index) {
+  Substitution to;
+  for (size_t i = 0; i < u.at.size(); ++i) {
+    for (const Expr& axis : u.kept) {
+      // The nest may run backwards.
+      if (depends_on(u.at[i], axis)) to.emplace_back(axis, u.at[i] == axis ? index[i] : axis.extent() - 1 - index[i]);
+    }
+  }
+  return to;
+}
+
+void Partitioner::drop_dead_stores() {
+  for (size_t id = 0; id < result_.units.size(); ++id) {
+    Unit& u = result_.units[id];
+    if (u.reduces || !u.writes.empty() || roots_.count(u.node) || !waiting_[u.node].empty()) continue;
+    const std::vector<int>& readers = readers_[{u.node, true}];
+    if (!std::all_of(readers.begin(), readers.end(), [&](int r) { return unit(r).group == u.group; })) continue;
+    std::erase(group(u.group).units, static_cast<int>(id));
+    result_.storing.erase(u.node);
+    for (int r : readers) {
+      std::vector<Unit::Read> reads;
+      for (Unit::Read& read : unit(r).reads) {
+        if (!read.memory || read.node != u.node) {
+          reads.push_back(std::move(read));
+          continue;
+        }
+        // What the unit read for its element, the reader reads for the element that it needs.
+        Substitution to = axes_at(u, read.index);
+        for (Unit::Read inherited : u.reads) {
+          for (Expr& e : inherited.index) e = substitute(e, to);
+          readers_[key(inherited)].push_back(r);
+          reads.push_back(std::move(inherited));
+        }
+      }
+      unit(r).reads = std::move(reads);
+      unit(r).after.insert(unit(r).after.end(), u.after.begin(), u.after.end());
+    }
+    u.reads.clear();
+    u.group = -1;
+  }
+}
+
+void Partitioner::order_groups() {
+  std::vector<int> new_id(result_.groups.size(), -1);
+  std::vector<std::vector<int>> users(result_.groups.size());
+  std::vector<int> missing(result_.groups.size(), 0);
+  for (const Unit& u : result_.units)
+    for (const Unit::Read& read : u.reads) {
+      if (!read.memory) continue;
+      int from = unit(result_.storing.at(read.node)).group;
+      if (from == u.group) continue;
+      users[static_cast<size_t>(from)].push_back(u.group);
+      ++missing[static_cast<size_t>(u.group)];
+    }
+  for (const auto& [token, units] : waiting_)
+    for (int waits : units) {
+      int from = unit(result_.storing.at(token)).group, to = unit(waits).group;
+      if (from == to) continue;
+      users[static_cast<size_t>(from)].push_back(to);
+      ++missing[static_cast<size_t>(to)];
+    }
+  std::vector<int> ready;
+  for (size_t g = result_.groups.size(); g-- > 0;)
+    if (missing[g] == 0) ready.push_back(static_cast<int>(g));
+  std::vector<Group> sorted;
+  size_t expected = 0;
+  for (const Group& g : result_.groups) expected += !g.units.empty();
+  while (!ready.empty()) {
+    int g = ready.back();
+    ready.pop_back();
+    for (int user : users[static_cast<size_t>(g)])
+      if (--missing[static_cast<size_t>(user)] == 0) ready.push_back(user);
+    Group& moved = group(g);
+    if (moved.units.empty()) continue;
+    std::sort(moved.units.begin(), moved.units.end(), [&](int a, int b) {
+      size_t na = number(unit(a).node), nb = number(unit(b).node);
+      return na != nb ? na < nb : unit(a).reduces > unit(b).reduces;
+    });
+    for (int member : moved.units) unit(member).group = static_cast<int>(sorted.size());
+    sorted.push_back(std::move(moved));
+  }
+  if (sorted.size() != expected) {
+    // What only waits for a circle is no part of it: nobody in it waits for that.
+    std::vector<int> circle, end;
+    std::vector<std::vector<int>> needs(users.size());
+    std::vector<int> waiting(users.size(), 0);
+    for (size_t g = 0; g < users.size(); ++g)
+      for (int user : users[g]) {
+        if (missing[g] == 0) continue;
+        needs[static_cast<size_t>(user)].push_back(static_cast<int>(g));
+        ++waiting[g];
+      }
+    for (size_t g = 0; g < users.size(); ++g)
+      if (missing[g] > 0 && waiting[g] == 0) end.push_back(static_cast<int>(g));
+    while (!end.empty()) {
+      int g = end.back();
+      end.pop_back();
+      for (int from : needs[static_cast<size_t>(g)])
+        if (--waiting[static_cast<size_t>(from)] == 0) end.push_back(from);
+    }
+    for (size_t g = 0; g < users.size(); ++g)
+      if (missing[g] > 0 && waiting[g] > 0) circle.push_back(static_cast<int>(g));
+    break_up(circle, "they depend on each other in a circle");
+  }
+  result_.groups = std::move(sorted);
+}
+
+}  // namespace heddle

@@ -1,0 +1,439 @@
+// Nested sums: a sum over products whose kernel computes one of the factors on the way, as attention does.
+//
+//   o[q, e] = sum over k of f[q, k] * v[k, e]    f made of s[q, k] = sum over d of .. and of m[q] = max over k of ..
+//
+// The sum's outer axes are those that the factor follows (q). What the factor needs at each of its elements (s) is
+// computed inside, in every kernel that needs it; what is reduced along the same axis (m) belongs to the first such
+// sum, whose kernel writes it to memory if others want it.
+#include "base/error.h"
+#include "compile/fuse/partitioner.h"
+
+namespace heddle {
+namespace {
+
+constexpr int kMostBelow = 256;  // nodes looked at
+
+// An index of distinct variables and zeros.
+bool is_plain(const Index& index, std::vector<Expr>& vars) {
+  for (const Expr& e : index) {
+    if (e.is_const(0)) continue;
+    if (!e.is_var() || e.is_symbol() || contains(vars, e)) return false;
+    vars.push_back(e);
+  }
+  return true;
+}
+
+bool covers(const Node& node, const Index& index) {
+  for (size_t i = 0; i < index.size(); ++i)
+    if (index[i].is_var() ? !(index[i].extent() == node.shape[i]) : !node.shape[i].is_const(1)) return false;
+  return true;
+}
+
+bool same_set(std::span<const Expr> a, std::span<const Expr> b) {
+  return a.size() == b.size() && std::all_of(a.begin(), a.end(), [&](const Expr& e) { return contains(b, e); });
+}
+
+// Looks through nodes that only rearrange.
+void through_movement(const Node*& node, Index& index) {
+  Expr guard = 1;
+  while (is_movement(*node) && node->op != NodeOp::Pad && node->op != NodeOp::Barrier) {
+    index = source_index(*node, index, guard);
+    node = node->inputs[0].get();
+  }
+}
+
+double reduced_extent(const Node& reduction) {
+  double extent = 1;
+  if (reduction.op == NodeOp::Unwindow) return upper(reduction.attrs[1]);
+  for (const Expr& axis : reduction.attrs)
+    extent *= upper(reduction.inputs[0]->shape[static_cast<size_t>(axis.value())]);
+  return extent;
+}
+
+// Elements that the products of a sum are made of.
+double multiplied_elements(const Node& sum) {
+  const Node* product = sum.inputs[0].get();
+  while (is_movement(*product)) product = product->inputs[0].get();
+  double elements = 0;
+  for (const NodeRef& input : product->inputs) {
+    const Node* factor = input.get();
+    while (is_movement(*factor)) factor = factor->inputs[0].get();
+    elements += upper(factor->shape.numel());
+  }
+  return elements;
+}
+
+}  // namespace
+
+struct Partitioner::Below {
+  std::vector<std::pair<const Node*, Index>> reductions;
+  std::unordered_set<const Node*> nodes;
+  bool complete = true;
+};
+
+Partitioner::Below Partitioner::look_below(const Node* node, const Index& index) {
+  Below below;
+  std::vector<std::pair<const Node*, Index>> stack{{node, index}}, seen;
+  Expr guard = 1;
+  while (!stack.empty()) {
+    auto [at, where] = std::move(stack.back());
+    stack.pop_back();
+    bool known = std::any_of(seen.begin(), seen.end(), [&](auto& s) { return s.first == at && s.second == where; });
+    // Where nothing is reduced there is nothing to find, however much there is (random numbers, say).
+    if (known || !reduces_below_[number(at)] || in_memory(*at)) continue;
+    seen.emplace_back(at, where);
+    if (seen.size() > kMostBelow) below.complete = false;
+    if (!below.complete) return below;
+    below.nodes.insert(at);
+    if (stored_.count(at) && at != node) continue;
+    if (const Node* reduction = reduction_of(at)) {
+      below.reductions.emplace_back(reduction, where);
+    } else if (is_movement(*at)) {
+      stack.emplace_back(at->inputs[0].get(), source_index(*at, where, guard));
+    } else if (at->op == NodeOp::Scalar || at->op == NodeOp::Cast || at->op == NodeOp::Bitcast) {
+      for (const NodeRef& input : at->inputs) stack.emplace_back(input.get(), where);
+    } else if (at->op != NodeOp::Iota) {
+      below.complete = false;  // gathers, scans and the like stay outside
+    }
+  }
+  return below;
+}
+
+void Partitioner::find_nests() {
+  // Those that need least come first: what is reduced on the way belongs to the forward pass, not to gradients that
+  // happen to be listed before it.
+  std::vector<int> depth(order_.size(), 0);
+  std::vector<const Node*> sums = order_;
+  for (size_t i = 0; i < order_.size(); ++i)
+    for (const NodeRef& input : order_[i]->inputs) depth[i] = std::max(depth[i], depth[number(input.get())] + 1);
+  std::stable_sort(sums.begin(), sums.end(),
+                   [&](const Node* a, const Node* b) { return depth[number(a)] < depth[number(b)]; });
+  for (const Node* node : sums) {
+    if (node->op != NodeOp::Reduce || node->reduce_op != ReduceOp::Sum || node->attrs.size() != 1) continue;
+    if (!is_float(node->dtype) || limits_.not_nested.count(node)) continue;
+    std::optional<Nest> nest = find_nest(node);
+    if (!nest) continue;
+    kept_.insert(nest->kept.begin(), nest->kept.end());
+    nests_.emplace(node, std::move(*nest));
+  }
+}
+
+std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
+  Unit probe = make_unit(sum, true);
+  const Expr along = probe.reduced[0];
+  Expr guard = 1;
+  const Node* product = sum->inputs[0].get();
+  Index at = reduction_source(*sum, probe.at, probe.reduced, guard);
+  through_movement(product, at);
+  if (product->op != NodeOp::Scalar || product->scalar_op != ScalarOp::mul || stored_.count(product)) return {};
+  std::optional<Nest> best;
+  for (const NodeRef& input : product->inputs) {
+    const Node* factor = input.get();
+    Index index = at;
+    through_movement(factor, index);
+    std::vector<Expr> vars;
+    if (!reduces_below_[number(factor)] || stored_.count(factor) || !is_plain(index, vars)) continue;
+    if (!contains(vars, along) || !covers(*factor, index)) continue;
+    Nest nest;
+    nest.factor = factor;
+    double width = 1;
+    std::vector<Expr> outer;
+    for (size_t i = 0; i < probe.at.size(); ++i) {
+      if (!probe.at[i].is_var()) continue;
+      if (contains(vars, probe.at[i])) {
+        nest.outer.push_back(i);
+        outer.push_back(probe.at[i]);
+      } else {
+        width *= upper(probe.at[i].extent());
+      }
+    }
+    if (outer.size() + 1 != vars.size() || outer.size() == probe.kept.size()) continue;
+    if (width > kMostNestedWidth) continue;
+    double rows = row_count(outer);
+    Below below = look_below(factor, index);
+    if (!below.complete) continue;
+    std::vector<const Node*> statistics;
+    bool dependent = false;  // reductions along the same axis are part of the factor
+    for (auto& [reduction, where] : below.reductions) {
+      std::vector<Expr> follows;
+      if (!is_plain(where, follows) || !covers(*reduction, where) || reduction->op != NodeOp::Reduce) continue;
+      bool statistic = same_set(follows, outer) && reduction->attrs.size() == 1 &&
+                       reduced_extent(*reduction) == upper(along.extent());
+      dependent |= statistic;
+      if (same_set(follows, vars) && reduced_extent(*reduction) <= kMostNestedWidth)
+        nest.kept.push_back(reduction);
+      else if (statistic && !owner_.count(reduction))
+        statistics.push_back(reduction);
+    }
+    if (nest.kept.empty() && statistics.empty()) continue;
+    // Without reductions that depend on each other, the factor should at least be much larger than what it is made of.
+    for (const Node* reduction : nest.kept) width = std::max(width, reduced_extent(*reduction));
+    double made_of = 0;
+    for (const Node* reduction : nest.kept) made_of += multiplied_elements(*reduction);
+    const double length = upper(along.extent());
+    bool large = rows >= kMinRows && length <= kMostNestedLength && length >= 2 * width && rows * length >= made_of;
+    if (!dependent && !(large && only_summed(nest.factor))) continue;
+    best = std::move(nest);
+    for (const Node* statistic : statistics) owner_.emplace(statistic, sum);
+    own_statistics(sum, *best);
+    break;
+  }
+  return best;
+}
+
+bool Partitioner::only_summed(const Node* factor) {
+  // What goes to memory anyway need not be computed again.
+  std::vector<const Node*> stack{factor};
+  std::unordered_set<const Node*> seen;
+  while (!stack.empty()) {
+    const Node* node = stack.back();
+    stack.pop_back();
+    if (!seen.insert(node).second) continue;
+    if (roots_.count(node) || seen.size() > kMostBelow) return false;
+    for (int user : users_[number(node)]) {
+      const Node* next = order_[static_cast<size_t>(user)];
+      if (next->op != NodeOp::Reduce) {
+        if (!is_movement(*next) && !is_compute(*next)) return false;
+        stack.push_back(next);
+        continue;
+      }
+      // A sum of products keeps an axis that the factor lacks.
+      const Node* from = next->inputs[0].get();
+      while (is_movement(*from)) from = from->inputs[0].get();
+      bool contracts = next->reduce_op == ReduceOp::Sum && from->op == NodeOp::Scalar &&
+                       from->scalar_op == ScalarOp::mul && upper(from->shape.numel()) > upper(factor->shape.numel());
+      if (!contracts) return false;
+    }
+  }
+  return true;
+}
+
+void Partitioner::own_statistics(const Node* sum, const Nest& nest) {
+  // What the result is divided by, or the like: what elementwise work on it needs besides.
+  constexpr size_t kFar = 8;
+  std::vector<const Node*> tail{sum};
+  for (size_t i = 0; i < tail.size() && tail.size() < kFar; ++i)
+    for (int user : users_[number(tail[i])]) {
+      const Node* next = order_[static_cast<size_t>(user)];
+      bool moves = next->op == NodeOp::Scalar || next->op == NodeOp::Cast || next->op == NodeOp::Reshape;
+      if (moves && next->shape.numel() == sum->shape.numel()) tail.push_back(next);
+    }
+  for (const Node* end : tail)
+    if (end->op == NodeOp::Scalar) own_around(end, sum, nest);
+}
+
+void Partitioner::own_around(const Node* tail, const Node* sum, const Nest& nest) {
+  Unit probe = make_unit(tail, false);
+  Below around = look_below(tail, probe.at);
+  for (auto& [reduction, where] : around.reductions) {
+    if (reduction == sum || owner_.count(reduction) || reduction->op != NodeOp::Reduce) continue;
+    std::vector<Expr> follows;
+    if (reduction->attrs.size() != 1 || !is_plain(where, follows) || !covers(*reduction, where)) continue;
+    if (follows.size() != nest.outer.size() || reduced_extent(*reduction) != reduced_extent(*sum)) continue;
+    Unit own = make_unit(reduction, true);
+    Expr guard = 1;
+    Below below = look_below(reduction->inputs[0].get(), reduction_source(*reduction, own.at, own.reduced, guard));
+    bool related = below.nodes.count(nest.factor) ||
+                   std::any_of(nest.kept.begin(), nest.kept.end(), [&](const Node* n) { return below.nodes.count(n); });
+    if (related) owner_.emplace(reduction, sum);
+  }
+}
+
+void Partitioner::enter_nest(Unit& u) {
+  if (!u.reduces) return;
+  if (auto owned = owner_.find(u.node); owned != owner_.end()) {
+    u.nest = owned->second;
+    u.along = u.reduced[0];
+  }
+  auto it = nests_.find(u.node);
+  if (it == nests_.end()) return;
+  u.nest = u.node;
+  u.along = u.reduced[0];
+  u.factor = it->second.factor;
+  for (size_t i : it->second.outer) u.nest_outer.push_back(u.at[i]);
+  Expr guard = 1;
+  const Node* product = u.node->inputs[0].get();
+  Index at = reduction_source(*u.node, u.at, u.reduced, guard);
+  through_movement(product, at);
+  std::vector<Expr> follows = u.nest_outer;
+  follows.push_back(u.along);
+  // Both factors may be the same node, at different places.
+  for (const NodeRef& input : product->inputs) {
+    const Node* factor = input.get();
+    Index index = at;
+    through_movement(factor, index);
+    std::vector<Expr> vars;
+    if (factor == u.factor && is_plain(index, vars) && same_set(vars, follows)) u.factor_at = std::move(index);
+  }
+}
+
+const Node* Partitioner::family(const Unit& u) const {
+  if (u.nest) return u.nest;
+  if (u.reduces) return nullptr;
+  for (const Unit::Read& read : u.reads)
+    if (!read.memory && nests_.count(reduction_of(read.node))) return reduction_of(read.node);
+  return nullptr;
+}
+
+bool Partitioner::takes_in(const Unit& u, const Node* reduction, const Index& index) const {
+  std::vector<Expr> vars;
+  if (!is_plain(index, vars)) return false;
+  std::vector<Expr> outer = u.factor ? u.nest_outer : u.kept;
+  if (auto owned = owner_.find(reduction); owned != owner_.end() && owned->second == u.nest)
+    return same_set(vars, outer);
+  outer.push_back(u.along);
+  const std::vector<const Node*>& kept = nests_.at(u.nest).kept;
+  return std::find(kept.begin(), kept.end(), reduction) != kept.end() && same_set(vars, outer);
+}
+
+void Partitioner::read_own(Unit& u, bool decide) {
+  const Node* nest = family(u);
+  for (Unit::Read& read : u.reads) {
+    const Node* reduction = reduction_of(read.node);
+    auto owned = owner_.find(reduction);
+    if (!reduction || owned == owner_.end()) continue;
+    if (owned->second != nest) {
+      // Others read what the nest has written.
+      if (read.memory || !decide || u.node == reduction) continue;
+      store(read.node);
+      read.memory = true;
+    } else if (read.memory && can_be_outer(u, read.index)) {
+      read.memory = false;
+      if (decide && wanted_.insert(reduction).second) pending_.push(number_.at(reduction));
+    }
+  }
+}
+
+bool Partitioner::has_unit(int g, const Node* reduction) {
+  const std::vector<int>& units = group(g).units;
+  return std::any_of(units.begin(), units.end(),
+                     [&](int id) { return unit(id).reduces && unit(id).node == reduction; });
+}
+
+bool Partitioner::is_nested(int g) {
+  const std::vector<int>& units = group(g).units;
+  return std::any_of(units.begin(), units.end(), [&](int id) { return unit(id).factor != nullptr; });
+}
+
+// Maps the axes of `u` to those of its readers in the group: outer ones to outer ones, the other to their common axis.
+bool Partitioner::follow_readers(Unit& u, int g, std::vector<Expr>& outer) {
+  bool first = true;
+  for (int reader_id : readers_[{u.node, false}]) {
+    const Unit& reader = unit(reader_id);
+    if (reader.group != g) continue;
+    if (!reader.nest || !reader.along.is_var()) return false;
+    for (const Unit::Read& read : reader.reads) {
+      if (read.memory || reduction_of(read.node) != u.node) continue;
+      std::vector<Expr> mine;
+      Expr along;
+      auto own = [&](const Expr& axis) {
+        for (size_t i = 0; i < u.at.size(); ++i)
+          if (read.index[i] == axis && u.at[i].is_var() && u.at[i].extent() == axis.extent()) return u.at[i];
+        return Expr();
+      };
+      for (const Expr& axis : reader.outer) mine.push_back(own(axis));
+      along = own(reader.along);
+      if (!along.is_var() || mine.size() + 1 != u.kept.size()) return false;
+      if (std::any_of(mine.begin(), mine.end(), [](const Expr& e) { return !e.is_var(); })) return false;
+      if (!first && !(mine == outer)) return false;
+      outer = std::move(mine);
+      u.along = along;
+      first = false;
+    }
+  }
+  return !first;
+}
+
+std::vector<int> Partitioner::place_kept(const Node* node) {
+  std::vector<int> others;
+  for (int g : reading_groups({node, false})) {
+    if (has_unit(g, node)) continue;
+    Unit u = make_unit(node, true);
+    std::vector<Expr> outer;
+    if (!is_nested(g) || !follow_readers(u, g, outer)) {
+      others.push_back(g);
+      continue;
+    }
+    int id = static_cast<int>(result_.units.size());
+    result_.units.push_back(std::move(u));
+    result_.reducing.try_emplace(node, id);
+    explore(unit(id), true, id);
+    enter_reads(id);
+    join(id, g, std::move(outer));
+  }
+  return others;
+}
+
+bool Partitioner::join_nest(int id, const std::vector<int>& groups) {
+  if (groups.size() != 1) return false;
+  int g = groups[0];
+  Unit& u = unit(id);
+  if (is_direct(g) || !has_room(group(g), u)) return false;
+  std::vector<Expr> mine, theirs;
+  int witness = -1;
+  for (int reader_id : readers_[{u.node, false}]) {
+    const Unit& reader = unit(reader_id);
+    if (reader.group != g) continue;
+    if (reader.reduces || reader.scans() || reader.scatters()) return false;
+    for (const Unit::Read& read : reader.reads) {
+      if (read.memory || reduction_of(read.node) != u.node) continue;
+      std::vector<Expr> vars;
+      if (!is_plain(read.index, vars) || !covers(*u.node, read.index)) return false;
+      if (!std::all_of(vars.begin(), vars.end(), [&](const Expr& e) { return contains(reader.kept, e); })) return false;
+      std::vector<Expr> own, axes;
+      for (const Expr& axis : reader.outer)
+        for (size_t i = 0; i < u.at.size(); ++i)
+          if (read.index[i] == axis && contains(u.nest_outer, u.at[i])) {
+            own.push_back(u.at[i]);
+            axes.push_back(axis);
+          }
+      if (own.size() != u.nest_outer.size()) return false;
+      if (group(g).fixed && axes.size() != reader.outer.size()) return false;
+      if (witness >= 0 && !(own == mine && same_positions(witness, theirs, reader_id, axes))) return false;
+      witness = reader_id;
+      mine = std::move(own);
+      theirs = std::move(axes);
+    }
+  }
+  if (witness < 0) return false;
+  if (!group(g).fixed) settle(g, witness, theirs);
+  join(id, g, std::move(mine));
+  return true;
+}
+
+bool Partitioner::store_own(int id) {
+  Unit& u = unit(id);
+  auto owned = owner_.find(u.node);
+  if (owned == owner_.end()) return false;
+  for (int reader_id : readers_[{u.node, false}]) {
+    const Unit& reader = unit(reader_id);
+    if (reader_id == id || reader.group < 0 || !group(reader.group).fixed || family(reader) != owned->second) continue;
+    for (const Unit::Read& read : reader.reads) {
+      if (read.memory || read.node != u.node) continue;
+      std::vector<Expr> outer;
+      for (const Expr& axis : reader.outer)
+        for (size_t i = 0; i < u.at.size(); ++i)
+          if (read.index[i] == axis) outer.push_back(u.at[i]);
+      if (outer.size() != reader.outer.size() || outer.size() != u.kept.size()) continue;
+      join(id, reader.group, std::move(outer));
+      return true;
+    }
+  }
+  return false;
+}
+
+void Partitioner::share_factors() {
+  for (Group& g : result_.groups)
+    for (int id : g.units) {
+      const Unit& u = unit(id);
+      if (!u.factor || reduction_of(u.factor) || in_memory(*u.factor)) continue;
+      bool known = std::any_of(g.shared.begin(), g.shared.end(),
+                               [&](const Group::Shared& s) { return unit(s.unit).factor == u.factor; });
+      if (known || u.group < 0) continue;
+      size_t before = 0;
+      while (number(unit(g.units[before]).node) < number(u.factor)) ++before;
+      g.shared.push_back({id, before});
+    }
+}
+
+}  // namespace heddle

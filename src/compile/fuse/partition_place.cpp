@@ -1,0 +1,337 @@
+// Which group takes a unit in.
+#include "base/error.h"
+#include "compile/fuse/partitioner.h"
+
+namespace heddle {
+
+int Partitioner::new_group(int id) {
+  int g = static_cast<int>(result_.groups.size());
+  Unit& u = unit(id);
+  result_.groups.push_back({{id}, u.reduces || u.scatters() || u.scans()});
+  u.group = g;
+  u.outer = u.free_axes();
+  if (u.scatters()) std::erase(u.outer, u.at[static_cast<size_t>(u.node->attrs[0].value())]);
+  return g;
+}
+
+std::vector<int> Partitioner::reading_groups(const Source& source) {
+  std::vector<int> groups;
+  for (int reader : readers_[source])
+    if (std::find(groups.begin(), groups.end(), unit(reader).group) == groups.end())
+      groups.push_back(unit(reader).group);
+  return groups;
+}
+
+void Partitioner::place_storing(int id) {
+  if (store_own(id)) return;
+  std::vector<int> groups = reading_groups({unit(id).node, true});
+  bool alone = unit(id).scatters() || (groups.size() == 1 && unit(group(groups[0]).units[0]).scatters());
+  alone = alone || (groups.size() == 1 && joins_parts(groups[0]));
+  // What others wait for is a kernel of its own: they may be what the readers need.
+  alone = alone || !waiting_[unit(id).node].empty() || limits_.alone.count(unit(id).node);
+  if (!alone && groups.size() == 1 && join_storing(id, groups[0])) return;
+  new_group(id);
+}
+
+bool Partitioner::has_room(const Group& g, const Unit& u) {
+  if (g.units.size() == 1) return true;
+  size_t total = u.evaluations;
+  for (int member : g.units) total += unit(member).evaluations;
+  return g.units.size() < kMaxUnitsInGroup && total <= 2 * kMaxEvaluations;
+}
+
+void Partitioner::join(int id, int g, std::vector<Expr> outer) {
+  unit(id).group = g;
+  unit(id).outer = std::move(outer);
+  group(g).units.push_back(id);
+}
+
+bool Partitioner::join_storing(int id, int g) {
+  Unit& u = unit(id);
+  if (is_direct(g) || !has_room(group(g), u)) return false;
+  std::vector<Expr> outer;
+  bool first = true, scans = u.scans();
+  int witness = -1;
+  std::vector<Expr> theirs;                   // the outer axes as the last reader names them
+  std::vector<std::pair<int, Expr>> scanned;  // what readers would scan
+  for (int reader_id : readers_[{u.node, true}]) {
+    Unit& reader = unit(reader_id);
+    scans = scans || reader.scans();
+    for (const Unit::Read& read : reader.reads) {
+      if (read.node != u.node || !read.memory) continue;
+      // Every axis of u follows one axis of the reader.
+      std::vector<std::pair<Expr, Expr>> follows;  // reader's variable, u's
+      size_t inner = 0;
+      for (size_t i = 0; i < u.at.size(); ++i) {
+        if (u.at[i].is_const(0)) continue;
+        if (!u.at[i].is_var()) return false;  // runs the other way
+        const Expr& e = read.index[i];
+        // Behind a pad, a cut or a part of a join an axis has the same variable but another extent.
+        bool known = (contains(reader.kept, e) || contains(reader.reduced, e)) && e.extent() == u.at[i].extent();
+        for (auto& [seen, mine] : follows) known = known && !(seen == e);
+        if (!known) return false;
+        follows.emplace_back(e, u.at[i]);
+        inner += !contains(reader.outer, e);
+      }
+      if ((inner > 0 || u.scans()) && reader.points() != u.points()) return false;
+      Expr along;  // u's scanned axis, as the reader's
+      for (auto& [reader_axis, own] : follows)
+        if (u.scans() && own == u.scanned) along = reader_axis;
+      if (u.scans() && (feeds_reduction(reader_id) || (reader.scans() && !(reader.scanned == along)))) return false;
+      if (along.is_var()) scanned.emplace_back(reader_id, along);
+      std::vector<Expr> mapped;
+      theirs.clear();
+      witness = reader_id;
+      for (const Expr& axis : reader.outer) {
+        if (along.is_var() && axis == along) continue;
+        theirs.push_back(axis);
+        auto it = std::find_if(follows.begin(), follows.end(), [&](auto& f) { return f.first == axis; });
+        if (it == follows.end()) return false;
+        mapped.push_back(it->second);
+      }
+      if (!first && !(mapped == outer)) return false;
+      outer = std::move(mapped);
+      first = false;
+    }
+  }
+  double rows = row_count(outer);
+  if (!scans && rows < kMinRows && u.points() > kSmallWork && u.points() > rows) return false;
+  // The reductions it needs must be able to follow.
+  for (const Unit::Read& read : u.reads)
+    for (const Expr& e : read.index)
+      if (!read.memory && !e.is_const() && !contains(outer, e)) return false;
+  if (u.scans()) {
+    if (outer.size() + 1 != u.kept.size() || (group(g).fixed && theirs.size() != unit(witness).outer.size()))
+      return false;
+    if (!group(g).fixed) settle(g, witness, theirs);
+    for (auto& [reader, along] : scanned) unit(reader).scanned = along;
+  }
+  join(id, g, std::move(outer));
+  return true;
+}
+
+bool Partitioner::feeds_reduction(int id) {
+  std::vector<int> open{id};
+  std::set<int> seen{id};
+  while (!open.empty()) {
+    const Unit& u = unit(open.back());
+    open.pop_back();
+    if (u.reduces) return true;
+    auto readers = readers_.find({u.node, true});
+    if (readers == readers_.end()) continue;
+    for (int reader : readers->second)
+      if (unit(reader).group == u.group && seen.insert(reader).second) open.push_back(reader);
+  }
+  return false;
+}
+
+double Partitioner::row_count(std::span<const Expr> outer) {
+  double rows = 1;
+  for (const Expr& axis : outer) rows *= upper(axis.extent());
+  return rows;
+}
+
+void Partitioner::place_reduction(const Node* node) {
+  std::vector<int> groups = kept_.count(node) ? place_kept(node) : reading_groups({node, false});
+  if (groups.empty() && kept_.count(node)) return;
+  int id = open_unit(node, true);
+  if (nests_.count(node) ? join_nest(id, groups) : join_reduction(id, groups)) return;
+  int attempt = ++attempts_[node];
+  if (attempt == 3) {
+    // Only the units that store its result read it now, but they went along with their own readers. Those can read
+    // memory as well.
+    std::vector<int> storing = waiting_readers(node);
+    // A reader that reads it here, and not from memory, because of a nest may already have other reductions with it.
+    for (int member : storing)
+      for (const Unit::Read& read : unit(member).reads)
+        if (!nests_.empty() && !read.memory && has_unit(unit(member).group, reduction_of(read.node)))
+          break_up(reading_groups({node, false}), "none takes a reduction in");
+    for (int member : storing) std::erase(group(unit(member).group).units, member);
+    int g = new_group(storing[0]);
+    for (size_t i = 1; i < storing.size(); ++i) join(storing[i], g, unit(storing[i]).kept);
+    bool joined = nests_.count(node) ? join_nest(id, {g}) : join_reduction(id, {g});
+    if (!joined) break_up(reading_groups({node, false}), "none takes a reduction in");
+    return;
+  }
+  // Nobody can take it in: it goes to memory, after as much of what follows as still belongs to it (at the second
+  // attempt, as it is). Its readers then read that instead, and its own turn comes again.
+  forget_reads(id);
+  result_.reducing.erase(node);
+  std::vector<int> readers = waiting_readers(node);
+  std::vector<const Node*> ends;
+  for (int reader : readers)
+    for (const Unit::Read& read : unit(reader).reads)
+      if (!read.memory && reduction_of(read.node) == node) ends.push_back(read.node);
+  result_.units.pop_back();
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  for (const Node* end : ends) store(ends.size() == 1 && attempt == 1 ? find_tail(end) : end);
+  for (int reader : readers) {
+    forget_reads(reader);
+    explore(unit(reader), false);
+    enter_reads(reader);
+  }
+  pending_.push(number_.at(node));
+}
+
+void Partitioner::break_up(const std::vector<int>& groups, const char* why) {
+  Unfit unfit{why, {}, {}};
+  for (int g : groups)
+    for (int id : group(g).units) {
+      const Unit& u = unit(id);
+      if (u.nest) unfit.nests.push_back(u.nest);
+      if (!u.reduces && u.writes.empty()) unfit.stored.push_back(u.node);
+    }
+  throw unfit;
+}
+
+std::vector<int> Partitioner::waiting_readers(const Node* node) {
+  std::vector<int> readers = readers_[{node, false}];
+  std::erase_if(readers, [&](int reader) { return has_unit(unit(reader).group, node); });
+  return readers;
+}
+
+const Node* Partitioner::find_tail(const Node* end) {
+  const Node* tail = end;
+  const Node* reduction = reduction_of(end);
+  for (int steps = 0, at = next_[number(end)]; at >= 0 && steps < kMaxTail;
+       at = next_[static_cast<size_t>(at)], ++steps) {
+    const Node* candidate = order_[static_cast<size_t>(at)];
+    if (!(candidate->shape.numel() == end->shape.numel()) || stored_.count(candidate)) break;
+    if (candidate->op != NodeOp::Scalar && candidate->op != NodeOp::Cast && candidate->op != NodeOp::Reshape) break;
+    Unit probe = make_unit(candidate, false);
+    explore(probe, false);
+    bool alone = probe.evaluations <= kMaxEvaluations;
+    const Index* first = nullptr;  // all its uses of the reduction must be at the same point
+    for (const Unit::Read& read : probe.reads) {
+      if (read.memory) {
+        alone = alone && number(read.node) < number(reduction);
+        continue;
+      }
+      // Reductions that come before may be what this one was made from.
+      alone = alone && number(reduction_of(read.node)) <= number(reduction) && can_be_outer(probe, read.index) &&
+              (!first || *first == read.index);
+      first = &read.index;
+    }
+    if (!alone) break;
+    if (candidate->op != NodeOp::Reshape && !widens(*candidate)) tail = candidate;
+  }
+  return tail;
+}
+
+bool Partitioner::join_reduction(int id, const std::vector<int>& groups) {
+  if (groups.empty() || groups.size() > 4) return false;
+  Unit& u = unit(id);
+  for (int g : groups)
+    if (!has_room(group(g), u)) return false;
+  for (int a : groups)
+    for (int b : groups)
+      if (a != b && reaches(a, b)) return false;
+  // Each reader must see u's axes as axes of its own that can be outer ones, all readers of a group the same.
+  std::vector<std::vector<Expr>> wanted(groups.size());  // per group: its outer variables (of the first reader found)
+  std::vector<std::vector<Expr>> outers(groups.size());  // per group: u's variables in the group's order
+  std::vector<int> witness(groups.size(), -1);
+  for (int reader_id : readers_[{u.node, false}]) {
+    Unit& reader = unit(reader_id);
+    size_t g = static_cast<size_t>(std::find(groups.begin(), groups.end(), reader.group) - groups.begin());
+    if (g == groups.size()) continue;  // has a unit of its own
+    for (const Unit::Read& read : reader.reads) {
+      if (read.memory || reduction_of(read.node) != u.node) continue;
+      if (!can_be_outer(reader, read.index)) return false;
+      std::vector<std::pair<Expr, Expr>> follows;
+      for (size_t i = 0; i < u.at.size(); ++i) {
+        if (u.at[i].is_const(0)) continue;
+        if (read.index[i].is_const() || !(read.index[i].extent() == u.at[i].extent())) return false;
+        follows.emplace_back(read.index[i], u.at[i]);
+      }
+      if (group(groups[g]).fixed && follows.size() != reader.outer.size()) return false;
+      std::vector<Expr> theirs, mine;
+      for (const Expr& axis : reader.outer)
+        for (auto& [reader_axis, own] : follows)
+          if (reader_axis == axis) {
+            theirs.push_back(axis);
+            mine.push_back(own);
+          }
+      if (mine.size() != follows.size()) return false;
+      if (witness[g] >= 0 && !(outers[g] == mine && same_positions(witness[g], wanted[g], reader_id, theirs)))
+        return false;
+      witness[g] = reader_id;
+      wanted[g] = std::move(theirs);
+      outers[g] = std::move(mine);
+    }
+  }
+  double rows = row_count(u.kept);
+  double largest = u.points();
+  int wide = 1;  // units with a nest inside the rows
+  for (int g : groups)
+    for (int member : group(g).units) {
+      largest = std::max(largest, unit(member).points());
+      wide += unit(member).points() > rows && !in_one_pass(unit(member), u);
+    }
+  if (rows < kMinRows && largest > kSmallWork && wide > 1 && !u.nest) return false;
+  for (int g : groups)
+    for (int member : group(g).units)
+      if (!u.nest && unit(member).reduces && (multiplies(u) || multiplies(unit(member)))) return false;
+  for (size_t g = 0; g < groups.size(); ++g) settle(groups[g], witness[g], wanted[g]);
+  for (size_t g = 1; g < groups.size(); ++g) merge(groups[0], groups[g], outers[0], outers[g]);
+  join(id, groups[0], outers[0]);
+  return true;
+}
+
+bool Partitioner::multiplies(const Unit& u) {
+  constexpr double kManyTimes = 8;
+  if (!u.reduces || u.node->op != NodeOp::Reduce || u.node->reduce_op != ReduceOp::Sum) return false;
+  const Node& product = *u.node->inputs[0];
+  if (product.op != NodeOp::Scalar || product.scalar_op != ScalarOp::mul || u.points() <= kSmallWork) return false;
+  double elements = upper(u.node->shape.numel());
+  for (const Node* leaf : u.leaves) elements += upper(leaf->shape.numel());
+  for (const Unit::Read& read : u.reads) elements += upper(read.node->shape.numel());
+  return u.points() > kManyTimes * elements;
+}
+
+bool Partitioner::in_one_pass(const Unit& reader, const Unit& u) {
+  if (!reader.reduces || reader.reduced.size() != u.reduced.size()) return false;
+  for (size_t i = 0; i < u.reduced.size(); ++i)
+    if (!(reader.reduced[i].extent() == u.reduced[i].extent())) return false;
+  return std::none_of(reader.reads.begin(), reader.reads.end(),
+                      [&](const Unit::Read& read) { return !read.memory && reduction_of(read.node) == u.node; });
+}
+
+bool Partitioner::same_positions(int a, const std::vector<Expr>& a_axes, int b, const std::vector<Expr>& b_axes) {
+  for (size_t i = 0; i < a_axes.size(); ++i) {
+    auto position = [&](int id, const Expr& axis) {
+      return std::find(unit(id).outer.begin(), unit(id).outer.end(), axis) - unit(id).outer.begin();
+    };
+    if (position(a, a_axes[i]) != position(b, b_axes[i])) return false;
+  }
+  return true;
+}
+
+void Partitioner::settle(int g, int witness, const std::vector<Expr>& axes) {
+  std::vector<size_t> positions;
+  for (const Expr& axis : axes)
+    positions.push_back(static_cast<size_t>(std::find(unit(witness).outer.begin(), unit(witness).outer.end(), axis) -
+                                            unit(witness).outer.begin()));
+  for (int member : group(g).units) {
+    std::vector<Expr> outer;
+    for (size_t p : positions) outer.push_back(unit(member).outer[p]);
+    unit(member).outer = std::move(outer);
+  }
+  group(g).fixed = true;
+}
+
+void Partitioner::merge(int to, int from, const std::vector<Expr>& to_order, const std::vector<Expr>& from_order) {
+  for (int member : group(from).units) {
+    std::vector<Expr> outer;
+    for (const Expr& axis : to_order)
+      outer.push_back(
+          unit(member)
+              .outer[static_cast<size_t>(std::find(from_order.begin(), from_order.end(), axis) - from_order.begin())]);
+    unit(member).outer = std::move(outer);
+    unit(member).group = to;
+    group(to).units.push_back(member);
+  }
+  group(from).units.clear();
+}
+
+}  // namespace heddle

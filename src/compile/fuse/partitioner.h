@@ -1,0 +1,273 @@
+// The state of partition(), and its steps: measuring, exploring nests, placing units into groups, joining groups.
+// Private to partition*.cpp.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <queue>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/hash.h"
+#include "compile/fuse/partition.h"
+
+namespace heddle {
+
+// A nest evaluates at most this many (node, index) pairs; beyond, intermediate results go to memory. This bounds
+// compile time, and what diamonds through different views can multiply.
+inline constexpr size_t kMaxEvaluations = 400;
+inline constexpr size_t kMaxUnitsInGroup = 32;
+// Nanoseconds, only for choosing between repeating arithmetic and a trip through memory.
+inline constexpr double kOpCost = 0.03, kByteCost = 0.08, kLaunchCost = 2000;
+// With fewer rows than kMinRows, a row-wise kernel of more than kSmallWork points would leave cores idle.
+inline constexpr double kMinRows = 64, kSmallWork = 1 << 15;
+// Arithmetic that makes a position of an index, at most.
+inline constexpr double kIndexWork = 6;
+// Arithmetic that makes an element of a mask, at most.
+inline constexpr double kMaskWork = 16;
+// Memory of so few elements is at hand everywhere: what is made of it alone takes no room of its own.
+inline constexpr double kFewElements = 64;
+// Scans along one axis that a nest takes in.
+inline constexpr int kMaxScans = 8;
+// Parts of a join that a nest always chooses among, and those that it does if the elements are few.
+inline constexpr size_t kFewParts = 8, kMostChosen = 32;
+// Nested sums: the widest that they may be, in elements kept or reduced beside the common axis, and the longest that
+// axis may be if no reductions depend on each other along it. Beyond, factors are worth a trip through memory.
+inline constexpr double kMostNestedWidth = 256, kMostNestedLength = 1 << 15;
+// How far searches through the neighbourhood go before they give up (and the cheaper choice is taken).
+inline constexpr int kSearchLimit = 2000, kMaxTail = 64;
+
+double op_weight(const Node& node);
+bool is_compute(const Node& node);
+// A cast to more bytes than its input has. Memory holds the input: the cast costs less than the bytes, and a product
+// that reads it sees that its factor is narrow.
+bool widens(const Node& node);
+
+inline double upper(const Expr& e) { return static_cast<double>(e.hi()); }
+
+inline bool contains(std::span<const Expr> list, const Expr& e) {
+  return std::find(list.begin(), list.end(), e) != list.end();
+}
+
+// Thrown where kernels cannot be as they were begun: they would need each other, or no kernel takes a reduction in.
+// partition() then begins anew without the nests among them, or, if there are none, with each of their results alone.
+struct Unfit {
+  const char* why;
+  std::vector<const Node*> nests, stored;
+};
+
+class Partitioner {
+ public:
+  Partitioner(std::span<const NodeRef> roots, const PartitionLimits& limits);
+
+  // Nodes that several kernels compute again although a trip through memory would be cheaper. Of a chain of such nodes
+  // those count that more kernels compute than any of their users: storing them cuts the chain. Valid after run().
+  std::vector<const Node*> repeated() const;
+
+  Partition run();  // throws Unfit
+
+ private:
+  size_t number(const Node* node) const { return static_cast<size_t>(number_.at(node)); }
+  Unit& unit(int id) { return result_.units[static_cast<size_t>(id)]; }
+  Group& group(int id) { return result_.groups[static_cast<size_t>(id)]; }
+
+  static bool in_memory(const Node& node) { return node.op == NodeOp::Buffer || node.op == NodeOp::Input; }
+
+  // Per node: arithmetic per element if all below it were computed in place (as a tree, saturating); whether a
+  // reduction lies below; whether it is made of constants, positions and a few numbers alone, such as masks and random
+  // numbers; and the next node that every path from it to the roots passes.
+  void measure();
+
+  void store(const Node* node);
+
+  // A kernel of its own for a Sort: reads its input from memory and writes those results that somebody wants, all of
+  // which are known by now.
+  void place_direct(const Node* node);
+
+  // A unit for each part of a join.
+  void place_parts(const Node* node);
+
+  Unit make_unit(const Node* node, bool reduces, int part = -1);
+
+  // ---- partition_nest.cpp ----
+
+  // A sum over products one factor of which is itself computed from reductions: attention. Where the factor is larger
+  // than what it is made of and what becomes of it, the sum's kernel computes it on the way.
+  struct Nest {
+    const Node* factor = nullptr;
+    std::vector<size_t> outer;      // axes of the sum that the factor follows
+    std::vector<const Node*> kept;  // reductions that the factor needs at each of its elements
+  };
+  void find_nests();
+  std::optional<Nest> find_nest(const Node* sum);
+  // Whether nothing wants the factor but sums of products that keep an axis which it lacks.
+  bool only_summed(const Node* factor);
+  struct Below;  // what a value is made of
+  Below look_below(const Node* node, const Index& index);
+  // Reductions along the nest's axis, one value for each point of its outer axes: its kernel computes them.
+  void own_statistics(const Node* sum, const Nest& nest);
+  void own_around(const Node* tail, const Node* sum, const Nest& nest);
+  // Fills in what makes a unit part of a nest.
+  void enter_nest(Unit& u);
+  // The nest that a unit is part of.
+  const Node* family(const Unit& u) const;
+  // Whether `u`, part of a nest, takes in the reduction that it reads at `index`.
+  bool takes_in(const Unit& u, const Node* reduction, const Index& index) const;
+  // What the nest's kernel computes itself it does not read from memory, even if others do.
+  void read_own(Unit& u, bool decide);
+  // Gives every nest that reads the reduction a unit of its own for it. Gives the groups that need another way.
+  std::vector<int> place_kept(const Node* node);
+  bool follow_readers(Unit& u, int g, std::vector<Expr>& outer);
+  bool join_nest(int id, const std::vector<int>& groups);
+  bool store_own(int id);
+  bool has_unit(int g, const Node* reduction);
+  bool is_nested(int g);
+  void share_factors();
+
+  int open_unit(const Node* node, bool reduces);
+
+  // What a unit reads and waits for, to and from readers_ and waiting_.
+  void enter_reads(int id);
+  void forget_reads(int id);
+
+  // A reduction and the storing of the same node are different things to read.
+  struct Source {
+    const Node* node;
+    bool memory;
+    bool operator==(const Source&) const = default;
+  };
+  struct SourceHash {
+    size_t operator()(const Source& s) const { return hash_combine(reinterpret_cast<uintptr_t>(s.node), s.memory); }
+  };
+  static Source key(const Unit::Read& read) { return {read.memory ? read.node : reduction_of(read.node), read.memory}; }
+
+  // Finds what the nest of `u` reads. With `decide`, also chooses what goes to memory on the way. `id` is the unit's,
+  // if it has one.
+  void explore(Unit& u, bool decide, int id = -1);
+
+  // Makes the nest of `u` wait for the token of a barrier.
+  void wait_for(Unit& u, const Node* token, bool decide);
+
+  // False if the nest should run the other way along u.scanned.
+  bool explore_once(Unit& u, bool decide, int id);
+  bool may_read(const Unit& u, const Node* node);
+
+  // The axis of u along which its nest can compute the scan `node` at `index`, one element after the other: once each,
+  // and nowhere outside. Nothing if it cannot.
+  static Expr scannable(const Unit& u, const Node& node, const Index& index, bool& forward);
+
+  // Whether `node`, needed by the nest of `u` at `index`, is better computed once and read from memory. `times`: how
+  // often each point of the nest needs it, here and elsewhere.
+  bool should_store(const Unit& u, const Node& node, const Index& index, double points, double times);
+
+  static bool has_remainder(const Expr& e);
+  // The remainder of a position, each a few times over: share_blocks() computes it once.
+  static bool in_shared_blocks(const Index& index, double elements, double points);
+
+  // Points of the nest without the axes behind the last one that the index depends on.
+  static double points_until(const Unit& u, const Index& index);
+  // How many different elements an index names, at most.
+  static double values_of(const Index& index);
+
+  // The index picks distinct axes of u that could be the outer axes of its kernel.
+  static bool can_be_outer(const Unit& u, const Index& index);
+
+  int new_group(int id);
+
+  std::vector<int> reading_groups(const Source& source);
+
+  void place_storing(int id);
+
+  bool is_direct(int g) { return !group(g).units.empty() && !unit(group(g).units[0]).writes.empty(); }
+  bool joins_parts(int g) { return !group(g).units.empty() && unit(group(g).units[0]).is_part(); }
+
+  // Two units always fit, so a reduction can join at least the unit that stores its result.
+  bool has_room(const Group& g, const Unit& u);
+
+  void join(int id, int g, std::vector<Expr> outer);
+
+  // A written node whose readers compute it again from the same inputs, in the same kernel: nothing is read back.
+  bool join_storing(int id, int g);
+
+  // Whether a reduction of its group takes in what the unit computes, maybe through others.
+  bool feeds_reduction(int id);
+
+  static double row_count(std::span<const Expr> outer);
+
+  void place_reduction(const Node* node);
+  std::vector<int> waiting_readers(const Node* node);  // of a reduction, in groups that have no unit for it
+
+  // The last node of the chain of equal-sized elementwise work that only this reduction's result feeds.
+  const Node* find_tail(const Node* end);
+
+  bool join_reduction(int id, const std::vector<int>& groups);
+
+  // Reductions over the same axes that do not need each other: fuse makes one of them.
+  static bool in_one_pass(const Unit& reader, const Unit& u);
+  // A sum of products that reads its factors many times over. Blocked for registers and caches it is many times as
+  // fast, but only as the one reduction of its kernel.
+  static bool multiplies(const Unit& u);
+
+  // In a group that is not settled every unit's outer variables correspond by position.
+  bool same_positions(int a, const std::vector<Expr>& a_axes, int b, const std::vector<Expr>& b_axes);
+
+  // Narrows the outer axes of a group to those given as variables of one of its units.
+  void settle(int g, int witness, const std::vector<Expr>& axes);
+
+  // Moves the units of group `from` to group `to`; the lists name a common unit's axes in the order of each.
+  void merge(int to, int from, const std::vector<Expr>& to_order, const std::vector<Expr>& from_order);
+
+  // Kernels with the same loops that read the same memory and do not need each other become one: sum(x) and max(x), or
+  // x + 1 and x * 2.
+  void join_siblings();
+
+  bool join_sibling(int to, int from);
+  bool is_alone(int g);                                  // as the limits say
+  static bool same_order(const Unit& a, const Unit& b);  // units of one node: whether their outer axes are the same
+
+  // The extents of the outer axes and of the one kind of reduction inside; empty if the nests differ.
+  std::vector<Expr> loop_shape(int g);
+
+  std::vector<uint64_t> loop_keys(int g);
+
+  // Units that read what the group's units write.
+  std::vector<int> readers_of(int g);
+
+  // Whether something in group b needs, directly or not, what group a writes. Kernels run as a whole: whatever a group
+  // on the way writes counts. True when the search grows too long.
+  bool reaches(int a, int b);
+
+  // What was to pass through memory, but ended up in one kernel with all that reads it, is simply computed there.
+  void drop_dead_stores();
+
+  static Substitution axes_at(const Unit& u, const Index& index);
+
+  // Sorts units inside groups, and groups so that inputs come first (iteratively, by counting what is missing).
+  void order_groups();
+
+  [[noreturn]] void break_up(const std::vector<int>& groups, const char* why);
+
+  const PartitionLimits& limits_;
+  std::vector<const Node*> order_;
+  std::unordered_map<const Node*, int> number_;
+  std::unordered_set<const Node*> roots_, stored_, wanted_, placed_direct_;
+  std::unordered_map<const Node*, std::vector<const Node*>> stored_results_;  // of nodes with direct kernels
+  std::vector<double> work_;
+  std::vector<bool> reduces_below_, from_little_;
+  std::vector<int> next_;
+  std::priority_queue<int> pending_;
+  std::unordered_map<const Node*, std::vector<int>> computed_in_;  // units whose nests evaluate the node
+  std::vector<int> group_of_;                                      // of each unit, in the end
+  std::vector<std::vector<int>> users_;                            // of each node, by number
+  std::unordered_map<const Node*, Nest> nests_;                    // by their sums
+  std::unordered_map<const Node*, const Node*> owner_;             // of statistics: the sum
+  std::unordered_set<const Node*> kept_;                           // reductions that some nest takes in
+  std::unordered_map<const Node*, int> attempts_;                  // at placing a reduction
+  std::unordered_map<Source, std::vector<int>, SourceHash> readers_;
+  std::unordered_map<const Node*, std::vector<int>> waiting_;  // units that a barrier lets run after the node is stored
+  Partition result_;
+};
+
+}  // namespace heddle

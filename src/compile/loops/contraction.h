@@ -1,0 +1,30 @@
+// Recognises sums of products: what a matrix unit, a register-blocked kernel or packing can be used for.
+#pragma once
+
+#include <optional>
+
+#include "compile/loops/loops.h"
+
+namespace heddle {
+
+// The stage reduces `a * b` with add. The axes are numbered as in a Schedule: outer ones first, then inner.
+struct Contraction {
+  kernel::Value a, b;
+  std::vector<bool> a_axes, b_axes;  // which axes each factor depends on
+  // The last outer or kept axis that only a (only b) follows; -1 if there is none.
+  int a_axis = -1, b_axis = -1;
+  bool is_matmul() const { return a_axis >= 0 && b_axis >= 0; }
+};
+
+// Factors are ordered so that a_axis < b_axis.
+std::optional<Contraction> find_contraction(const Loops& loops, const Stage& stage);
+
+// The narrow numbers (bf16 for a sum of f32, i8 for one of i32) that the factor is cast from, if they are loaded.
+std::optional<kernel::Value> narrow_factor(const Loops& loops, const Stage& stage, kernel::Value factor);
+// Of those, how many make a word of four bytes.
+int64_t numbers_per_word(const Loops& loops, kernel::Value narrow);
+
+// Axes that the value depends on, through everything computed in the stage's body.
+std::vector<bool> axes_of(const Loops& loops, const Stage& stage, kernel::Value v);
+
+}  // namespace heddle

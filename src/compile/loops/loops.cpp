@@ -1,0 +1,211 @@
+#include "compile/loops/loops.h"
+
+#include <algorithm>
+#include <sstream>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace heddle {
+namespace {
+
+void count_divisions(const Expr& e, int& count) {
+  if (e.kind() == ExprKind::FloorDiv || e.kind() == ExprKind::Mod) ++count;
+  for (const Expr& arg : e.args()) count_divisions(arg, count);
+}
+
+// How complicated the stages' addresses and guards are. Merging axes must not make it worse.
+int divisions(const std::vector<Stage>& stages) {
+  int count = 0;
+  for (const Stage& stage : stages)
+    kernel::visit(stage.body, [&](const kernel::Inst& inst) {
+      count_divisions(inst.address, count);
+      count_divisions(inst.guard, count);
+    });
+  return count;
+}
+
+void substitute_in(Stage& stage, const Substitution& to) {
+  kernel::visit(stage.body, [&](kernel::Inst& inst) {
+    inst.address = substitute(inst.address, to);
+    inst.guard = substitute(inst.guard, to);
+  });
+}
+
+// Tries to merge axes[i] and axes[i + 1] in the given stages.
+bool try_merge(std::vector<Axis>& axes, size_t i, std::vector<Stage>& stages, size_t first, size_t last) {
+  if (axes[i + 1].extent.is_const(0)) return false;  // nothing to walk, and nothing to divide by
+  Expr extent = axes[i].extent * axes[i + 1].extent;
+  Expr whole = Expr::index(axes[i].var.name(), extent);
+  Substitution to = {{axes[i].var, floordiv(whole, axes[i + 1].extent)},
+                     {axes[i + 1].var, mod(whole, axes[i + 1].extent)}};
+  std::vector<Stage> trial(stages.begin() + static_cast<long>(first), stages.begin() + static_cast<long>(last));
+  int before = divisions(trial);
+  for (Stage& stage : trial) substitute_in(stage, to);
+  if (divisions(trial) > before) return false;
+  axes[i] = {whole, extent};
+  axes.erase(axes.begin() + static_cast<long>(i) + 1);
+  for (size_t s = first; s < last; ++s) stages[s].body = std::move(trial[s - first].body);
+  return true;
+}
+
+std::string axis_list(const std::vector<Axis>& axes, const Substitution& names) {
+  std::string out;
+  for (const Axis& axis : axes) out += text(out.empty() ? "" : ", ", axis.var, " < ", substitute(axis.extent, names));
+  return out;
+}
+
+}  // namespace
+
+bool is_nested(const Loops& loops) {
+  return std::any_of(loops.stages.begin(), loops.stages.end(), [](const Stage& stage) { return stage.kept > 0; });
+}
+
+bool has_scan(const Stage& stage) {
+  return std::any_of(stage.body.insts.begin(), stage.body.insts.end(),
+                     [](const kernel::Inst& inst) { return inst.op == kernel::Op::scan; });
+}
+
+bool scans_feed_scans(const Stage& stage) {
+  std::unordered_set<kernel::Value> scanned;
+  for (const kernel::Inst& inst : stage.body.insts) {
+    bool from_scan = std::any_of(inst.args.begin(), inst.args.end(), [&](kernel::Value v) { return scanned.count(v); });
+    if (from_scan && inst.op == kernel::Op::scan) return true;
+    if (from_scan || inst.op == kernel::Op::scan) scanned.insert(inst.results.begin(), inst.results.end());
+  }
+  return false;
+}
+
+bool computes_the_same(const Loops& loops, const kernel::Inst& a, const kernel::Inst& b) {
+  return a.op == b.op && a.buffer == b.buffer && a.args == b.args && a.address == b.address && a.guard == b.guard &&
+         a.literal == b.literal && a.binds == b.binds && a.hint == b.hint && a.results.size() == b.results.size() &&
+         (a.results.empty() ||  // a check
+          loops.values[static_cast<size_t>(a.results[0])] == loops.values[static_cast<size_t>(b.results[0])]);
+}
+
+void merge_axes(Loops& loops) {
+  // From the inside out, so that runs of axes collapse into one.
+  for (size_t i = loops.outer.size(); i-- > 1;) try_merge(loops.outer, i - 1, loops.stages, 0, loops.stages.size());
+  if (is_nested(loops)) return;  // stages share axes
+  for (size_t s = 0; s < loops.stages.size(); ++s) {
+    std::vector<Axis> inner = loops.stages[s].inner;
+    for (size_t i = inner.size(); i-- > 1;) try_merge(inner, i - 1, loops.stages, s, s + 1);
+    loops.stages[s].inner = std::move(inner);
+  }
+}
+
+std::vector<Expr> find_symbols(const Loops& loops) {
+  std::vector<Expr> found;
+  auto add = [&](const Expr& e, std::span<const Expr> except = {}) {
+    if (e.is_const()) return;
+    for (const Expr& var : variables(e))
+      if (var.is_symbol() && std::find(found.begin(), found.end(), var) == found.end() &&
+          std::find(except.begin(), except.end(), var) == except.end())
+        found.push_back(var);
+  };
+  for (const Axis& axis : loops.outer) add(axis.extent);
+  for (const kernel::Buffer& buffer : loops.buffers) add(buffer.size);
+  for (const Stage& stage : loops.stages) {
+    for (const Axis& axis : stage.inner) add(axis.extent);
+    kernel::visit(stage.body, [&](const kernel::Inst& inst) {
+      add(inst.address, inst.binds);
+      add(inst.guard, inst.binds);
+    });
+  }
+  return found;
+}
+
+namespace {
+
+// Symbols under names that differ: the text stands for the kernel when compiled ones are looked up.
+Substitution symbol_names(const Loops& loops) {
+  Substitution names;
+  for (const Expr& symbol : loops.symbols) {
+    auto taken = [&](const std::string& name) {
+      return std::any_of(names.begin(), names.end(), [&](auto& pair) { return pair.second.name() == name; });
+    };
+    std::string name = symbol.name();
+    for (int i = 1; taken(name); ++i) name = text(symbol.name(), "_", i);
+    names.emplace_back(symbol, Expr::symbol(name, symbol.lo(), symbol.hi(), symbol.multiple()));
+  }
+  return names;
+}
+
+// All stages as one block, for the kernel printer: it names values by their order. A reduction is written as a simple
+// one, so that every instruction is one line.
+std::vector<std::string> instruction_lines(const Loops& loops) {
+  kernel::Kernel k;
+  k.name = "body";
+  k.buffers = loops.buffers;
+  k.values = loops.values;
+  k.symbols = loops.symbols;
+  k.phases.emplace_back();
+  for (const Axis& axis : loops.outer) k.phases[0].cells.push_back(axis.var);
+  for (const Stage& stage : loops.stages) {
+    for (const Axis& axis : stage.inner) k.phases[0].cells.push_back(axis.var);
+    std::vector<kernel::Inst>& all = k.phases[0].body.insts;
+    all.insert(all.end(), stage.body.insts.begin(), stage.body.insts.end());
+    if (stores(stage)) continue;
+    kernel::Inst& reduction = all.emplace_back();
+    reduction.op = kernel::Op::reduce;
+    reduction.results.append(stage.results.begin(), stage.results.end());
+    reduction.args.append(stage.body.results.begin(), stage.body.results.end());
+    reduction.reducer = kernel::simple_reducer(ScalarOp::add, DType::f32);
+  }
+  std::istringstream text(kernel::print(k));
+  std::vector<std::string> lines;
+  bool inside = false;
+  for (std::string line; std::getline(text, line);) {
+    if (inside) lines.push_back(line);
+    inside = inside || line.find("phase grid") != std::string::npos;
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string print(const Loops& loops) {
+  std::ostringstream out;
+  Substitution names = symbol_names(loops);
+  out << "loops @" << loops.name << " outer(" << axis_list(loops.outer, names) << ")";
+  if (loops.together > 1) out << " together " << loops.together;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Expr& s = names[i].second;
+    out << (i ? ", " : " symbols(") << s << " in [" << s.lo() << ", " << s.hi() << "] multiple " << s.multiple();
+  }
+  out << (names.empty() ? "\n" : ")\n");
+  for (const kernel::Buffer& b : loops.buffers)
+    out << "  "
+        << (b.space == kernel::Space::In    ? "in"
+            : b.space == kernel::Space::Out ? "out"
+                                            : "inout")
+        << " %" << b.name << ": " << b.dtype << "[" << substitute(b.size, names) << "]\n";
+  std::vector<std::string> lines = instruction_lines(loops);
+  size_t next = 0;
+  for (const Stage& stage : loops.stages) {
+    out << "  stage inner(" << axis_list(stage.inner, names) << ")" << (stage.ordered ? " ordered" : "");
+    if (stage.combine) out << " or by " << info(*kernel::simple_op(*stage.combine)).name;
+    if (stage.kept > 0) out << " keeps " << stage.kept;
+    out << "\n";
+    for (size_t i = 0; i < stage.body.insts.size(); ++i) out << lines.at(next++) << "\n";
+    if (stores(stage)) continue;
+    std::string line = lines.at(next++);
+    size_t begin = line.find("reduce add"), end = line.rfind(" axis");
+    std::string how = "keep";
+    if (stage.reducer) {
+      auto simple = kernel::simple_op(*stage.reducer);
+      how = text("reduce ", simple ? info(*simple).name : kernel::print(*stage.reducer));
+    }
+    out << line.substr(0, begin) << how << line.substr(begin + 10, end - begin - 10) << "\n";
+  }
+  return out.str();
+}
+
+uint64_t hash(const Loops& loops) {
+  // The text names everything by position, but for the kernel itself.
+  std::string body = print(loops);
+  return hash_bytes(std::string_view(body).substr(body.find(" outer(")));
+}
+
+}  // namespace heddle

@@ -1,0 +1,99 @@
+// Loops: one fused kernel as loop nests over index expressions, before any decision about how to run it.
+//
+// All stages share the outer axes. Stage i runs, for each point of the outer axes, over its own inner axes, and either
+// reduces over all of them (its results are then one tuple per outer point) or stores. A later stage uses an earlier
+// stage's results by naming them: always at the same outer point.
+//
+// A reducing stage may *keep* some of its inner axes. It reduces over the others, and has one tuple of results per
+// outer point and point of the kept axes. Later stages that have the same axis among their inner ones, which is the
+// same variable, name the results at the same point. A stage may also keep all of its inner axes and reduce nothing: it
+// holds what several later stages use. Loops with such stages are *nested*.
+//
+// A scatter is two stages: the base is stored, then an ordered stage stores the updates one after the other to places
+// that data decides, each after having read what is there if it combines.
+//
+//   softmax over rows:  outer (r)   stage 0: inner (c) reduce max   stage 1: inner (c) reduce add   stage 2: inner (c)
+//   store matmul:             outer (m,n) stage 0: inner (k) reduce add   stage 1: store
+//   attention:          outer (b,q) stage 0: inner (k, d) keeps k, reduce add   stage 1: inner (k) reduce max
+//                       stage 2: inner (k) keeps k   stage 3: inner (k) reduce add
+//                       stage 4: inner (e, k) keeps e, reduce add   stage 5: inner (e) store
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "compile/target/target.h"
+#include "graph/node.h"
+#include "kernel/ir.h"
+
+namespace heddle {
+
+struct Axis {
+  Expr var;  // Expr::index
+  Expr extent;
+};
+
+// What an axis is taken for where schedules are chosen: the most that it may have, and at least 1.
+inline int64_t extent_of(const Axis& axis) { return std::max<int64_t>(axis.extent.hi(), 1); }
+
+struct Stage {
+  std::vector<Axis> inner;
+  kernel::Block body;  // scalar-typed instructions; addresses and guards over outer and inner axis variables.
+                       // With a reducer, body.results is the lifted tuple; without, the body ends in stores. A stage
+                       // that stores and has one inner axis may hold scans: they run along that axis.
+  std::shared_ptr<const kernel::Reducer> reducer;
+  std::vector<kernel::Value> results;  // the reduced tuple, or what is kept, as named by later stages
+  size_t kept = 0;  // so many of the inner axes, the first ones, are kept; all if there are results and no reducer
+  // The points of the inner axis run in ascending order, for several may write to one place. `place` is the variable
+  // bound to the place along the axis that the stage before walks as its inner one.
+  bool ordered = false;
+  Expr place;
+  // Ordered, where the updates may as well be combined with what is there in any order: by this. body.results is then
+  // the update. Null: the order counts, for updates replace each other or results must always have the same bits.
+  std::shared_ptr<const kernel::Reducer> combine;
+};
+
+struct Loops {
+  std::string name;
+  std::vector<Expr> symbols;            // sizes known at run time, each once: find_symbols()
+  std::vector<kernel::Buffer> buffers;  // In, Out; last, if there are checks, an InOut one of an i64 for each
+  std::vector<kernel::Type> values;     // all rank 0
+  std::vector<Axis> outer;              // contiguous axes are merged
+  std::vector<Stage> stages;
+  int64_t together = 1;  // of a product: so many uses of it are launched at once
+};
+
+inline bool stores(const Stage& stage) { return !stage.reducer && stage.results.empty(); }
+bool is_nested(const Loops& loops);
+bool has_scan(const Stage& stage);
+bool scans_feed_scans(const Stage& stage);  // one scans what another has scanned
+
+// Makes one axis of neighbouring axes that every address and guard walks as one. In place.
+void merge_axes(Loops& loops);
+
+// Makes one axis of several that only one factor of a sum of products follows, where short rows of results would leave
+// vectors half empty. Addresses may get divisions: what cannot be walked in order is read once into a panel. In place.
+void merge_columns(Loops& loops);
+
+// Whether two instructions of one stage, or of stages with the same axes, have the same result.
+bool computes_the_same(const Loops& loops, const kernel::Inst& a, const kernel::Inst& b);
+
+// Makes one stage of independent reductions over the same axes. In place.
+void merge_reductions(Loops& loops);
+
+// Computes once what elements at the same remainder of an axis have in common. In place.
+void share_blocks(Loops& loops);
+
+// The symbols that extents, addresses, guards and sizes of buffers are made of, in the order of their appearance.
+std::vector<Expr> find_symbols(const Loops& loops);
+
+std::string print(const Loops& loops);
+// Throws InternalError naming the first broken rule. Axes: a variable has one extent wherever it is walked, no stage
+// walks one twice, none walks an outer one again. Values: computed before they are used, what a body computes is seen
+// by its own stage alone, results of a stage with kept axes only by stages that walk all of these. Memory: what can be
+// shown to lie outside its buffer, or to be written by several points.
+void verify(const Loops& loops);
+uint64_t hash(const Loops& loops);
+
+}  // namespace heddle

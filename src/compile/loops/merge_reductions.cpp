@@ -1,0 +1,79 @@
+// Independent reductions over the same axes become one over a tuple: sum(x) and sum(x * x) read x once.
+#include <algorithm>
+
+#include "compile/loops/contraction.h"
+#include "compile/loops/loops.h"
+
+namespace heddle {
+namespace {
+
+using kernel::Inst;
+using kernel::Value;
+
+bool same_axes(const Stage& a, const Stage& b) {
+  return std::equal(a.inner.begin(), a.inner.end(), b.inner.begin(), b.inner.end(),
+                    [](const Axis& x, const Axis& y) { return x.extent == y.extent; });
+}
+
+// Whether stage `t` names a result of a stage from `first` on.
+bool depends(const Loops& loops, size_t t, size_t first) {
+  std::vector<bool> produced(loops.values.size(), false);
+  for (size_t s = first; s < t; ++s)
+    for (Value v : loops.stages[s].results) produced[static_cast<size_t>(v)] = true;
+  auto is_produced = [&](Value v) { return produced[static_cast<size_t>(v)]; };
+  const kernel::Block& body = loops.stages[t].body;
+  return std::any_of(body.results.begin(), body.results.end(), is_produced) ||
+         std::any_of(body.insts.begin(), body.insts.end(),
+                     [&](const Inst& inst) { return std::any_of(inst.args.begin(), inst.args.end(), is_produced); });
+}
+
+// Appends what `from` computes to `to`, sharing what both compute.
+void append(Loops& loops, Stage& to, Stage&& from) {
+  Substitution axes;
+  for (size_t i = 0; i < to.inner.size(); ++i) axes.emplace_back(from.inner[i].var, to.inner[i].var);
+  std::vector<Value> names(loops.values.size());
+  for (size_t v = 0; v < names.size(); ++v) names[v] = static_cast<Value>(v);
+  auto rename = [&](auto& values) {
+    for (Value& v : values) v = names[static_cast<size_t>(v)];
+  };
+  for (Inst& inst : from.body.insts) {
+    rename(inst.args);
+    inst.address = substitute(inst.address, axes);
+    inst.guard = substitute(inst.guard, axes);
+    auto known = std::find_if(to.body.insts.begin(), to.body.insts.end(),
+                              [&](const Inst& other) { return computes_the_same(loops, other, inst); });
+    if (known == to.body.insts.end())
+      to.body.insts.push_back(std::move(inst));
+    else if (!inst.results.empty())
+      names[static_cast<size_t>(inst.results[0])] = known->results[0];
+  }
+  rename(from.body.results);
+  to.body.results.insert(to.body.results.end(), from.body.results.begin(), from.body.results.end());
+  to.results.insert(to.results.end(), from.results.begin(), from.results.end());
+  to.reducer = kernel::product_reducer(*to.reducer, *from.reducer);
+}
+
+}  // namespace
+
+void merge_reductions(Loops& loops) {
+  if (is_nested(loops)) return;  // stages share axes
+  auto merges = [&](const Stage& stage) {
+    if (!stage.reducer || stage.inner.empty() || stage.kept > 0) return false;
+    auto contraction = find_contraction(loops, stage);
+    return !contraction || !contraction->is_matmul();  // those have schedules of their own
+  };
+  for (size_t s = 0; s < loops.stages.size(); ++s) {
+    if (!merges(loops.stages[s])) continue;
+    for (size_t t = s + 1; t < loops.stages.size();) {
+      const Stage& other = loops.stages[t];
+      if (!merges(other) || !same_axes(loops.stages[s], other) || depends(loops, t, s)) {
+        ++t;
+        continue;
+      }
+      append(loops, loops.stages[s], std::move(loops.stages[t]));
+      loops.stages.erase(loops.stages.begin() + static_cast<long>(t));
+    }
+  }
+}
+
+}  // namespace heddle

@@ -1,0 +1,213 @@
+#include "compile/loops/online.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace heddle {
+namespace {
+
+using kernel::Inst;
+using kernel::Op;
+using kernel::Value;
+
+bool has_axis(const Stage& stage, const Expr& var) {
+  return std::any_of(stage.inner.begin(), stage.inner.end(), [&](const Axis& axis) { return axis.var == var; });
+}
+
+bool reduces(const Stage& stage, const Expr& var) {
+  for (size_t i = stage.kept; stage.reducer && i < stage.inner.size(); ++i)
+    if (stage.inner[i].var == var) return true;
+  return false;
+}
+
+// How a value follows the maximum of a pivot: not at all; it is the maximum; something less the maximum; a multiple of
+// the exponential of that.
+struct Follows {
+  enum class How : uint8_t { Not, Is, Less, Scales } how = How::Not;
+  size_t pivot = SIZE_MAX;
+};
+using How = Follows::How;
+
+class Finder {
+ public:
+  Finder(const Loops& loops, const Axis& along) : loops_(loops), along_(along.var) {
+    for (const Stage& stage : loops.stages)
+      for (const Inst& inst : stage.body.insts)
+        for (Value v : inst.results) defs_[v] = &inst;
+  }
+
+  std::optional<Online> run() {
+    Online online{along_, {}, {}};
+    for (size_t s = 0; s < loops_.stages.size(); ++s) {
+      const Stage& stage = loops_.stages[s];
+      if (stage.ordered || has_scan(stage)) return {};
+      bool block = has_axis(stage, along_), after = false;
+      for (const Inst& inst : stage.body.insts) {
+        for (Value v : inst.args) after |= late_.count(v) > 0 || (!block && of(v).how != How::Not);
+        if (block && !follow(inst)) return {};
+      }
+      for (Value v : stage.body.results) after |= late_.count(v) > 0;
+      // What is stored along the axis would have to be known in the end.
+      if (block && (stores(stage) || after)) return {};
+      online.roles.push_back(block ? Online::Role::Block : after ? Online::Role::After : Online::Role::Before);
+      online.pivots.push_back(SIZE_MAX);
+      if (after) late_.insert(stage.results.begin(), stage.results.end());
+      if (block && !finish(s, online.pivots.back())) return {};
+    }
+    return online;
+  }
+
+ private:
+  Follows of(Value v) const {
+    auto it = follows_.find(v);
+    return it == follows_.end() ? Follows{} : it->second;
+  }
+
+  // What the stage's results follow.
+  bool finish(size_t s, size_t& pivot) {
+    const Stage& stage = loops_.stages[s];
+    if (!reduces(stage, along_)) {
+      for (size_t r = 0; r < stage.results.size(); ++r) {
+        Follows f = of(stage.body.results[r]);
+        if (f.how == How::Is || (stage.reducer && f.how != How::Not)) return false;
+        follows_[stage.results[r]] = f;
+      }
+      return true;
+    }
+    std::optional<ScalarOp> op = kernel::simple_op(*stage.reducer);
+    if (!op) return false;
+    Follows f = of(stage.body.results[0]);
+    Value result = stage.results[0];
+    if (f.how == How::Scales && *op == ScalarOp::add) {
+      pivot = f.pivot;
+      late_.insert(result);
+      return true;
+    }
+    if (f.how != How::Not) return false;
+    // Others may subtract it, but not before they have it for the whole axis.
+    if (*op == ScalarOp::maximum && is_float(loops_.values[static_cast<size_t>(result)].dtype) && stage.kept == 0)
+      follows_[result] = {How::Is, s};
+    else
+      late_.insert(result);
+    return true;
+  }
+
+  bool follow(const Inst& inst) {
+    std::vector<Follows> x;
+    bool any = false;
+    for (Value v : inst.args) {
+      x.push_back(of(v));
+      any |= x.back().how != How::Not;
+    }
+    if (!any) return true;
+    if (inst.results.size() != 1) return false;
+    Follows& result = follows_[inst.results[0]];
+    auto nothing = [&](size_t i) { return x[i].how == How::Not; };
+    auto scales = [&](size_t i) { return x[i].how == How::Scales; };
+    switch (inst.op) {
+      case Op::sub:
+        // The maximum must bound it, at every block: else its exponential may overflow before it is rescaled.
+        if (!nothing(0) || x[1].how != How::Is) return false;
+        if (!same(inst.args[0], loops_.stages[x[1].pivot].body.results[0])) return false;
+        result = {How::Less, x[1].pivot};
+        return true;
+      case Op::exp:
+        if (x[0].how != How::Less) return false;
+        result = {How::Scales, x[0].pivot};
+        return true;
+      case Op::mul:
+        if (!(scales(0) && nothing(1)) && !(nothing(0) && scales(1))) return false;
+        result = scales(0) ? x[0] : x[1];
+        return true;
+      case Op::div:
+        if (!scales(0) || !nothing(1)) return false;
+        result = x[0];
+        return true;
+      case Op::neg:
+        if (!scales(0)) return false;
+        result = x[0];
+        return true;
+      case Op::cast:
+        // Rounding leaves a multiple what it is, up to the precision that was asked for anyway.
+        if (!scales(0) || !is_float(loops_.values[static_cast<size_t>(inst.results[0])].dtype)) return false;
+        result = x[0];
+        return true;
+      case Op::where: return choose(inst, x, result);
+      default: return false;
+    }
+  }
+
+  // Whether two values of two stages are computed alike.
+  bool same(Value a, Value b) const {
+    std::vector<std::pair<Value, Value>> open = {{a, b}};
+    for (size_t seen = 0; !open.empty(); ++seen) {
+      constexpr size_t kMost = 256;
+      auto [x, y] = open.back();
+      open.pop_back();
+      if (x == y) continue;
+      auto left = defs_.find(x), right = defs_.find(y);
+      if (left == defs_.end() || right == defs_.end() || seen > kMost) return false;
+      const Inst &i = *left->second, &j = *right->second;
+      if (i.op != j.op || i.args.size() != j.args.size() || i.results.size() != 1 || j.results.size() != 1)
+        return false;
+      if (i.buffer != j.buffer || !(i.address == j.address) || !(i.guard == j.guard) || !i.blocks.empty()) return false;
+      if (i.binds.size() != j.binds.size() || !i.binds.empty() || i.reducer != j.reducer) return false;
+      if (i.op == Op::constant && !(i.literal == j.literal)) return false;
+      if (loops_.values[static_cast<size_t>(x)].dtype != loops_.values[static_cast<size_t>(y)].dtype) return false;
+      for (size_t k = 0; k < i.args.size(); ++k) open.emplace_back(i.args[k], j.args[k]);
+    }
+    return true;
+  }
+
+  // Between a multiple and nothing.
+  bool choose(const Inst& inst, const std::vector<Follows>& x, Follows& result) {
+    auto zero = [&](Value v) {
+      for (const Stage& stage : loops_.stages)
+        for (const Inst& i : stage.body.insts)
+          if (i.op == Op::constant && i.results[0] == v) return i.literal.as_double() == 0;
+      return false;
+    };
+    if (x[0].how != How::Not) return false;
+    for (size_t i : {size_t{1}, size_t{2}}) {
+      const size_t other = 3 - i;
+      if (x[i].how != How::Scales) continue;
+      if (x[other].how == How::Scales ? x[other].pivot != x[i].pivot : !zero(inst.args[other])) return false;
+      result = x[i];
+      return true;
+    }
+    return false;
+  }
+
+  const Loops& loops_;
+  const Expr along_;
+  std::unordered_map<Value, const Inst*> defs_;
+  std::unordered_map<Value, Follows> follows_;
+  std::unordered_set<Value> late_;  // known after the last block
+};
+
+}  // namespace
+
+bool Online::is_pivot(size_t s) const { return std::find(pivots.begin(), pivots.end(), s) != pivots.end(); }
+
+std::optional<Axis> common_axis(const Loops& loops) {
+  std::optional<Axis> found;
+  for (const Stage& stage : loops.stages)
+    for (size_t i = 0; i < stage.kept; ++i) {
+      const Axis& axis = stage.inner[i];
+      bool reduced = std::any_of(loops.stages.begin(), loops.stages.end(),
+                                 [&](const Stage& other) { return reduces(other, axis.var); });
+      if (!reduced || (found && found->var == axis.var)) continue;
+      if (found) return {};
+      found = axis;
+    }
+  return found;
+}
+
+std::optional<Online> find_online(const Loops& loops) {
+  std::optional<Axis> along = common_axis(loops);
+  if (!along) return {};
+  return Finder(loops, *along).run();
+}
+
+}  // namespace heddle

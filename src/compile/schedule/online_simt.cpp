@@ -1,0 +1,188 @@
+// Attention and what is like it on a SIMT machine's matrix unit: which nested loops it takes, and how.
+//
+// A cell is 64 rows for each group of threads that multiplies. For each block of the common axis the first product's
+// sums stay in registers, become the left factor of the next product there, and that one's sums are carried on.
+#include <algorithm>
+
+#include "base/error.h"
+#include "compile/loops/online.h"
+#include "compile/schedule/matrix_simt.h"
+#include "kernel/tensor_maps.h"
+
+namespace heddle {
+namespace {
+
+using kernel::kMatrixRows;
+using kernel::kMatrixThreads;
+
+int64_t whole_columns(int64_t size) { return (size + kMatrixRows - 1) / kMatrixRows * kMatrixRows; }
+
+// A sum of products with one kept axis and one reduced one.
+std::optional<Contraction> product_of(const Loops& loops, size_t s) {
+  const Stage& stage = loops.stages[s];
+  if (!stage.reducer || stage.kept != 1 || stage.inner.size() != 2) return {};
+  auto c = find_contraction(loops, stage);
+  if (!c || !c->is_matmul() || static_cast<size_t>(c->a_axis) >= loops.outer.size() ||
+      static_cast<size_t>(c->b_axis) != loops.outer.size())
+    return {};
+  return c;
+}
+
+bool is_kept_by_product(const Loops& loops, const Expr& var) {
+  for (size_t s = 0; s < loops.stages.size(); ++s)
+    if (product_of(loops, s) && loops.stages[s].inner[0].var == var) return true;
+  return false;
+}
+
+// The columns of a product's sums.
+int64_t columns_of(const Loops& loops, const Schedule& schedule, size_t s) {
+  const Axis& axis = loops.stages[s].inner[0];
+  return axis.var == common_axis(loops)->var ? schedule.block : whole_columns(extent_of(axis));
+}
+
+// Whether the factor is the result of an earlier stage, or a cast of it.
+std::optional<kernel::Value> computed_factor(const Loops& loops, const Stage& stage, kernel::Value factor) {
+  for (const kernel::Inst& inst : stage.body.insts)
+    if (!inst.results.empty() && inst.results[0] == factor) {
+      if (inst.op != kernel::Op::cast) return {};
+      factor = inst.args[0];
+      break;
+    }
+  for (const Stage& earlier : loops.stages)
+    if (std::find(earlier.results.begin(), earlier.results.end(), factor) != earlier.results.end()) return factor;
+  return {};
+}
+
+// Whether nothing is lost when the result becomes numbers of this dtype: it was such before.
+bool is_narrow(const Loops& loops, kernel::Value result, DType dtype) {
+  if (loops.values[static_cast<size_t>(result)].dtype == dtype) return true;
+  for (const Stage& stage : loops.stages)
+    for (size_t r = 0; r < stage.results.size(); ++r) {
+      if (stage.results[r] != result || stage.reducer) continue;
+      for (const kernel::Inst& inst : stage.body.insts)
+        if (inst.op == kernel::Op::cast && inst.results[0] == stage.body.results[r])
+          return loops.values[static_cast<size_t>(inst.args[0])].dtype == dtype;
+    }
+  return false;
+}
+
+DType dtype_of(const Loops& loops, int buffer) { return loops.buffers[static_cast<size_t>(buffer)].dtype; }
+
+std::string check_product(const Schedule& schedule, const Loops& loops, size_t s, size_t row, bool carries) {
+  const StageSchedule& plan = schedule.stages[s];
+  const Stage& stage = loops.stages[s];
+  const auto c = product_of(loops, s);
+  if (!c || static_cast<size_t>(c->a_axis) != row) return text("stage ", s, ": not a product of rows of the cell");
+  if (!plan.dot || plan.unit != StageSchedule::Unit::Matrix || plan.ahead < 1 || !plan.staged.empty())
+    return text("stage ", s, ": a product without the matrix unit");
+  std::optional<MatrixView> right = factor_view(loops, stage, *c, 1);
+  if (!right) return text("stage ", s, ": operand 1 cannot be copied as it is");
+  const DType narrow = dtype_of(loops, right->buffer);
+  const auto reduced = static_cast<int>(loops.outer.size() + 1);
+  const int64_t depth = kernel::kMatrixBytes / size_of(narrow);
+  if (plan.loops.size() != 1 || plan.loops[0].axis != reduced || plan.loops[0].step != depth)
+    return text("stage ", s, ": a matrix unit takes steps of ", depth);
+  if (columns_of(loops, schedule, s) > 256) return text("stage ", s, ": too many columns");
+  if (!carries) {
+    std::optional<MatrixView> left = factor_view(loops, stage, *c, 0);
+    if (!left || dtype_of(loops, left->buffer) != narrow)
+      return text("stage ", s, ": operand 0 cannot be copied as it is");
+    return "";
+  }
+  auto computed = computed_factor(loops, stage, c->a);
+  if (!computed || !is_narrow(loops, *computed, narrow))
+    return text("stage ", s, ": operand 0 is not made of ", narrow);
+  return "";
+}
+
+}  // namespace
+
+std::string check_online_simt(const Schedule& schedule, const Loops& loops, const Target& target) {
+  if (!target.matrix_unit) return "blocks without a matrix unit";
+  if (schedule.parts != 1 || schedule.blocks != 0) return "parts of blocks on a SIMT machine";
+  const Online online = *find_online(loops);
+  if (schedule.block % kMatrixRows != 0 || schedule.block > 256) return text("blocks of ", schedule.block);
+  size_t row = loops.outer.size();
+  for (size_t i = 0; i < loops.outer.size(); ++i) {
+    if (schedule.cell[i] == 1) continue;
+    if (row < loops.outer.size()) return "rows of several axes";
+    row = i;
+  }
+  if (row == loops.outer.size() || schedule.cell[row] % kMatrixRows != 0 || schedule.cell[row] > 4 * kMatrixRows)
+    return "a cell without rows for a matrix unit";
+  const int64_t rows = schedule.cell[row];
+  if (schedule.threads != (rows / kMatrixRows + 1) * kMatrixThreads)
+    return text(schedule.threads, " threads for ", rows, " rows");
+  int64_t bytes = kernel::matrix_store_bytes(rows) + 1024, registers = 0;
+  for (size_t s = 0; s < loops.stages.size(); ++s) {
+    const Stage& stage = loops.stages[s];
+    const StageSchedule& plan = schedule.stages[s];
+    for (const kernel::Inst& inst : stage.body.insts)
+      if (inst.op == kernel::Op::check) return text("stage ", s, ": a matrix unit does not look at indices");
+    if (online.roles[s] == Online::Role::Before) return text("stage ", s, " comes before all blocks");
+    const bool reduces_common =
+        stage.reducer && std::any_of(stage.inner.begin() + static_cast<long>(stage.kept), stage.inner.end(),
+                                     [&](const Axis& axis) { return axis.var == online.along; });
+    if (stage.reducer && (stage.inner.size() > 1 || !reduces_common)) {
+      if (online.roles[s] != Online::Role::Block) return text("stage ", s, ": a sum behind all blocks");
+      if (std::string problem = check_product(schedule, loops, s, row, reduces_common); !problem.empty())
+        return problem;
+      const int64_t columns = columns_of(loops, schedule, s);
+      const int64_t steps = reduces_common ? 0 : staying_steps(stage.inner.back(), plan.loops[0].step);
+      bytes += kernel::MatrixRing{reduces_common ? 0 : rows, columns, plan.ahead, steps}.bytes() + 1024;
+      registers += columns / 2 + (reduces_common ? 0 : columns / 4);
+      continue;
+    }
+    if (plan.dot || plan.ahead != 0 || !plan.loops.empty() || !plan.staged.empty())
+      return text("stage ", s, " cannot be walked between products");
+    // Rows of further axes would all be there at once, each filled up to whole columns.
+    for (const Axis& axis : stage.inner)
+      if (!(axis.var == online.along) && !is_kept_by_product(loops, axis.var))
+        return text("stage ", s, " runs along ", axis.var, ", which no product has");
+  }
+  if (bytes > target.local_bytes) return text(bytes, " bytes of local memory for blocks on their way");
+  constexpr int64_t kMostRegisters = 192;  // of a thread, for sums and factors
+  if (registers > kMostRegisters) return text(registers, " registers for sums");
+  return "";
+}
+
+bool schedule_online_simt(Schedule& schedule, const Loops& loops, const Target& target) {
+  if (!target.matrix_unit || !find_online(loops)) return false;
+  size_t row = loops.outer.size();
+  for (size_t s = 0; s < loops.stages.size(); ++s)
+    if (auto c = product_of(loops, s)) row = static_cast<size_t>(c->a_axis);
+  if (row == loops.outer.size()) return false;
+  constexpr int64_t kLeastRows = 8;
+  const int64_t rows = extent_of(loops.outer[row]);
+  if (rows < kLeastRows) return false;
+  // Blocks, and how many may be on their way for sums that are carried on.
+  for (auto [block, ahead] : {std::pair<int64_t, int64_t>{128, 4}, {128, 3}, {128, 2}, {64, 2}}) {
+    Schedule candidate = schedule;
+    const int64_t cell = rows <= kMatrixRows ? kMatrixRows : 2 * kMatrixRows;
+    candidate.cell.assign(loops.outer.size(), 1);
+    candidate.cell[row] = cell;
+    candidate.threads = static_cast<int>((cell / kMatrixRows + 1) * kMatrixThreads);
+    candidate.block = block;
+    for (size_t s = 0; s < loops.stages.size(); ++s) {
+      StageSchedule& plan = candidate.stages[s];
+      plan = StageSchedule();
+      plan.joined = false;
+      auto c = product_of(loops, s);
+      if (!c) continue;
+      std::optional<MatrixView> right = factor_view(loops, loops.stages[s], *c, 1);
+      if (!right) return false;
+      plan.dot = true;
+      plan.unit = StageSchedule::Unit::Matrix;
+      const int64_t depth = kernel::kMatrixBytes / size_of(dtype_of(loops, right->buffer));
+      plan.loops = {{static_cast<int>(loops.outer.size() + 1), depth}};
+      const bool carries = !(loops.stages[s].inner[0].var == common_axis(loops)->var);
+      plan.ahead = carries ? static_cast<int>(ahead) : 4;
+    }
+    if (!check(candidate, loops, target).empty()) continue;
+    schedule = std::move(candidate);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace heddle

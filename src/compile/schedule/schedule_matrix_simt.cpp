@@ -1,0 +1,155 @@
+// The schedule of a contraction that a SIMT machine's matrix unit computes.
+#include <algorithm>
+#include <cmath>
+
+#include "compile/schedule/matrix_simt.h"
+#include "kernel/tensor_maps.h"
+
+namespace heddle {
+namespace {
+
+// Tiles, blocks on their way, and what part of the fastest rate they reach, measured on an H200.
+struct Choice {
+  int64_t rows, columns;
+  int ahead;
+  double rate;
+};
+constexpr Choice kChoices[] = {
+    {128, 256, 4, 1.0}, {128, 128, 6, 0.95}, {64, 256, 4, 0.7}, {64, 128, 6, 0.66}, {64, 64, 8, 0.4}};
+constexpr int64_t kLeastRows = 4;
+constexpr int64_t kGroup = 8;
+
+int64_t pieces(int64_t size, int64_t step) { return (size + step - 1) / step; }
+
+}  // namespace
+
+double ProductSizes::cells(int64_t rows, int64_t columns) const {
+  return others * together * static_cast<double>(pieces(m, rows) * pieces(n, columns));
+}
+
+ProductSizes product_sizes(const Loops& loops, const Contraction& c) {
+  const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
+  double others = 1;
+  for (size_t i = 0; i < loops.outer.size(); ++i)
+    if (i != a && i != b) others *= static_cast<double>(extent_of(loops.outer[i]));
+  return {a,
+          b,
+          extent_of(loops.outer[a]),
+          extent_of(loops.outer[b]),
+          extent_of(loops.stages[0].inner[0]),
+          others,
+          static_cast<double>(loops.together)};
+}
+
+bool worth_a_unit(const ProductSizes& sizes, int64_t least_rows) {
+  constexpr int64_t kLeastDepth = 32;
+  constexpr double kLeastProducts = 1 << 18;
+  const double products =
+      sizes.others * static_cast<double>(sizes.m) * static_cast<double>(sizes.n) * static_cast<double>(sizes.k);
+  return std::min(sizes.m, sizes.n) >= least_rows && sizes.k >= kLeastDepth && products >= kLeastProducts;
+}
+
+void divide_sums(Schedule& schedule, const ProductSizes& sizes, int64_t depth, const Loops& loops,
+                 const Target& target) {
+  constexpr int64_t kLeastSteps = 8;  // of a part
+  const double cells = sizes.cells(schedule.cell[sizes.a], schedule.cell[sizes.b]);
+  const auto split =
+      std::min(static_cast<int64_t>(target.multiprocessors / cells), pieces(sizes.k, depth) / kLeastSteps);
+  if (split <= 1) return;
+  Schedule divided = schedule;
+  divided.stages[0].split = split;
+  divided.blocks = 0;
+  divided.group = 1;
+  if (check(divided, loops, target).empty()) schedule = std::move(divided);
+}
+
+bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
+  if (!target.matrix_unit || loops.stages[0].inner.size() != 1) return false;
+  const ProductSizes sizes = product_sizes(loops, c);
+  // Of so few rows single warps read the other factor faster.
+  constexpr int64_t kWarpRows = 16;
+  const int64_t least_rows = target.warp_products ? kWarpRows + 1 : kLeastRows;
+  if (!worth_a_unit(sizes, least_rows)) return false;
+
+  Schedule best;
+  double least = INFINITY;
+  for (const Choice& choice : kChoices) {
+    const double waves = std::ceil(sizes.cells(choice.rows, choice.columns) / target.multiprocessors);
+    const double time = waves * static_cast<double>(choice.rows * choice.columns) / choice.rate;
+    if (time >= least) continue;
+    Schedule candidate = schedule;
+    candidate.cell.assign(loops.outer.size(), 1);
+    candidate.cell[sizes.a] = choice.rows;
+    candidate.cell[sizes.b] = choice.columns;
+    candidate.threads = static_cast<int>((choice.rows / kernel::kMatrixRows + 1) * kernel::kMatrixThreads);
+    candidate.blocks = target.multiprocessors;
+    candidate.group = kGroup;
+    StageSchedule& plan = candidate.stages[0];
+    plan.dot = true;
+    plan.unit = StageSchedule::Unit::Matrix;
+    plan.ahead = choice.ahead;
+    plan.loops = {{static_cast<int>(loops.outer.size()), kernel::kMatrixBytes / 2}};
+    for (int operand : {0, 1})
+      if (!factor_view(loops, loops.stages[0], c, operand))
+        plan.staged.push_back({operand, Staged::Scope::Phase, 0, 0});
+    if (!check(candidate, loops, target).empty()) continue;
+    least = time;
+    best = std::move(candidate);
+  }
+  if (!std::isfinite(least)) return false;
+  divide_sums(best, sizes, kernel::kMatrixBytes / 2, loops, target);
+  schedule = std::move(best);
+  return true;
+}
+
+void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
+  // Threads that share a tile, and how deep a step goes: measured on an H200. A thread of the larger ones holds 8 x 8
+  // sums, and two blocks have room on a multiprocessor. Of the smallest 4 x 4, for products that leave much idle.
+  struct Tile {
+    int64_t rows, columns;
+    int threads;
+    int64_t depth;
+  };
+  constexpr Tile kTiles[] = {{128, 128, 256, 8}, {64, 64, 64, 16}, {32, 32, 64, 32}};
+  constexpr double kLeastWaves = 1.5;         // cells for each multiprocessor, or the next smaller tile is taken
+  constexpr int kWarpLanes = 32, kWarps = 8;  // warps that keep a multiprocessor going
+  constexpr int64_t kLeastPart = 192;         // of a divided sum
+  const ProductSizes sizes = product_sizes(loops, c);
+  const auto [a, b, m, n, k, others, together] = sizes;
+  StageSchedule& plan = schedule.stages[0];
+  plan.dot = true;
+  // Few cells with long sums: the sums are divided.
+  auto divide = [&, depth_of_sum = k](double warps) {
+    const auto split =
+        std::min(static_cast<int64_t>(std::round(kWarps * target.multiprocessors / warps)), depth_of_sum / kLeastPart);
+    if (split <= 1) return;
+    plan.split = split;
+    if (!check(schedule, loops, target).empty()) plan.split = 1;
+  };
+  auto loop_by = [&, depth_of_sum = k](int64_t step) {
+    if (step < depth_of_sum) plan.loops = {{static_cast<int>(loops.outer.size()), step}};
+    return static_cast<int>(plan.loops.size());
+  };
+  if (std::min(m, n) < kTiles[2].rows || loops.values[static_cast<size_t>(c.a)].dtype != DType::f32) {
+    schedule.cell[a] = std::min<int64_t>(64, m);
+    schedule.cell[b] = std::min<int64_t>(64, n);
+    const int depth = loop_by(8);
+    plan.staged = {{0, Staged::Scope::Cell, depth, 0}, {1, Staged::Scope::Cell, depth, 0}};
+    divide(sizes.cells(schedule.cell[a], schedule.cell[b]) * schedule.threads / kWarpLanes);
+    return;
+  }
+  const Tile* tile = kTiles;
+  while (tile != std::end(kTiles) - 1 && sizes.cells(tile->rows, tile->columns) < kLeastWaves * target.multiprocessors)
+    ++tile;
+  schedule.cell[a] = tile->rows;
+  schedule.cell[b] = tile->columns;
+  schedule.threads = tile->threads;
+  // A step that leaves nothing over, if there is one nearly as deep.
+  int64_t step = tile->depth;
+  while (step > tile->depth * 3 / 4 && k % step != 0) --step;
+  const int depth = loop_by(k % step == 0 ? step : tile->depth);
+  plan.staged = {{0, Staged::Scope::Cell, depth, tile->rows}, {1, Staged::Scope::Cell, depth, tile->columns}};
+  divide(sizes.cells(tile->rows, tile->columns) * tile->threads / kWarpLanes);
+}
+
+}  // namespace heddle

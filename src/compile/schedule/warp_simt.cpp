@@ -1,0 +1,209 @@
+#include "compile/schedule/warp_simt.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "kernel/types.h"
+
+namespace heddle {
+namespace {
+
+using kernel::kWarpBytes;
+using kernel::kWarpRows;
+
+constexpr int64_t kWarp = 32;
+constexpr int64_t kCopy = 16;  // bytes
+
+const kernel::Inst* definition(const Stage& stage, kernel::Value v) {
+  for (const kernel::Inst& inst : stage.body.insts)
+    if (!inst.results.empty() && inst.results[0] == v) return &inst;
+  return nullptr;
+}
+
+DType dtype_of(const Loops& loops, kernel::Value v) { return loops.values[static_cast<size_t>(v)].dtype; }
+
+std::optional<kernel::Value> cast_from(const Loops& loops, const Stage& stage, kernel::Value factor) {
+  const kernel::Inst* cast = definition(stage, factor);
+  if (!cast || cast->op != kernel::Op::cast) return {};
+  const DType narrow = dtype_of(loops, cast->args[0]), wide = dtype_of(loops, factor);
+  if (size_of(narrow) > 2 || !kernel::multiplies_fragments(narrow, wide)) return {};
+  return cast->args[0];
+}
+
+bool is_f8(DType dtype) { return dtype == DType::f8e4m3 || dtype == DType::f8e5m2; }
+
+// Whether the block of a factor lies across the sum in local memory: as it is in global memory, or as it is packed.
+bool lies_turned(const Loops& loops, const Stage& stage, const Contraction& c, int operand, bool packed) {
+  if (packed) return size_of(*warp_dtype(loops, stage, c)) == 2 && packed_turned(loops, stage, c, operand);
+  const std::optional<MatrixView> view = warp_view(loops, stage, c, operand);
+  return view && view->turned;
+}
+
+}  // namespace
+
+std::optional<WarpGrid> warp_grid(int64_t rows, int64_t columns, int64_t warps) {
+  std::optional<WarpGrid> best;
+  int64_t least = 0;
+  for (int64_t down = 1; down <= warps; down *= 2) {
+    if (warps % down != 0) break;
+    const int64_t across = warps / down;
+    if (rows % (down * kWarpRows) != 0 || columns % (across * kWarpRows) != 0) continue;
+    const int64_t read = rows / down + columns / across;  // by each warp
+    if (best && read >= least) continue;
+    best = {down, across};
+    least = read;
+  }
+  return best;
+}
+
+std::optional<DType> warp_dtype(const Loops& loops, const Stage& stage, const Contraction& c) {
+  auto a = cast_from(loops, stage, c.a), b = cast_from(loops, stage, c.b);
+  if (a && b && dtype_of(loops, *a) == dtype_of(loops, *b)) return dtype_of(loops, *a);
+  if (dtype_of(loops, c.a) == DType::f32 && dtype_of(loops, c.b) == DType::f32) return DType::f32;
+  return {};
+}
+
+kernel::Value warp_factor(const Loops& loops, const Stage& stage, const Contraction& c, kernel::Value factor) {
+  return *warp_dtype(loops, stage, c) == DType::f32 ? factor : *cast_from(loops, stage, factor);
+}
+
+std::optional<MatrixView> warp_view(const Loops& loops, const Stage& stage, const Contraction& c, int operand) {
+  if (!warp_dtype(loops, stage, c)) return {};
+  const kernel::Value narrow = warp_factor(loops, stage, c, operand == 0 ? c.a : c.b);
+  const kernel::Inst* load = definition(stage, narrow);
+  if (!load || load->op != kernel::Op::load) return {};
+  const auto own = static_cast<size_t>(operand == 0 ? c.a_axis : c.b_axis);
+  std::optional<MatrixView> view = matrix_view(loops, stage, *load, own, loops.outer.size());
+  if (view && view->turned && size_of(dtype_of(loops, narrow)) != 2) return {};
+  return view;
+}
+
+int64_t warp_pitch(int64_t row, DType dtype) { return row + kCopy / size_of(dtype); }
+
+int64_t warp_block_bytes(int64_t rows, int64_t columns, DType dtype, bool left_turned, bool right_turned) {
+  const int64_t depth = kWarpBytes / size_of(dtype);
+  auto elements = [&](int64_t own, bool turned) {
+    return turned ? depth * warp_pitch(own, dtype) : own * warp_pitch(depth, dtype);
+  };
+  return (elements(rows, left_turned) + elements(columns, right_turned)) * size_of(dtype);
+}
+
+std::string check_warp_simt(const Schedule& schedule, const Loops& loops, size_t s, const Contraction& c,
+                            const Target& target) {
+  const StageSchedule& plan = schedule.stages[s];
+  const Stage& stage = loops.stages[s];
+  if (target.machine != Machine::Simt || !target.warp_products) return "the machine has no matrix unit for warps";
+  if (plan.ahead < 2) return text("stage ", s, ": room for ", plan.ahead, " blocks");
+  if (std::string problem = check_unit_simt(schedule, loops, s, c); !problem.empty()) return problem;
+  const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis), k = loops.outer.size();
+  const std::optional<DType> dtype = warp_dtype(loops, stage, c);
+  if (!dtype) return text("stage ", s, ": its factors are not ones of a matrix unit");
+  if (is_f8(*dtype) && !target.f8_products) return text("stage ", s, ": the machine does not multiply ", *dtype);
+  if (*dtype == DType::f32 && !target.tf32) return text("stage ", s, ": nobody asked for products of tf32");
+  const int64_t rows = schedule.cell[a], columns = schedule.cell[b];
+  const auto grid = schedule.threads % kWarp == 0 ? warp_grid(rows, columns, schedule.threads / kWarp) : std::nullopt;
+  if (!grid) return text("stage ", s, ": cells of ", rows, " x ", columns, " for ", schedule.threads, " threads");
+  constexpr int64_t kMostSums = 128;  // of a thread
+  if (rows * columns > kMostSums * schedule.threads)
+    return text("stage ", s, ": ", rows * columns / schedule.threads, " sums for each thread");
+  const int64_t depth = kWarpBytes / size_of(*dtype);
+  if (plan.loops.size() != 1 || plan.loops[0].axis != static_cast<int>(k) || plan.loops[0].step != depth)
+    return text("stage ", s, ": a matrix unit of warps takes steps of ", depth, " ", *dtype);
+  const bool packed[2] = {is_packed(plan, 0), is_packed(plan, 1)};
+  for (int operand : {0, 1})
+    if (!packed[operand] && !warp_view(loops, stage, c, operand))
+      return text("stage ", s, ": operand ", operand, " cannot be copied as it is");
+  const int64_t block = warp_block_bytes(rows, columns, *dtype, lies_turned(loops, stage, c, 0, packed[0]),
+                                         lies_turned(loops, stage, c, 1, packed[1]));
+  // Phases that pack factors or put divided sums together have local memory of their own.
+  constexpr int64_t kAlignment = 1024, kPacking = 32 << 10;
+  int64_t bytes = plan.ahead * block + 2 * kAlignment;
+  if (packed[0] || packed[1]) bytes += kPacking;
+  if (plan.split > 1) bytes += rows * columns * 4;
+  if (bytes > target.local_bytes) return text("stage ", s, ": ", plan.ahead, " blocks of ", block, " bytes do not fit");
+  return "";
+}
+
+namespace {
+
+// Tiles, threads, what part of the fastest rate they reach, and blocks on their way: of few rows all waits for memory.
+struct Choice {
+  int64_t rows, columns;
+  int threads;
+  double rate;
+  int ahead;
+};
+constexpr Choice kChoices[] = {{128, 256, 256, 1.0, 4}, {128, 128, 128, 0.86, 4}, {64, 128, 128, 0.6, 4},
+                               {64, 64, 128, 0.43, 4},  {32, 128, 128, 0.39, 6},  {16, 128, 128, 0.26, 8}};
+constexpr int64_t kLeastRows = 4;
+constexpr int64_t kGroup = 8;
+constexpr int64_t kEachItsOwn = 1 << 20;  // blocks of threads: as many as cells, as a rule
+
+}  // namespace
+
+bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
+  if (target.machine != Machine::Simt || !target.warp_products || !c.is_matmul() ||
+      c.b_axis >= static_cast<int>(loops.outer.size()) || loops.stages[0].inner.size() != 1)
+    return false;
+  const std::optional<DType> dtype = warp_dtype(loops, loops.stages[0], c);
+  if (!dtype || (*dtype == DType::f32 && !target.tf32)) return false;
+  const ProductSizes sizes = product_sizes(loops, c);
+  if (!worth_a_unit(sizes, kLeastRows)) return false;
+  const int64_t depth = kWarpBytes / size_of(*dtype);
+  Schedule best;
+  double least = INFINITY;
+  for (const Choice& choice : kChoices)
+    for (bool high : {false, true}) {
+      const int64_t rows = high ? choice.columns : choice.rows, columns = high ? choice.rows : choice.columns;
+      if (high && rows == columns) continue;
+      const double waves = std::ceil(sizes.cells(rows, columns) / target.multiprocessors);
+      const double time = waves * static_cast<double>(rows * columns) / choice.rate;
+      if (time >= least) continue;
+      Schedule candidate = schedule;
+      candidate.cell.assign(loops.outer.size(), 1);
+      candidate.cell[sizes.a] = rows;
+      candidate.cell[sizes.b] = columns;
+      candidate.threads = choice.threads;
+      candidate.blocks = kEachItsOwn;
+      candidate.group = kGroup;
+      StageSchedule& plan = candidate.stages[0];
+      plan.dot = true;
+      plan.unit = StageSchedule::Unit::Warps;
+      plan.loops = {{static_cast<int>(loops.outer.size()), depth}};
+      for (int operand : {0, 1})
+        if (!warp_view(loops, loops.stages[0], c, operand))
+          plan.staged.push_back({operand, Staged::Scope::Phase, 0, 0});
+      for (plan.ahead = choice.ahead; plan.ahead > 2 && !check(candidate, loops, target).empty();) --plan.ahead;
+      if (!check(candidate, loops, target).empty()) continue;
+      least = time;
+      best = std::move(candidate);
+    }
+  if (!std::isfinite(least)) return false;
+  divide_sums(best, sizes, depth, loops, target);
+  schedule = std::move(best);
+  return true;
+}
+
+Schedule random_warp_schedule(const Loops& loops, const Contraction& c, const Target& target, const Draw& draw) {
+  Schedule schedule;
+  const std::optional<DType> dtype = warp_dtype(loops, loops.stages[0], c);
+  if (!dtype) return schedule;
+  schedule.cell.assign(loops.outer.size(), 1);
+  schedule.stages.resize(loops.stages.size());
+  schedule.cell[static_cast<size_t>(c.a_axis)] = int64_t{16} << draw(4);
+  schedule.cell[static_cast<size_t>(c.b_axis)] = int64_t{16} << draw(4);
+  schedule.threads = 32 << draw(4);
+  StageSchedule& plan = schedule.stages[0];
+  plan.dot = true;
+  plan.unit = StageSchedule::Unit::Warps;
+  plan.ahead = 2 + static_cast<int>(draw(4));
+  plan.loops = {{static_cast<int>(loops.outer.size()), kernel::kWarpBytes / size_of(*dtype)}};
+  for (int operand : {0, 1})
+    if (draw(3) == 0 || !warp_view(loops, loops.stages[0], c, operand))
+      plan.staged.push_back({operand, Staged::Scope::Phase, 0, 0});
+  draw_division(schedule, target, draw);
+  return schedule;
+}
+
+}  // namespace heddle

@@ -1,0 +1,259 @@
+// Thread-level values for single positions of tile values.
+#include "base/error.h"
+#include "base/hash.h"
+#include "compile/simd/lowering.h"
+
+namespace heddle::simd {
+namespace {
+
+int64_t power_of_two_above(int64_t n) {
+  int64_t p = 1;
+  while (p < n) p *= 2;
+  return p;
+}
+
+}  // namespace
+
+std::vector<Chunk> chunks(int64_t size, int width) {
+  std::vector<Chunk> out;
+  int64_t start = 0;
+  for (; start + width <= size; start += width) out.push_back({start, width, width});
+  // Chunks of one tile have one width, so that accumulators and tiles in registers fit each other.
+  if (int64_t rest = size - start; rest > 0)
+    out.push_back({start, start > 0 ? width : static_cast<int>(power_of_two_above(rest)), static_cast<int>(rest)});
+  return out;
+}
+
+int64_t Layout::steps(int dim) const {
+  if (dim != vector_dim) return shape[dim];
+  return (shape[dim] + width - 1) / width;
+}
+
+int64_t Layout::size() const {
+  int64_t total = 1;
+  for (size_t d = 0; d < shape.size(); ++d) total *= steps(static_cast<int>(d));
+  return total;
+}
+
+size_t ValueKeyHash::operator()(const ValueKey& key) const {
+  size_t h = static_cast<size_t>(key.value) * 1000003 + static_cast<size_t>(key.width);
+  for (const Expr& e : key.at) h = (h ^ e.hash()) * 0x9e3779b97f4a7c15u;
+  return h ^ key.active.hash();
+}
+
+Expr Lowering::lane(int width) {
+  auto [it, inserted] = lanes_.try_emplace(width);
+  if (inserted) it->second = Expr::index(text("lane", width), width);
+  return it->second;
+}
+
+Value Lowering::fresh(Type type) {
+  out_.values.push_back(std::move(type));
+  return static_cast<Value>(out_.values.size() - 1);
+}
+
+Value Lowering::splat(Value v, int width, int level) {
+  if (width == 1 || !out_.values[v].shape.empty()) return v;
+  Builder b = builder(level);
+  if (auto it = constants_.find(v); it != constants_.end()) return b.constant(it->second, Dims{width});
+  Value all = b.constant(Scalar::of(DType::boolean, true), Dims{width});
+  return b.op(ScalarOp::where, {all, v, v});
+}
+
+bool Lowering::usable(const Rep& rep, const Nest& nest) const {
+  if (rep.kind != Rep::Memory) return false;
+  for (const Expr& need : rep.valid)
+    if (std::find(nest.known.begin(), nest.known.end(), need) == nest.known.end()) return false;
+  return true;
+}
+
+// What remains of a position for a tile of this shape: dimensions of size 1 stay at 0.
+Position Lowering::project(const Position& at, const Dims& shape) const {
+  Position out = at;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] != 1) continue;
+    out.at[d] = 0;
+    out.level[d] = base_level_;
+  }
+  if (at.vector_dim >= 0 && shape[at.vector_dim] == 1) {
+    out.vector_dim = -1;
+    out.width = 1;
+    out.active = 1;
+  }
+  return out;
+}
+
+Value Lowering::emit(const Nest& nest, Value v, const Position& at) {
+  const Rep& rep = reps_[v];
+  if (rep.kind == Rep::Scalar) return rep.scalar;
+  const Type& type = in_.values[v];
+  HD_ASSERT(type.shape.size() == at.at.size(), kernel::to_string(type), " in a nest of rank ", at.at.size());
+  Position here = project(at, type.shape);
+  int level = base_level_;
+  for (int l : here.level) level = std::max(level, l);
+
+  if (rep.kind == Rep::Registers) {
+    const Layout& layout = rep.layout;
+    int64_t index = 0;
+    for (size_t d = 0; d < layout.shape.size(); ++d) {
+      HD_ASSERT(here.at[d].is_const(), "register tile walked by a loop");
+      int64_t i = here.at[d].value();
+      if (static_cast<int>(d) == layout.vector_dim) i /= layout.width;
+      index = index * layout.steps(static_cast<int>(d)) + i;
+    }
+    Value found = rep.registers[index];
+    const Dims& shape = out_.values[found].shape;
+    HD_ASSERT(shape.empty() || shape[0] == here.width, "register tile in chunks of another width");
+    return found;
+  }
+
+  ValueKey key{v, here.at, here.width, here.active};
+  if (auto it = memo_.find(key); it != memo_.end()) return it->second.first;
+  Value result;
+  if (usable(rep, nest)) {
+    Builder::Access access;
+    for (size_t d = 0; d < type.shape.size(); ++d)
+      if (type.shape[d] != 1) access.address = access.address + here.at[d] * Expr(rep.strides[d]);
+    if (here.vector_dim >= 0) {
+      access.coords = {lane(here.width)};
+      access.address = access.address + lane(here.width) * Expr(rep.strides[here.vector_dim]);
+      access.guard = here.active;
+    }
+    result = builder(level).load(rep.buffer, type.dtype, access);
+  } else {
+    HD_ASSERT(defs_[v] && is_lazy_op(defs_[v]->op), "value %", v, " has no representation");
+    result = emit_lazy(nest, *defs_[v], here, level);
+  }
+  memo_.emplace(std::move(key), std::pair(result, level));
+  return result;
+}
+
+Value Lowering::emit_lazy(const Nest& nest, const Inst& inst, const Position& at, int level) {
+  if (inst.op == Op::load || inst.op == Op::index) return emit_access(nest, inst, at, level);
+  if (inst.op == Op::constant) {
+    Value made = builder(level).constant(inst.literal);
+    constants_.emplace(made, inst.literal);
+    return made;
+  }
+  SmallVector<Value, 3> args;
+  for (Value v : inst.args) args.push_back(emit(nest, v, at));
+  Builder b = builder(level);
+  if (inst.op == Op::cast) return b.cast(args[0], in_.values[inst.results[0]].dtype);
+  if (inst.op == Op::bitcast) return b.bitcast(args[0], in_.values[inst.results[0]].dtype);
+  return b.op(kernel::scalar_op(inst.op), args);
+}
+
+Value Lowering::emit_access(const Nest& nest, const Inst& inst, const Position& at, int level) {
+  Substitution places;
+  for (size_t d = 0; d < inst.coords.size(); ++d) {
+    Expr place = at.at[d];
+    if (static_cast<int>(d) == at.vector_dim) place = place + lane(at.width);
+    places.emplace_back(inst.coords[d], place);
+  }
+  Inst out;
+  out.op = inst.op;
+  out.hint = inst.hint;
+  out.buffer = inst.buffer;
+  out.binds = inst.binds;
+  bool vector = false;
+  for (Value v : inst.args) {
+    out.args.push_back(emit(nest, v, at));
+    vector |= !out_.values[out.args.back()].shape.empty();
+  }
+  out.address = substitute(inst.address, places);
+  std::vector<Expr> guards;
+  for (const Expr& part : conjuncts(inst.guard)) {
+    Expr c = canonical(part, inst.coords);
+    if (std::find(nest.known.begin(), nest.known.end(), c) == nest.known.end())
+      guards.push_back(substitute(part, places));
+  }
+  out.guard = conjunction(guards);
+  DType dtype = in_.values[inst.results[0]].dtype;
+  if (out.guard.is_const(0)) return builder(level).constant(Scalar::of(dtype, 0));
+  Dims shape;
+  if (at.vector_dim >= 0) {
+    Expr l = lane(at.width);
+    vector |= depends_on(out.address, l) || depends_on(out.guard, l);
+    if (vector) {
+      shape = {at.width};
+      out.coords = {l};
+      if (inst.op == Op::load) out.guard = logical_and(out.guard, at.active);
+    }
+  }
+  if (auto ahead = nest.ahead.find(&inst); ahead != nest.ahead.end() && vector && out.hint == kernel::Hint::None) {
+    out.hint = kernel::Hint::Ahead;
+    out.immediate = ahead->second;
+  }
+  Value result = fresh({dtype, shape});
+  out.results = {result};
+  frames_[level]->insts.push_back(std::move(out));
+  return result;
+}
+
+void Lowering::store_at(int buffer, const Dims& strides, Value v, const Position& at) {
+  Builder::Access access;
+  for (size_t d = 0; d < strides.size(); ++d) access.address = access.address + at.at[d] * Expr(strides[d]);
+  if (at.width > 1) {
+    access.coords = {lane(at.width)};
+    access.address = access.address + lane(at.width) * Expr(strides[at.vector_dim]);
+    access.guard = at.active;
+    v = splat(v, at.width, depth());
+  }
+  builder().store(buffer, v, access);
+}
+
+void Lowering::close_frame() {
+  int closed = depth();
+  std::erase_if(memo_, [&](const auto& entry) { return entry.second.second >= closed; });
+  frames_.pop_back();
+}
+
+std::vector<Value> Lowering::loop(const Expr& extent, std::vector<Value> init,
+                                  const std::function<std::vector<Value>(const Expr&, std::vector<Value>)>& body) {
+  if (extent.hi() <= 0) return init;
+  if (extent.is_const(1)) return body(0, std::move(init));
+  Inst inst;
+  inst.op = Op::loop;
+  inst.extent = extent;
+  inst.var = Expr::index(text("i", names_++), extent);
+  Block inner;
+  for (Value v : init) {
+    inst.args.push_back(v);
+    inner.params.push_back(fresh(Type(out_.values[v])));
+  }
+  frames_.push_back(&inner);
+  inner.results = body(inst.var, inner.params);
+  close_frame();
+  std::vector<Value> results;
+  for (Value v : init) results.push_back(fresh(Type(out_.values[v])));
+  inst.results = SmallVector<Value, 2>(std::span<const Value>(results));
+  inst.blocks.push_back(std::move(inner));
+  frames_.back()->insts.push_back(std::move(inst));
+  return results;
+}
+
+std::vector<Value> Lowering::branch(const Expr& guard, const std::function<std::vector<Value>()>& then,
+                                    const std::function<std::vector<Value>()>& otherwise) {
+  if (guard.is_const(1)) return then();
+  if (guard.is_const(0)) return otherwise ? otherwise() : std::vector<Value>();
+  Inst inst;
+  inst.op = Op::branch;
+  inst.guard = guard;
+  inst.blocks.resize(2);
+  for (int side = 0; side < 2; ++side) {
+    const auto& make = side == 0 ? then : otherwise;
+    if (!make) continue;
+    Block inner;
+    frames_.push_back(&inner);
+    inner.results = make();
+    close_frame();
+    inst.blocks[side] = std::move(inner);
+  }
+  std::vector<Value> results;
+  for (Value v : inst.blocks[0].results) results.push_back(fresh(Type(out_.values[v])));
+  inst.results = SmallVector<Value, 2>(std::span<const Value>(results));
+  frames_.back()->insts.push_back(std::move(inst));
+  return results;
+}
+
+}  // namespace heddle::simd

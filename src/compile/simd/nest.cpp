@@ -1,0 +1,523 @@
+// Loops over the positions of a nest.
+#include <algorithm>
+
+#include "base/error.h"
+#include "compile/simd/lowering.h"
+#include "kernel/types.h"
+
+namespace heddle::simd {
+
+// Full parts in blocks, then what is left: of a constant size at once, else part by part and a masked one.
+std::vector<Value> Lowering::walk(
+    const Walk& walk, std::vector<Value> carried,
+    const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body) {
+  if (!walk.head.is_const(0)) return walk_aligned(walk, std::move(carried), body);
+  const int64_t step = walk.step;
+  auto block_of = [&](const Expr& first, int64_t count, int level) {
+    std::vector<Part> parts;
+    for (int64_t j = 0; j < count; ++j) parts.push_back({first + Expr(j * step), level, walk.step, 1});
+    return parts;
+  };
+  auto level_of = [&](const Expr& i) { return i.is_const() ? base_level_ : depth(); };
+  if (walk.bound.is_const() || walk.whole) {
+    int64_t size = walk.whole ? walk.size : walk.bound.value();
+    std::vector<Chunk> all;
+    if (walk.whole) {
+      all = chunks(size, walk.step);
+    } else {
+      int64_t blocks = size / (step * walk.block);
+      carried = loop(blocks, std::move(carried), [&](const Expr& i, std::vector<Value> now) {
+        return body(block_of(i * Expr(step * walk.block), walk.block, level_of(i)), std::move(now));
+      });
+      all = chunks(size, walk.step);
+      all.erase(all.begin(), all.begin() + blocks * walk.block);
+    }
+    if (all.empty()) return carried;
+    std::vector<Part> parts;
+    for (const Chunk& c : all) {
+      Expr active = c.count < c.width ? lt(lane(c.width), c.count) : Expr(1);
+      parts.push_back({c.start, base_level_, c.width, active});
+    }
+    return body(parts, std::move(carried));
+  }
+  const Expr per_block = step * walk.block;
+  Expr blocks = floordiv(walk.bound, per_block);
+  carried = loop(blocks, std::move(carried), [&](const Expr& i, std::vector<Value> now) {
+    return body(block_of(i * per_block, walk.block, level_of(i)), std::move(now));
+  });
+  if (walk.block > 1) {
+    Expr singles = floordiv(walk.bound, step) - blocks * Expr(walk.block);
+    carried = loop(singles, std::move(carried), [&](const Expr& i, std::vector<Value> now) {
+      return body(block_of(blocks * per_block + i * Expr(step), 1, depth()), std::move(now));
+    });
+  }
+  if (step == 1) return carried;
+  Expr rest = mod(walk.bound, step);
+  if (rest.is_const(0)) return carried;
+  return branch(
+      lt(0, rest),
+      [&] {
+        Part part{walk.bound - rest, depth(), walk.step, lt(lane(walk.step), rest)};
+        return body({&part, 1}, carried);
+      },
+      [&] { return carried; });
+}
+
+// Both ends are parts of vectors, computed by one piece of code; full parts lie between them.
+std::vector<Value> Lowering::walk_aligned(
+    const Walk& walk, std::vector<Value> carried,
+    const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body) {
+  const Expr step = walk.step, per_block = step * Expr(walk.block);
+  const Expr first = walk.head;
+  const Expr left = max(walk.bound - first, 0), rest = mod(left, step), blocks = floordiv(left, per_block);
+  carried = loop(2, std::move(carried), [&](const Expr& end, std::vector<Value> now) {
+    Expr count = select(end, rest, min(first, walk.bound));
+    Part part{end * (first + left - rest), depth(), walk.step, lt(lane(walk.step), count)};
+    return body({&part, 1}, std::move(now));
+  });
+  auto full = [&](const Expr& begin, int64_t count, const Expr& times) {
+    carried = loop(times, std::move(carried), [&](const Expr& i, std::vector<Value> now) {
+      std::vector<Part> parts;
+      for (int64_t j = 0; j < count; ++j)
+        parts.push_back({begin + (i * Expr(count) + Expr(j)) * step, depth(), walk.step, 1});
+      return body(parts, std::move(now));
+    });
+  };
+  full(first, walk.block, blocks);
+  if (walk.block > 1) full(first + blocks * per_block, 1, floordiv(left, step) - blocks * Expr(walk.block));
+  return carried;
+}
+
+// Elements from where the vectors start to the first place at which the nest's store is aligned.
+Expr Lowering::head_of(const Nest& nest, const std::vector<std::vector<Part>>& parts) {
+  const Inst& store = *nest.aligned;
+  Substitution places;
+  for (size_t d = 0; d < store.coords.size(); ++d) {
+    const bool along = static_cast<int>(d) == nest.vector_dim;
+    places.emplace_back(store.coords[d], along ? Expr(0) : parts[d][0].base);
+  }
+  Expr begin = substitute(store.address, places);
+  return ceildiv(begin, nest.width) * Expr(nest.width) - begin;
+}
+
+void Lowering::run_nest(Nest& nest) {
+  base_level_ = depth();
+  plan_ahead(nest);
+  // Everything that the nest leaves in registers, in order.
+  std::vector<Value> out;
+  auto version = [&] {
+    base_level_ = depth();
+    memo_.clear();
+    std::vector<Value> left = nest_body(nest);
+    memo_.clear();
+    return left;
+  };
+  if (!nest.condition.is_const(1)) {
+    branch(nest.condition, [&] { return version(); }, {});
+  } else if (nest.full_guard.is_const(0)) {
+    out = version();
+  } else {
+    std::vector<Expr> known = nest.known;
+    out = branch(
+        nest.full_guard,
+        [&] {
+          nest.known.insert(nest.known.end(), nest.full.begin(), nest.full.end());
+          return version();
+        },
+        [&] {
+          nest.known = known;
+          return version();
+        });
+  }
+  base_level_ = depth();
+
+  size_t next = 0;
+  auto take = [&](Value to, Layout layout) {
+    Rep rep;
+    int64_t count = layout.size();
+    if (count == 1 && in_.values[to].numel() == 1) {
+      rep.kind = Rep::Scalar;
+      rep.scalar = out[next++];
+    } else {
+      rep.kind = Rep::Registers;
+      rep.layout = std::move(layout);
+      rep.registers.assign(out.begin() + static_cast<int64_t>(next), out.begin() + static_cast<int64_t>(next) + count);
+      next += static_cast<size_t>(count);
+    }
+    set_rep(to, std::move(rep));
+  };
+  for (const Inst* root : nest.roots) {
+    if (writes_memory(root->op) || !nest.in_registers) continue;
+    for (Value v : final_results(*root))
+      take(v, {in_.values[v].shape, nest.axis == nest.vector_dim ? -1 : nest.vector_dim,
+               nest.axis == nest.vector_dim ? 1 : nest.width});
+  }
+  for (const Save& save : nest.saves) {
+    if (save.registers) {
+      take(save.value, {nest.shape, nest.vector_dim, nest.width});
+    } else if (is_lazy(save.value) && save.buffer >= 0) {
+      Rep rep;
+      rep.kind = Rep::Memory;
+      rep.buffer = save.buffer;
+      rep.strides = save.strides;
+      rep.valid = nest.bounds;
+      set_rep(save.value, std::move(rep));
+    }
+  }
+}
+
+// Gives the registers it leaves: results of reductions in order of roots, then saves.
+std::vector<Value> Lowering::nest_body(const Nest& nest) {
+  std::vector<std::vector<Part>> parts(nest.shape.size());
+  std::vector<Value> out;
+  int64_t slots = 0;
+  for (const Inst* root : nest.roots)
+    if (nest.in_registers && !writes_memory(root->op))
+      for (Value v : final_results(*root))
+        slots += Layout{in_.values[v].shape, nest.axis == nest.vector_dim ? -1 : nest.vector_dim, nest.width}.size();
+  for (const Save& save : nest.saves)
+    if (save.registers) slots += Layout{nest.shape, nest.vector_dim, nest.width}.size();
+  out.assign(static_cast<size_t>(slots), kernel::kNoValue);
+  nest_blocks(nest, 0, parts, out);
+  return out;
+}
+
+// Opens the loops over all dimensions but the reduced one, the vector dimension innermost.
+void Lowering::nest_blocks(const Nest& nest, size_t next, std::vector<std::vector<Part>>& parts,
+                           std::vector<Value>& out) {
+  SmallVector<int, 4> order;
+  for (int d = 0; d < static_cast<int>(nest.shape.size()); ++d)
+    if (d != nest.axis && d != nest.vector_dim && d != nest.turned_dim) order.push_back(d);
+  const bool squares = nest.turned_dim >= 0;
+  if (nest.vector_dim >= 0 && nest.vector_dim != nest.axis && !squares) order.push_back(nest.vector_dim);
+  if (next == order.size()) return squares ? nest_squares(nest, parts, out) : nest_leaf(nest, parts, out);
+  const int d = order[next];
+  Walk how = nest.walks[d];
+  if (d == nest.vector_dim && nest.aligned) how.head = head_of(nest, parts);
+  walk(how, {}, [&](std::span<const Part> now, std::vector<Value> carried) {
+    parts[d].assign(now.begin(), now.end());
+    nest_blocks(nest, next + 1, parts, out);
+    return carried;
+  });
+}
+
+void Lowering::nest_leaf(const Nest& nest, const std::vector<std::vector<Part>>& parts, std::vector<Value>& out) {
+  const int rank = static_cast<int>(nest.shape.size());
+  std::vector<Position> positions;
+  Position at;
+  at.at.resize(rank);
+  at.level.resize(rank, base_level_);
+  std::function<void(int)> visit = [&](int d) {
+    if (d == rank) {
+      positions.push_back(at);
+    } else if (d == nest.axis) {
+      visit(d + 1);
+    } else {
+      for (const Part& part : parts[d]) {
+        at.at[d] = part.base;
+        at.level[d] = part.level;
+        if (d == nest.vector_dim) {
+          at.vector_dim = part.width > 1 ? d : -1;
+          at.width = part.width;
+          at.active = part.active;
+        }
+        visit(d + 1);
+      }
+    }
+  };
+  visit(0);
+  if (nest.axis >= 0)
+    nest_reduction(nest, std::move(positions), out);
+  else
+    write(nest, positions, out);
+}
+
+Expr Lowering::root_guard(const Nest& nest, const Inst& root, const Position& at) {
+  if (root.guard.is_const(1)) return 1;
+  Substitution places;
+  for (size_t d = 0; d < root.coords.size(); ++d) {
+    Expr place = at.at[d];
+    if (static_cast<int>(d) == at.vector_dim) place = place + lane(at.width);
+    places.emplace_back(root.coords[d], place);
+  }
+  std::vector<Expr> rest;
+  for (const Expr& part : conjuncts(root.guard)) {
+    Expr c = canonical(part, root.coords);
+    if (std::find(nest.known.begin(), nest.known.end(), c) == nest.known.end())
+      rest.push_back(substitute(part, places));
+  }
+  return conjunction(rest);
+}
+
+// `keep` as a value; the root's bound variables may occur in it. Nothing when it always holds.
+Value Lowering::mask_of(const Nest& nest, const Inst& root, const Expr& keep, const Position& at) {
+  if (keep.is_const(1)) return kernel::kNoValue;
+  Inst out;
+  out.op = Op::index;
+  out.address = keep;
+  bool vector = at.width > 1 && depends_on(keep, lane(at.width));
+  for (size_t i = 0; i < root.binds.size(); ++i) {
+    if (!depends_on(keep, root.binds[i])) continue;
+    out.binds.push_back(root.binds[i]);
+    out.args.push_back(emit(nest, root.args[root.args.size() - root.binds.size() + i], at));
+    vector |= !out_.values[out.args.back()].shape.empty();
+  }
+  if (vector) out.coords = {lane(at.width)};
+  Value mask = fresh({DType::boolean, vector ? Dims{at.width} : Dims{}});
+  out.results = {mask};
+  frames_.back()->insts.push_back(std::move(out));
+  return mask;
+}
+
+Value Lowering::masked(Value v, Value mask, const Scalar& otherwise) {
+  if (mask == kernel::kNoValue) return v;
+  Builder b = builder();
+  return b.op(ScalarOp::where, {mask, v, b.constant(otherwise)});
+}
+
+// Stores, combines and saves at these positions: everything is computed before anything is written.
+void Lowering::write(const Nest& nest, std::span<const Position> positions, std::vector<Value>& out) {
+  const size_t count = positions.size();
+  std::vector<const Inst*> stores;
+  for (const Inst* root : nest.roots)
+    if (writes_memory(root->op)) stores.push_back(root);
+  std::vector<Value> values, saved;
+  for (size_t p = 0; p < count; ++p) {
+    for (const Inst* root : stores)
+      for (Value v : root->args) values.push_back(emit(nest, v, positions[p]));
+    for (const Save& save : nest.saves) saved.push_back(emit(nest, save.value, positions[p]));
+  }
+  size_t next = 0, next_saved = 0;
+  for (size_t p = 0; p < count; ++p) {
+    const Position& at = positions[p];
+    for (const Inst* root : stores) {
+      Builder::Access access;
+      Substitution places;
+      for (size_t d = 0; d < root->coords.size(); ++d) {
+        Expr place = at.at[d];
+        if (static_cast<int>(d) == at.vector_dim) place = place + lane(at.width);
+        places.emplace_back(root->coords[d], place);
+      }
+      access.address = substitute(root->address, places);
+      access.guard = logical_and(root_guard(nest, *root, at), at.active);
+      access.hint = root->hint;
+      Value v = values[next++];
+      for (const Expr& bind : root->binds) {
+        access.binds.push_back(bind);
+        access.bound.push_back(values[next++]);
+      }
+      if (at.width > 1) {
+        access.coords = {lane(at.width)};
+        v = splat(v, at.width, depth());
+      }
+      if (root->op == Op::store)
+        builder().store(root->buffer, v, access);
+      else if (root->op == Op::check)
+        builder().check(root->buffer, v, access);
+      else
+        builder().combine(root->buffer, v, root->reducer, access);
+    }
+    int64_t first_slot = static_cast<int64_t>(out.size());
+    for (const Save& save : nest.saves)
+      if (save.registers) first_slot -= Layout{nest.shape, nest.vector_dim, nest.width}.size();
+    for (const Save& save : nest.saves) {
+      Value v = saved[next_saved++];
+      if (!save.registers) {
+        store_at(save.buffer, save.strides, v, at);
+        continue;
+      }
+      Layout layout{nest.shape, nest.vector_dim, nest.width};
+      int64_t index = 0;
+      for (size_t d = 0; d < nest.shape.size(); ++d) {
+        int64_t i = at.at[d].value();
+        if (static_cast<int>(d) == nest.vector_dim) i /= nest.width;
+        index = index * layout.steps(static_cast<int>(d)) + i;
+      }
+      out[static_cast<size_t>(first_slot + index)] = splat(v, at.width, depth());
+      first_slot += layout.size();
+    }
+  }
+}
+
+// The scanned values at a position, given what came before; makes them known to what else the nest computes there.
+// Gives what has come together now.
+std::vector<Value> Lowering::scan_at(const Nest& nest, const Inst& root, const Position& at, Value mask,
+                                     std::vector<Value> before) {
+  const size_t width = before.size();
+  const bool lanes = at.width > 1 && at.vector_dim == nest.axis;
+  std::vector<Value> x;
+  for (size_t k = 0; k < width; ++k) {
+    Value v = masked(emit(nest, root.args[k], at), mask, kernel::neutral(*root.reducer, k));
+    x.push_back(lanes || width > 1 ? splat(v, at.width, depth()) : v);
+  }
+  std::vector<Value> scanned, after;
+  if (lanes) {
+    scanned = builder().scan(x, before, 0, root.reducer);
+    after.assign(scanned.begin() + static_cast<int64_t>(width), scanned.end());
+  } else {
+    scanned = after = builder().apply(*root.reducer, before, x);
+  }
+  for (size_t k = 0; k < width; ++k) memo_[{root.results[k], at.at, at.width, at.active}] = {scanned[k], depth()};
+  return after;
+}
+
+void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions, std::vector<Value>& out) {
+  const bool horizontal = nest.axis == nest.vector_dim;
+  const size_t count = positions.size(), sets = static_cast<size_t>(nest.sets);
+  const Walk& along = nest.walks[nest.axis];
+  std::vector<const Inst*> roots;
+  for (const Inst* root : nest.roots)
+    if (!writes_memory(root->op)) roots.push_back(root);
+  // Lanes of an accumulator.
+  const int64_t longest = along.whole ? along.size : along.bound.is_const() ? along.bound.value() : nest.width;
+  const int lanes = !horizontal             ? 0
+                    : longest >= nest.width ? nest.width
+                                            : chunks(std::max<int64_t>(1, longest), nest.width)[0].width;
+  auto width_at = [&](size_t p) { return horizontal ? lanes : positions[p].width; };
+
+  std::vector<Value> accumulators;  // by root, result, position, set
+  for (const Inst* root : roots) {
+    if (root->op == Op::scan) {
+      const size_t width = root->results.size() / 2;
+      for (size_t k = 0; k < width; ++k)
+        for (size_t p = 0; p < count; ++p) {
+          Value start = emit(nest, root->args[width + k], positions[p]);
+          accumulators.push_back(splat(start, horizontal ? 1 : positions[p].width, depth()));
+        }
+      continue;
+    }
+    for (size_t k = 0; k < root->results.size(); ++k) {
+      Scalar identity =
+          root->op == Op::dot ? Scalar::of(in_.values[root->results[0]].dtype, 0) : root->reducer->identity[k];
+      for (size_t p = 0; p < count; ++p) {
+        for (size_t s = 0; s < sets; ++s) {
+          if (root->op == Op::dot && !horizontal && s == 0) {
+            Value start = emit(nest, root->args[2], positions[p]);
+            accumulators.push_back(splat(start, width_at(p), depth()));
+          } else if (width_at(p) > 1) {
+            accumulators.push_back(builder().constant(identity, Dims{width_at(p)}));
+          } else {
+            accumulators.push_back(builder().constant(identity));
+          }
+        }
+      }
+    }
+  }
+
+  // Positions in which only the vector differs come after each other: a factor that is the same for all vectors is
+  // needed only for a moment, and takes no register from the sums.
+  std::vector<size_t> order;
+  std::vector<bool> taken(count, false);
+  for (size_t p = 0; p < count; ++p)
+    for (size_t other = p; other < count && !taken[p]; ++other) {
+      bool same = !taken[other];
+      for (size_t d = 0; same && d < nest.shape.size(); ++d)
+        same = static_cast<int>(d) == nest.axis || (static_cast<int>(d) == nest.vector_dim && nest.has_dot()) ||
+               positions[p].at[d] == positions[other].at[d];
+      if (!same) continue;
+      order.push_back(other);
+      if (other != p) taken[other] = true;
+    }
+
+  bool writes = !nest.saves.empty() || roots.size() != nest.roots.size();
+  accumulators = walk(along, std::move(accumulators), [&](std::span<const Part> parts, std::vector<Value> now) {
+    std::vector<Position> all;
+    for (size_t j = 0; j < parts.size(); ++j) {
+      for (size_t p : order) {
+        Position at = positions[p];
+        at.at[nest.axis] = parts[j].base;
+        at.level[nest.axis] = parts[j].level;
+        if (horizontal) {
+          at.vector_dim = parts[j].width > 1 ? nest.axis : -1;
+          at.width = parts[j].width;
+          at.active = parts[j].active;
+        }
+        all.push_back(at);
+        size_t slot = p * sets + j % sets;
+        for (const Inst* root : roots) {
+          // Lanes outside of the tile matter only where lanes meet.
+          Expr keep = root_guard(nest, *root, at);
+          if (horizontal) keep = logical_and(keep, at.active);
+          Value mask = mask_of(nest, *root, keep, at);
+          if (root->op == Op::scan) {
+            const size_t width = root->results.size() / 2;
+            std::vector<Value> before;
+            for (size_t k = 0; k < width; ++k) before.push_back(now[slot + k * count]);
+            std::vector<Value> after = scan_at(nest, *root, at, mask, std::move(before));
+            for (size_t k = 0; k < width; ++k) now[slot + k * count] = after[k];
+            slot += width * count;
+          } else if (root->op == Op::dot) {
+            DType dtype = in_.values[root->results[0]].dtype;
+            Value a = emit(nest, root->args[0], at), b = emit(nest, root->args[1], at);
+            a = masked(a, mask, Scalar::of(out_.values[a].dtype, 0));
+            b = masked(b, mask, Scalar::of(out_.values[b].dtype, 0));
+            Builder build = builder();
+            const bool words = kernel::holds_words(out_.values[a].dtype, dtype);
+            if (!words) a = build.cast(a, dtype);
+            if (!words) b = build.cast(b, dtype);
+            now[slot] = words             ? build.word_dot(a, b, now[slot])
+                        : is_float(dtype) ? build.op(ScalarOp::fma, {a, b, now[slot]})
+                                          : build.op(ScalarOp::add, {now[slot], build.op(ScalarOp::mul, {a, b})});
+            slot += count * sets;
+          } else {
+            std::vector<Value> left, right;
+            const size_t width = root->results.size();
+            for (size_t k = 0; k < width; ++k) {
+              left.push_back(now[slot + k * count * sets]);
+              Value v = masked(emit(nest, root->args[k], at), mask, root->reducer->identity[k]);
+              right.push_back(width > 1 ? splat(v, at.width, depth()) : v);
+            }
+            std::vector<Value> next = builder().apply(*root->reducer, left, right);
+            for (size_t k = 0; k < width; ++k) now[slot + k * count * sets] = next[k];
+            slot += width * count * sets;
+          }
+        }
+      }
+    }
+    if (writes) write(nest, all, out);
+    return now;
+  });
+
+  // Sets meet, then lanes.
+  size_t first = 0, slot = 0;
+  for (const Inst* root : roots) {
+    const std::span<const Value> results = final_results(*root);
+    const size_t width = results.size();
+    for (size_t p = 0; p < count; ++p) {
+      auto state = [&](size_t s) {
+        std::vector<Value> v;
+        for (size_t k = 0; k < width; ++k) v.push_back(accumulators[first + k * count * sets + p * sets + s]);
+        return v;
+      };
+      std::vector<std::vector<Value>> states;
+      for (size_t s = 0; s < sets; ++s) states.push_back(state(s));
+      auto reducer = root->op == Op::dot ? kernel::simple_reducer(ScalarOp::add, in_.values[root->results[0]].dtype)
+                                         : root->reducer;
+      for (size_t n = states.size(); n > 1; n = (n + 1) / 2)
+        for (size_t s = 0; s < n / 2; ++s) states[s] = builder().apply(*reducer, states[s], states[s + (n + 1) / 2]);
+      std::vector<Value> result = states[0];
+      if (horizontal && lanes > 1 && root->op != Op::scan) result = builder().reduce(result, 0, reducer);
+      if (root->op == Op::dot && horizontal)
+        result[0] = builder().op(ScalarOp::add, {emit(nest, root->args[2], positions[p]), result[0]});
+      for (size_t k = 0; k < width; ++k) {
+        if (nest.in_registers) {
+          out[slot + k * count + p] = splat(result[k], width_at(p) > 1 && !horizontal ? width_at(p) : 1, depth());
+        } else if (used_[results[k]] || root->op != Op::scan) {
+          const Rep& rep = reps_[results[k]];
+          Position at = positions[p];
+          at.at[nest.axis] = 0;
+          if (horizontal) {
+            at.vector_dim = -1;
+            at.width = 1;
+            at.active = 1;
+          }
+          store_at(rep.buffer, rep.strides, result[k], at);
+        }
+      }
+    }
+    first += width * count * sets;
+    slot += width * count;
+  }
+}
+
+}  // namespace heddle::simd

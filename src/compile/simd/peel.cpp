@@ -1,0 +1,301 @@
+// Peeling: a dimension that every value of a block shares, and that nothing reduces, becomes a loop around the block.
+#include <algorithm>
+
+#include "base/error.h"
+#include "compile/simd/lowering.h"
+
+namespace heddle::simd {
+namespace {
+
+// A check may be done by every row or by one, before or after others.
+bool stores(Op op) { return op == Op::store || op == Op::combine; }
+
+// What a block holds, inner blocks included.
+struct Contents {
+  std::vector<const Inst*> accesses, reduces, writes;
+  std::vector<Value> values;  // defined inside
+  std::vector<Value> used;
+  int64_t work = 0;
+  bool dot = false;
+  int rank = 0;
+  bool one_rank = true;
+};
+
+Contents contents(const Kernel& kernel, const Block& block) {
+  Contents c;
+  auto use = [&](Value v) {
+    c.used.push_back(v);
+    int rank = static_cast<int>(kernel.values[v].shape.size());
+    if (rank == 0) return;
+    if (c.rank == 0) c.rank = rank;
+    c.one_rank &= rank == c.rank;
+  };
+  for (Value v : block.results) use(v);
+  kernel::visit(block, [&](const Inst& inst) {
+    for (Value v : inst.args) use(v);
+    for (Value v : inst.results) {
+      use(v);
+      c.values.push_back(v);
+    }
+    for (const Block& inner : inst.blocks) {
+      for (Value v : inner.params) {
+        use(v);
+        c.values.push_back(v);
+      }
+      for (Value v : inner.results) use(v);
+    }
+    if (inst.op == Op::load || stores(inst.op)) c.accesses.push_back(&inst);
+    if (stores(inst.op)) c.writes.push_back(&inst);
+    if (inst.op == Op::reduce || inst.op == Op::scan) c.reduces.push_back(&inst);
+    c.dot |= inst.op == Op::dot || inst.op == Op::block_dot;
+    c.work += inst.op == Op::load ? 0 : op_cost(inst.op);
+  });
+  return c;
+}
+
+Expr shared_coordinate(std::vector<Expr>& cache, size_t dim, int64_t size) {
+  if (size == 1) return 0;
+  while (cache.size() <= dim) cache.push_back(0);
+  if (!cache[dim].is_var()) cache[dim] = Expr::index("d", size);
+  return cache[dim];
+}
+
+Expr with_shared_coordinates(const Expr& e, const Inst& inst, std::vector<Expr>& cache) {
+  Substitution names;
+  for (size_t d = 0; d < inst.coords.size(); ++d)
+    if (inst.coords[d].is_var())
+      names.emplace_back(inst.coords[d], shared_coordinate(cache, d, inst.coords[d].extent().value()));
+  return substitute(e, names);
+}
+
+// Whether rows of the tile may run one after the other through the whole block.
+bool independent(const Contents& c) {
+  std::vector<Expr> cache;
+  for (const Inst* write : c.writes) {
+    if (write->op == Op::combine) continue;
+    Expr place = with_shared_coordinates(write->address, *write, cache);
+    for (const Inst* access : c.accesses) {
+      if (access == write || access->buffer != write->buffer) continue;
+      if (access->op != Op::load) return false;
+      if (!(with_shared_coordinates(access->address, *access, cache) == place)) return false;
+    }
+  }
+  for (const Inst* write : c.writes)
+    if (write->op == Op::combine)
+      for (const Inst* access : c.accesses)
+        if (access != write && access->buffer == write->buffer) return false;
+  return true;
+}
+
+struct Choice {
+  int dim = -1;
+  int64_t size = 0, block = 1;
+};
+
+// Short rows go through the steps several at a time: one row alone is a long chain from its reductions to what follows
+// them, and what is computed once per row then fills vectors.
+constexpr int64_t kRowsTogether = 16, kFewestTogether = 4;
+constexpr int64_t kShortRow = 512;           // elements
+constexpr int64_t kTogetherElements = 2048;  // of all rows that go together: they stay in the first-level cache
+
+int64_t rows_together(const Block& block, const Contents& c, int dim, int64_t rows, int64_t row_size) {
+  if (row_size > kShortRow || c.reduces.empty()) return 1;
+  bool plain = true;
+  kernel::visit(block, [&](const Inst& inst) {
+    plain &= inst.blocks.empty();
+    if (inst.coords.size() > static_cast<size_t>(dim) && inst.coords[dim].is_var())
+      plain &= !depends_on(inst.guard, inst.coords[dim]);
+  });
+  if (!plain) return 1;
+  for (int64_t n = std::min({rows, kRowsTogether, kTogetherElements / row_size}); n >= kFewestTogether; --n)
+    if (rows % n == 0) return n;
+  return 1;
+}
+
+Choice choose(const Kernel& kernel, const Block& block, const Target& target) {
+  if (!block.results.empty()) return {};
+  Contents c = contents(kernel, block);
+  if (c.rank < 2 || !c.one_rank || c.dot || c.reduces.empty() || c.reduces.size() + c.writes.size() < 2) return {};
+  // Scans and what uses them are one nest already, which walks memory in order.
+  if (std::all_of(c.reduces.begin(), c.reduces.end(), [](const Inst* i) { return i->op == Op::scan; })) return {};
+  SmallVector<int64_t, 4> sizes(c.rank, 1);
+  SmallVector<bool, 4> fits(c.rank, true);
+  for (Value v : c.used) {
+    const Dims& shape = kernel.values[v].shape;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (shape[d] == 1) continue;
+      if (sizes[d] != 1 && sizes[d] != shape[d]) fits[d] = false;
+      sizes[d] = shape[d];
+    }
+  }
+  std::vector<Value> inside = c.values;
+  std::sort(inside.begin(), inside.end());
+  for (Value v : c.used) {
+    const Dims& shape = kernel.values[v].shape;
+    if (shape.empty() || std::binary_search(inside.begin(), inside.end(), v)) continue;
+    for (int d = 0; d < c.rank; ++d) fits[d] = fits[d] && shape[d] == 1;
+  }
+  // A write that lacks the dimension would be done once per row.
+  for (const Inst* write : c.writes) {
+    const Dims& shape = kernel.values[write->args[0]].shape;
+    for (int d = 0; d < c.rank; ++d) fits[d] = fits[d] && !shape.empty() && shape[d] == sizes[d];
+  }
+  for (const Inst* reduce : c.reduces) fits[reduce->axis] = false;
+  if (std::none_of(fits.begin(), fits.end(), [](bool f) { return f; }) || !independent(c)) return {};
+
+  const int width = target.vector_bytes / 4;
+  int vector_dim = -1;
+  double best = 0;
+  for (int d = 0; d < c.rank; ++d) {
+    if (sizes[d] == 1) continue;
+    int lanes = static_cast<int>(std::min<int64_t>(sizes[d], width));
+    double cost = static_cast<double>(c.work);
+    for (const Inst* access : c.accesses) cost += access_cost(kernel, *access, d, lanes);
+    for (const Inst* reduce : c.reduces)
+      if (reduce->axis == d) cost += 8.0 * lanes / static_cast<double>(sizes[d]);
+    cost /= lanes;
+    if (vector_dim < 0 || cost <= best) {
+      best = cost;
+      vector_dim = d;
+    }
+  }
+  for (int d = 0; d < c.rank; ++d) {
+    if (!fits[d] || sizes[d] == 1 || d == vector_dim) continue;
+    int64_t row = 1;
+    for (int other = 0; other < c.rank; ++other)
+      if (other != d) row *= sizes[other];
+    int64_t together = rows_together(block, c, d, sizes[d], row);
+    if (together == sizes[d]) return {};
+    return {d, sizes[d], together};
+  }
+  // Along vectors it pays when whole tiles would otherwise go through memory between the steps.
+  if (vector_dim < 0 || !fits[vector_dim] || sizes[vector_dim] <= width) return {};
+  int64_t others = 1;
+  for (int d = 0; d < c.rank; ++d)
+    if (d != vector_dim) others *= sizes[d];
+  int64_t whole = 0;  // steps that run over everything
+  for (const Inst* reduce : c.reduces) whole += kernel.values[reduce->args[0]].numel() == others * sizes[vector_dim];
+  for (const Inst* write : c.writes) whole += kernel.values[write->args[0]].numel() == others * sizes[vector_dim];
+  if (whole < 2) return {};
+  int64_t wanted = others <= 8 ? width : 4 * width;
+  if (sizes[vector_dim] <= wanted) return {};
+  return {vector_dim, sizes[vector_dim], wanted};
+}
+
+// A copy of the block's instructions for elements [start, start + size) of the dimension.
+Block slice(Kernel& kernel, const Block& block, int dim, int64_t old_size, const Expr& start, int64_t size) {
+  Substitution places;
+  std::vector<std::pair<Expr, Expr>> renamed;
+  kernel::visit(block, [&](const Inst& inst) {
+    if (inst.coords.size() <= static_cast<size_t>(dim)) return;
+    const Expr& c = inst.coords[dim];
+    if (!c.is_var() || !(c.extent() == Expr(old_size))) return;
+    for (const auto& [from, to] : renamed)
+      if (from == c) return;
+    Expr fresh = Expr::index(c.name(), size);
+    renamed.emplace_back(c, fresh);
+    places.emplace_back(c, size == 1 ? start : start + fresh);
+  });
+  const size_t first_value = kernel.values.size();
+  Block out;
+  std::vector<Value> map;
+  Builder builder(kernel.values, out);
+  for (const Inst& inst : block.insts) builder.clone(inst, map, places);
+  for (size_t v = first_value; v < kernel.values.size(); ++v) {
+    Dims& shape = kernel.values[v].shape;
+    if (shape.size() > static_cast<size_t>(dim) && shape[dim] == old_size) shape[dim] = size;
+  }
+  kernel::visit(out, [&](Inst& inst) {
+    if (inst.coords.size() <= static_cast<size_t>(dim)) return;
+    for (const auto& [from, to] : renamed)
+      if (inst.coords[dim] == from) {
+        inst.coords[dim] = to;
+        return;
+      }
+  });
+  return out;
+}
+
+// Conditions on the dimension that every write shares end the loop early; they are dropped from the guards.
+Expr take_bound(Block& block, int dim, int64_t size) {
+  Expr shared = Expr::index("row", size);
+  auto named = [&](const Expr& e, const Inst& inst) {
+    if (inst.coords.size() <= static_cast<size_t>(dim) || !inst.coords[dim].is_var()) return e;
+    return substitute(e, {{inst.coords[dim], shared}});
+  };
+  std::vector<Expr> common;
+  bool first = true;
+  kernel::visit(static_cast<const Block&>(block), [&](const Inst& inst) {
+    if (!stores(inst.op)) return;
+    std::vector<Expr> parts;
+    for (const Expr& part : conjuncts(inst.guard)) {
+      bool other = false;
+      for (size_t d = 0; d < inst.coords.size(); ++d)
+        other |= static_cast<int>(d) != dim && inst.coords[d].is_var() && depends_on(part, inst.coords[d]);
+      for (const Expr& bind : inst.binds) other |= depends_on(part, bind);
+      if (!other) parts.push_back(named(part, inst));
+    }
+    if (first) common = parts;
+    std::erase_if(common, [&](const Expr& e) { return std::find(parts.begin(), parts.end(), e) == parts.end(); });
+    first = false;
+  });
+  // Variables of loops inside the block are unknown outside of it.
+  std::vector<Expr> inner_vars;
+  kernel::visit(static_cast<const Block&>(block), [&](const Inst& inst) {
+    if (inst.op == Op::loop && inst.var.is_var()) inner_vars.push_back(inst.var);
+  });
+  Expr bound = size;
+  std::vector<Expr> taken;
+  for (const Expr& e : common) {
+    std::optional<Expr> limit = upper_limit(e, shared);
+    if (!limit || !depends_on(e, shared)) continue;
+    if (std::any_of(inner_vars.begin(), inner_vars.end(), [&](const Expr& v) { return depends_on(*limit, v); }))
+      continue;
+    bound = min(bound, *limit);
+    taken.push_back(e);
+  }
+  if (taken.empty()) return bound;
+  kernel::visit(block, [&](Inst& inst) {
+    if (inst.guard.is_const()) return;
+    std::vector<Expr> kept;
+    for (const Expr& part : conjuncts(inst.guard))
+      if (std::find(taken.begin(), taken.end(), named(part, inst)) == taken.end()) kept.push_back(part);
+    inst.guard = conjunction(kept);
+  });
+  return bound.lo() < 0 ? max(bound, 0) : bound;
+}
+
+void peel_block(Kernel& kernel, Block& block, const Target& target) {
+  Choice choice = choose(kernel, block, target);
+  if (choice.dim < 0) {
+    for (Inst& inst : block.insts)
+      for (Block& inner : inst.blocks) peel_block(kernel, inner, target);
+    return;
+  }
+  Block from = std::move(block);
+  block = Block{from.params, {}, {}};
+  Expr extent = choice.size / choice.block;
+  if (choice.block == 1) extent = take_bound(from, choice.dim, choice.size);
+  Inst loop;
+  loop.op = Op::loop;
+  loop.extent = extent;
+  loop.var = Expr::index(text("r", kernel.values.size()), extent);
+  loop.blocks.push_back(slice(kernel, from, choice.dim, choice.size, loop.var * Expr(choice.block), choice.block));
+  peel_block(kernel, loop.blocks[0], target);
+  block.insts.push_back(std::move(loop));
+  if (int64_t rest = choice.size % choice.block; rest > 0 && choice.block > 1) {
+    Block last = slice(kernel, from, choice.dim, choice.size, choice.size - rest, rest);
+    peel_block(kernel, last, target);
+    for (Inst& inst : last.insts) block.insts.push_back(std::move(inst));
+  }
+}
+
+}  // namespace
+
+Kernel peel(const Kernel& kernel, const Target& target) {
+  Kernel out = kernel;
+  for (kernel::Phase& phase : out.phases) peel_block(out, phase.body, target);
+  return out;
+}
+
+}  // namespace heddle::simd

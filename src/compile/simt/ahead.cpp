@@ -1,0 +1,87 @@
+// Loops that stage the factors of a contraction in local memory: the loads of one iteration are issued before the
+// iteration before it computes.
+#include <algorithm>
+
+#include "base/error.h"
+#include "compile/simt/lowering.h"
+
+namespace heddle::simt {
+
+std::vector<const Inst*> Lowering::stores_ahead(const Inst& loop) const {
+  constexpr int64_t kMostRegisters = 32;
+  const Block& body = loop.blocks[0];
+  if (!loop.var.is_var() || tile_.threads == 1) return {};
+  // What the loop writes cannot be read before its turn.
+  std::vector<int> written;
+  bool contracts = false;
+  kernel::visit(body, [&](const Inst& inst) {
+    if (inst.op == Op::store || inst.op == Op::combine) written.push_back(inst.buffer);
+    contracts |= inst.op == Op::dot;
+  });
+  if (!contracts) return {};
+  std::vector<const Inst*> found;
+  int64_t held = 0;
+  for (const Inst& inst : body.insts) {
+    if (inst.op == Op::dot) break;
+    if (inst.op == Op::store) {
+      if (tile_.buffers[inst.buffer].space != kernel::Space::Local || reads(inst.args[0], written)) return {};
+      const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
+      const Dims& dims = shape(inst.args[0]);
+      int64_t registers = has_lanes(layout, dims) ? layout.lanes : 1;
+      for (size_t d = 0; d < dims.size(); ++d) {
+        if (dims[d] == 1) continue;
+        if (layout.dims[d].rolled) return {};
+        registers *= layout.dims[d].registers;
+      }
+      held += registers;
+      if (held > kMostRegisters) return {};
+      found.push_back(&inst);
+      continue;
+    }
+    const bool defined =
+        std::any_of(inst.results.begin(), inst.results.end(), [&](Value v) { return plan_.values[v].defined; });
+    if (defined && inst.op != Op::load) return {};
+    if (!inst.blocks.empty() || inst.op == Op::combine || inst.op == Op::check) return {};
+  }
+  // Values carried from one iteration to the next come too late.
+  auto carried = [&](Value v) {
+    std::vector<Value> open = {v};
+    while (!open.empty()) {
+      Value at = open.back();
+      open.pop_back();
+      if (std::find(body.params.begin(), body.params.end(), at) != body.params.end()) return true;
+      const ValuePlan& plan = plan_.values[at];
+      if (plan.def && plan.defined && plan.position > plan_.position.at(&loop)) return true;
+      if (plan.def && !plan.defined) open.insert(open.end(), plan.def->args.begin(), plan.def->args.end());
+    }
+    return false;
+  };
+  for (const Inst* store : found)
+    if (store->args.size() != 1 || carried(store->args[0])) return {};
+  return found;
+}
+
+void Lowering::values_ahead(const Inst& store, const Expr& var, const Expr& when, const Expr& inside,
+                            std::vector<Value>& out) {
+  const Layout& layout = plan_.layout(plan_.inst_group.at(&store));
+  const Dims& dims = shape(store.args[0]);
+  shift_ = Shift{var, when, inside};
+  scopes_.emplace_back();
+  for (const Point& p : points(layout, dims, SmallVector<Expr, 4>(dims.size(), 0)))
+    out.push_back(widen(at(store.args[0], p.coords), lane_of(layout, dims)));
+  scopes_.pop_back();
+  shift_.reset();
+}
+
+void Lowering::store_ahead(const Inst& store, std::span<const Value>& values) {
+  const Layout& layout = plan_.layout(plan_.inst_group.at(&store));
+  const Dims& dims = shape(store.args[0]);
+  const Expr owns = owner(layout, dims, thread_);
+  for (const Point& p : points(layout, dims, SmallVector<Expr, 4>(dims.size(), 0))) {
+    builder_->store(store.buffer, values.front(), access(store, 1, p.coords, dims, owns, has_lanes(layout, dims)));
+    tag(plan_.position.at(&store) + 1);
+    values = values.subspan(1);
+  }
+}
+
+}  // namespace heddle::simt

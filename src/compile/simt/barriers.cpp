@@ -1,0 +1,116 @@
+// Barriers between accesses of different threads to the same memory.
+#include <algorithm>
+
+#include "compile/simt/lowering.h"
+
+namespace heddle::simt {
+
+namespace {
+
+struct Touch {
+  int buffer;
+  Op op;
+  int tag;
+  friend bool operator==(const Touch&, const Touch&) = default;
+};
+
+// What the threads may have done since the last barrier they all passed.
+using State = std::vector<Touch>;
+
+void add(State& state, const Touch& touch) {
+  if (std::find(state.begin(), state.end(), touch) == state.end()) state.push_back(touch);
+}
+
+bool conflict(const State& state, const Touch& touch) {
+  return std::any_of(state.begin(), state.end(), [&](const Touch& earlier) {
+    if (earlier.buffer != touch.buffer) return false;
+    if (earlier.op == Op::load && touch.op == Op::load) return false;
+    if (earlier.op == Op::combine && touch.op == Op::combine) return false;  // atomic
+    return earlier.tag == 0 || earlier.tag != touch.tag;
+  });
+}
+
+Inst barrier() {
+  Inst inst;
+  inst.op = Op::barrier;
+  return inst;
+}
+
+bool touches_memory(const Inst& inst) { return inst.op == Op::load || inst.op == Op::store || inst.op == Op::combine; }
+
+Touch touch_of(const Inst& inst) { return {inst.buffer, inst.op, inst.immediate}; }
+
+// Walks the block once, starting from `state`, and leaves the state at its end.
+void walk(Block& block, State& state, std::span<const Expr> register_loops) {
+  std::vector<Inst> insts;
+  insts.reserve(block.insts.size());
+  for (Inst& inst : block.insts) {
+    switch (inst.op) {
+      case Op::load:
+      case Op::store:
+      case Op::combine: {
+        if (conflict(state, touch_of(inst))) {
+          insts.push_back(barrier());
+          state.clear();
+        }
+        add(state, touch_of(inst));
+        break;
+      }
+      case Op::barrier: state.clear(); break;
+      case Op::loop: {
+        // What only the first iteration must wait for is waited for once, before the loop.
+        bool wait = false;
+        kernel::visit(inst.blocks[0],
+                      [&](const Inst& inner) { wait |= touches_memory(inner) && conflict(state, touch_of(inner)); });
+        if (wait) {
+          insts.push_back(barrier());
+          state.clear();
+        }
+        // An iteration starts after what came before the loop or after another iteration. States only grow and
+        // there are finitely many touches, so this ends; two rounds are usual.
+        bool registers = std::find(register_loops.begin(), register_loops.end(), inst.var) != register_loops.end();
+        State entry = state;
+        State end;
+        while (true) {
+          State current = entry;
+          walk(inst.blocks[0], current, register_loops);
+          end = current;
+          size_t before = entry.size();
+          for (Touch touch : current) {
+            if (!registers) touch.tag = 0;
+            add(entry, touch);
+          }
+          if (entry.size() == before) break;
+        }
+        if (inst.extent.lo() >= 1) state.clear();
+        for (const Touch& touch : end) add(state, touch);
+        break;
+      }
+      case Op::branch: {
+        State entry = state;
+        state.clear();
+        for (Block& inner : inst.blocks) {
+          State current = entry;
+          walk(inner, current, register_loops);
+          for (const Touch& touch : current) add(state, touch);
+        }
+        if (inst.blocks.size() < 2) {
+          for (const Touch& touch : entry) add(state, touch);
+        }
+        break;
+      }
+      default: break;
+    }
+    insts.push_back(std::move(inst));
+  }
+  block.insts = std::move(insts);
+}
+
+}  // namespace
+
+void insert_barriers(Block& block, std::span<const Expr> register_loops) {
+  State state;
+  walk(block, state, register_loops);
+}
+
+}  // namespace heddle::simt

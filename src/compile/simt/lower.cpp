@@ -1,0 +1,331 @@
+// Tile level to thread level for machines whose cells are blocks of threads. The approach is described in the header.
+#include "compile/simt/lowering.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "compile/simt/lower.h"
+
+namespace heddle::simt {
+
+using kernel::Builder;
+
+Lowering::Lowering(const Kernel& tile, const Target& target) : tile_(tile), target_(target) {
+  out_.name = tile.name;
+  out_.level = kernel::Level::Thread;
+  out_.threads = tile.threads;
+  out_.thread = tile.thread.is_var() ? tile.thread : Expr::index("thread", tile.threads);
+  out_.symbols = tile.symbols;
+  out_.buffers = tile.buffers;
+  out_.rounds = tile.rounds;
+  thread_ = tile.threads > 1 ? out_.thread : Expr(0);
+}
+
+Kernel Lowering::run() {
+  out_.phases.resize(tile_.phases.size());
+  for (size_t p = 0; p < tile_.phases.size(); ++p) {
+    const kernel::Phase& from = tile_.phases[p];
+    kernel::Phase& to = out_.phases[p];
+    to.cells = from.cells;
+    plan_ = make_plan(tile_, from, kernel::working_threads(tile_, from));
+    homes_.assign(tile_.values.size(), -1);
+    scopes_.assign(1, {});
+    constants_.clear();
+    register_loops_.clear();
+    parts_.clear();
+    leaving_ = -1;
+    tags_ = static_cast<int>(plan_.position.size()) + 1;  // stores of the program use their position plus one
+    spare_.clear();                                       // phases do not overlap: what earlier ones used is free again
+    for (size_t i = tile_.buffers.size(); i < out_.buffers.size(); ++i) spare_.push_back(static_cast<int>(i));
+    Builder builder(out_, to);
+    builder_ = &builder;
+    emit(from.body);
+    if (tile_.threads > 1) insert_barriers(to.body, register_loops_);
+    kernel::visit(to.body, [](Inst& inst) {
+      if (inst.op == Op::load || inst.op == Op::store || inst.op == Op::combine) inst.immediate = 0;
+    });
+  }
+  int64_t bytes = 0;
+  for (const kernel::Buffer& buffer : out_.buffers) {
+    if (buffer.space == kernel::Space::Local) bytes += (buffer.size.value() * size_of(buffer.dtype) + 63) / 64 * 64;
+  }
+  if (bytes > target_.local_bytes) {
+    throw CompileError(text("kernel ", tile_.name, " needs ", bytes, " bytes of local memory, ", target_.name, " has ",
+                            target_.local_bytes));
+  }
+  return std::move(out_);
+}
+
+void Lowering::emit(const Block& block, std::span<const Inst* const> done) {
+  for (size_t i = 0; i < block.insts.size(); ++i) {
+    if (std::find(done.begin(), done.end(), &block.insts[i]) != done.end()) continue;
+    // Cells that are taken in turn have nothing in common.
+    if (block.insts[i].op == Op::matrix_dot && block.results.empty() &&
+        only_finishes(std::span(block.insts).subspan(i + 1), plan_.inst_group.at(&block.insts[i])))
+      for (const Expr& turn : variables(block.insts[i].address)) register_loops_.push_back(turn);
+    if (block.insts[i].op == Op::store) compute_ahead(std::span(block.insts).subspan(i));
+    emit(block.insts[i]);
+  }
+}
+
+// Whether computing v again would read one of these buffers.
+bool Lowering::reads(Value v, const std::vector<int>& buffers) const {
+  if (buffers.empty()) return false;
+  std::vector<Value> open = {v};
+  std::unordered_set<Value> seen;
+  while (!open.empty()) {
+    const Value next = open.back();
+    open.pop_back();
+    const ValuePlan& plan = plan_.values[next];
+    if (plan.defined || !seen.insert(next).second) continue;
+    if (plan.def->op == Op::load && std::find(buffers.begin(), buffers.end(), plan.def->buffer) != buffers.end()) {
+      return true;
+    }
+    open.insert(open.end(), plan.def->args.begin(), plan.def->args.end());
+  }
+  return false;
+}
+
+// `insts` begins with a store. Where more stores follow at once, as when operands of a contraction are staged, their
+// values are computed before the first of them: then all loads are on their way before anyone waits.
+void Lowering::compute_ahead(std::span<const Inst> insts) {
+  constexpr int64_t kMaxAhead = 32;  // registers
+  std::vector<int> written;
+  int64_t held = 0;
+  for (const Inst& inst : insts) {
+    if (inst.op == Op::store) {
+      const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
+      const Dims& dims = shape(inst.args[0]);
+      bool rolled = false;
+      int64_t registers = has_lanes(layout, dims) ? layout.lanes : 1;
+      for (size_t d = 0; d < dims.size(); ++d) {
+        if (dims[d] == 1) continue;
+        rolled |= layout.dims[d].rolled;
+        registers *= layout.dims[d].registers;
+      }
+      held += registers;
+      if (rolled || held > kMaxAhead || reads(inst.args[0], written)) return;
+      for (const Point& p : points(layout, dims, SmallVector<Expr, 4>(dims.size(), 0))) at(inst.args[0], p.coords);
+      written.push_back(inst.buffer);
+      continue;
+    }
+    bool waits = inst.op == Op::loop || inst.op == Op::branch || inst.op == Op::reduce || inst.op == Op::dot ||
+                 inst.op == Op::scan || inst.op == Op::combine ||
+                 (inst.op == Op::load && plan_.values[inst.results[0]].defined);
+    if (waits) return;
+  }
+}
+
+void Lowering::emit(const Inst& inst) {
+  switch (inst.op) {
+    case Op::load:
+      if (plan_.values[inst.results[0]].defined) define_load(inst);
+      break;
+    case Op::store:
+    case Op::check:
+    case Op::combine: emit_store(inst); break;
+    case Op::reduce: emit_reduce(inst); break;
+    case Op::scan: emit_scan(inst); break;
+    case Op::dot: emit_dot(inst); break;
+    case Op::matrix_dot: emit_matrix_dot(inst); break;
+    case Op::matrix_store: emit_matrix_store(inst); break;
+    case Op::warp_dot: emit_warp_dot(inst); break;
+    case Op::loop: emit_loop(inst); break;
+    case Op::branch: emit_branch(inst); break;
+    case Op::barrier:
+    case Op::shuffle_xor: throw InternalError(text(kernel::name(inst.op), " in tile-level kernel ", tile_.name));
+    default: break;  // computed where it is used
+  }
+}
+
+void Lowering::define_load(const Inst& inst) {
+  Value v = inst.results[0];
+  int id = next_tag();
+  over_rolled(layout(v), shape(v), [&](std::span<const Point> where) {
+    std::vector<Value> values;
+    for (const Point& p : where)
+      values.push_back(widen(compute(inst, p.coords, shape(v)), lane_of(layout(v), shape(v))));
+    deliver(v, where, values, id);
+  });
+}
+
+void Lowering::emit_store(const Inst& inst) {
+  const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
+  const Dims& dims = shape(inst.args[0]);
+  Expr owns = owner(layout, dims, thread_);
+  over_rolled(layout, dims, [&](std::span<const Point> where) {
+    // Everything is computed before the first store: loads then need not wait for stores that might change them.
+    std::vector<Value> values;
+    std::vector<Builder::Access> accesses;
+    for (const Point& p : where) {
+      values.push_back(widen(at(inst.args[0], p.coords), lane_of(layout, dims)));
+      accesses.push_back(access(inst, 1, p.coords, dims, owns, has_lanes(layout, dims)));
+    }
+    for (size_t i = 0; i < where.size(); ++i) {
+      if (inst.op == Op::store) {
+        builder_->store(inst.buffer, values[i], accesses[i]);
+      } else if (inst.op == Op::check) {
+        builder_->check(inst.buffer, values[i], accesses[i]);
+        continue;
+      } else {
+        builder_->combine(inst.buffer, values[i], inst.reducer, accesses[i]);
+      }
+      tag(plan_.position.at(&inst) + 1);
+    }
+  });
+}
+
+// The registers of a carried or chosen value, at the places where it is kept.
+std::vector<Lowering::Point> Lowering::registers_of(Value v) {
+  return points(layout(v), shape(v), SmallVector<Expr, 4>(shape(v).size(), 0));
+}
+
+void Lowering::values_in_registers(Value v, Value like, std::vector<Value>& out) {
+  for (const Point& p : registers_of(like)) out.push_back(widen(at(v, p.coords), lane_of(layout(like), shape(like))));
+}
+
+// Computes v at every point of the layout of `like` and writes it to a buffer of that shape.
+void Lowering::write_out(int buffer, Value v, Value like, int id) {
+  over_rolled(layout(like), shape(like), [&](std::span<const Point> where) {
+    std::vector<Value> values;
+    for (const Point& p : where) values.push_back(at(v, p.coords));
+    store_home(buffer, like, where, values, id);
+  });
+}
+
+// Hands the values of a loop or branch, as many as `v` has registers, to v.
+void Lowering::take_registers(Value v, std::span<const Value>& from) {
+  std::vector<Point> where = registers_of(v);
+  deliver(v, where, from.first(where.size()), next_tag());
+  from = from.subspan(where.size());
+}
+
+void Lowering::emit_loop(const Inst& inst) {
+  const Block& body = inst.blocks[0];
+  size_t count = inst.args.size();
+  // Tiles too large for registers stay in memory from one iteration to the next.
+  std::vector<int> next(count, -1);
+  std::vector<Value> init;
+  const std::vector<const Inst*>& late = plan_.late.at(&inst);
+  for (size_t i = 0; i < count; ++i) {
+    Value param = body.params[i];
+    if (late[i]) {
+      std::vector<Value> start = start_late(*late[i]);
+      init.insert(init.end(), start.begin(), start.end());
+      parts_[late[i]] = std::move(start);
+    } else if (plan_.values[param].local) {
+      next[i] = allocate("next", tile_.values[param].dtype, tile_.values[param].numel());
+      write_out(home(param), inst.args[i], param, next_tag());
+    } else {
+      values_in_registers(inst.args[i], param, init);
+    }
+  }
+  const std::vector<const Inst*> ahead = stores_ahead(inst);
+  for (const Inst* store : ahead) values_ahead(*store, inst.var, 0, lt(0, inst.extent), init);
+  std::vector<Value> results = builder_->loop(
+      inst.var, init,
+      [&](std::span<const Value> carried) {
+        scopes_.emplace_back();
+        for (size_t i = 0; i < count; ++i) {
+          if (late[i]) {
+            std::vector<Value>& parts = parts_.at(late[i]);
+            parts.assign(carried.begin(), carried.begin() + static_cast<std::ptrdiff_t>(parts.size()));
+            carried = carried.subspan(parts.size());
+          } else if (!plan_.values[body.params[i]].local) {
+            take_registers(body.params[i], carried);
+          }
+        }
+        for (const Inst* store : ahead) store_ahead(*store, carried);
+        std::vector<Value> later;
+        for (const Inst* store : ahead)
+          values_ahead(*store, inst.var, inst.var + 1, lt(inst.var + 1, inst.extent), later);
+        emit(body, ahead);
+        std::vector<Value> yields;
+        for (size_t i = 0; i < count; ++i) {
+          if (late[i]) {
+            const std::vector<Value>& parts = parts_.at(late[i]);
+            yields.insert(yields.end(), parts.begin(), parts.end());
+          } else if (next[i] >= 0) {
+            write_out(next[i], body.results[i], body.params[i], next_tag());
+          } else {
+            values_in_registers(body.results[i], body.params[i], yields);
+          }
+        }
+        for (size_t i = 0; i < count; ++i) {
+          if (next[i] < 0) continue;
+          Value param = body.params[i];
+          int id = next_tag();
+          over_rolled(layout(param), shape(param), [&](std::span<const Point> where) {
+            std::vector<Value> values;
+            for (const Point& p : where) {
+              values.push_back(load_local(next[i], home_address(param, p.coords), inside(p.coords, shape(param))));
+            }
+            store_home(home(param), param, where, values, id);
+          });
+        }
+        scopes_.pop_back();
+        yields.insert(yields.end(), later.begin(), later.end());
+        return yields;
+      },
+      inst.immediate);
+  builder_->block().insts.back().extent = inst.extent;  // may be less than the variable's
+  std::span<const Value> left = results;
+  for (size_t i = 0; i < count; ++i) {
+    Value param = body.params[i], result = inst.results[i];
+    if (late[i]) {
+      const size_t size = parts_.at(late[i]).size();
+      parts_.erase(late[i]);
+      finish_late(inst, i, {left.begin(), left.begin() + static_cast<std::ptrdiff_t>(size)});
+      left = left.subspan(size);
+      continue;
+    }
+    if (next[i] >= 0) {
+      homes_[result] = home(param);
+      continue;
+    }
+    take_registers(result, left);
+  }
+}
+
+void Lowering::emit_branch(const Inst& inst) {
+  auto side = [&](const Block& block) {
+    scopes_.emplace_back();
+    emit(block);
+    std::vector<Value> yields;
+    for (size_t i = 0; i < inst.results.size(); ++i) {
+      Value result = inst.results[i];
+      if (plan_.values[result].local) {
+        write_out(home(result), block.results[i], result, next_tag());
+      } else {
+        values_in_registers(block.results[i], result, yields);
+      }
+    }
+    scopes_.pop_back();
+    return yields;
+  };
+  std::vector<Value> bound;
+  for (Value v : inst.args) bound.push_back(at(v, Coords(shape(v).size(), Expr(0))));
+  std::vector<Value> results = builder_->branch_on(
+      inst.guard, inst.binds, bound, [&] { return side(inst.blocks[0]); },
+      [&] { return inst.blocks.size() > 1 ? side(inst.blocks[1]) : std::vector<Value>(); });
+  std::span<const Value> left = results;
+  for (Value result : inst.results) {
+    if (!plan_.values[result].local) take_registers(result, left);
+  }
+}
+
+}  // namespace heddle::simt
+
+namespace heddle {
+
+kernel::Kernel lower_simt(const kernel::Kernel& tile_kernel, const Target& target) {
+  HD_ASSERT(tile_kernel.level == kernel::Level::Tile, "lower_simt takes a tile-level kernel, ", tile_kernel.name);
+  if (tile_kernel.threads > target.max_threads) {
+    throw CompileError(text("kernel ", tile_kernel.name, " wants ", tile_kernel.threads, " threads, ", target.name,
+                            " has at most ", target.max_threads));
+  }
+  return simt::Lowering(tile_kernel, target).run();
+}
+
+}  // namespace heddle

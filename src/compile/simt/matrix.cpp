@@ -1,0 +1,95 @@
+// Products by a matrix unit. Its results stay in the registers where it leaves them, and are finished there.
+#include <algorithm>
+
+#include "base/error.h"
+#include "compile/simt/lowering.h"
+#include "kernel/tensor_maps.h"
+
+namespace heddle::simt {
+
+using kernel::kMatrixRows;
+using kernel::kMatrixThreads;
+
+namespace {
+
+// Rows and columns of a matrix unit's tile: the two dimensions that are not 1.
+std::pair<size_t, size_t> matrix_dims(const Dims& shape) {
+  size_t rows = 0;
+  while (rows < shape.size() && shape[rows] == 1) ++rows;
+  size_t columns = shape.size() - 1;
+  while (columns > rows && shape[columns] == 1) --columns;
+  HD_ASSERT(rows < columns, "a matrix unit computes matrices");
+  return {rows, columns};
+}
+
+}  // namespace
+
+// As fragment() says: a quarter of a warp along the columns, two each; its eight quarters along rows, twice; then
+// warps.
+Layout matrix_layout(const Dims& shape, int threads) {
+  auto [rows, columns] = matrix_dims(shape);
+  Layout layout;
+  layout.dims.resize(shape.size());
+  for (size_t d = 0; d < shape.size(); ++d) layout.dims[d].size = shape[d];
+  layout.used = shape[rows] / kMatrixRows * kMatrixThreads;
+  HD_ASSERT(layout.used == threads, "a matrix of ", shape[rows], " rows for ", threads, " threads");
+  LayoutDim &along = layout.dims[columns], &down = layout.dims[rows];
+  layout.lane_dim = static_cast<int>(columns);
+  layout.lanes = 2;
+  along.threads = 4;
+  along.registers = shape[columns] / 8;
+  down.threads = layout.used / 4;
+  down.stride = 4;
+  down.registers = 2;
+  down.together = 8;
+  return layout;
+}
+
+void Lowering::emit_matrix_dot(const Inst& inst) {
+  const Value result = inst.results[0];
+  auto [rows, columns] = matrix_dims(shape(result));
+  std::vector<Point> where = registers_of(result);
+  const kernel::MatrixRing blocks{inst.left_in_args() ? 0 : shape(result)[rows], shape(result)[columns], inst.immediate,
+                                  inst.regions[0].stays ? inst.extent.value() : 0};
+  const int ring = inst.buffer >= 0 ? inst.buffer : allocate("ring", DType::u8, blocks.bytes());
+  std::vector<Value> args;
+  for (size_t i = 0; i < inst.args.size(); ++i)
+    values_in_registers(inst.args[i], i < inst.sums_in_args() ? result : inst.args[i], args);
+  std::vector<Value> values = builder_->matrix_dot(args, inst.regions, inst.var, inst.immediate, inst.address,
+                                                   {tile_.values[result].dtype, {2}}, where.size());
+  builder_->block().insts.back().extent = inst.extent;
+  builder_->block().insts.back().buffer = ring;
+  deliver(result, where, values, next_tag());
+}
+
+void Lowering::emit_matrix_store(const Inst& inst) {
+  const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
+  const Dims& dims = shape(inst.args[0]);
+  std::vector<Value> values;
+  for (const Point& p : points(layout, dims, SmallVector<Expr, 4>(dims.size(), 0)))
+    values.push_back(widen(at(inst.args[0], p.coords), lane(layout)));
+  if (leaving_ < 0)
+    leaving_ = allocate("leaving", DType::u8, kernel::matrix_store_bytes(dims[matrix_dims(dims).first]));
+  builder_->matrix_store(inst.regions[0], values);
+  builder_->block().insts.back().buffer = leaving_;
+}
+
+bool Lowering::only_finishes(std::span<const Inst> insts, int group) const {
+  return std::all_of(insts.begin(), insts.end(), [&](const Inst& inst) {
+    if (kernel::is_scalar_op(inst.op)) return true;
+    switch (inst.op) {
+      case Op::constant:
+      case Op::cast:
+      case Op::bitcast:
+      case Op::index: return true;
+      case Op::load:
+        return tile_.buffers[inst.buffer].space != kernel::Space::Local && !plan_.values[inst.results[0]].defined;
+      case Op::store:
+        return tile_.buffers[inst.buffer].space != kernel::Space::Local && plan_.inst_group.at(&inst) == group;
+      case Op::matrix_store: return true;
+      default: return false;
+    }
+  });
+}
+
+}  // namespace heddle::simt

@@ -1,0 +1,193 @@
+// Products by a matrix unit that warps use. All threads copy blocks of both factors into a ring in local memory, a few
+// blocks ahead; each warp loads fragments of them and keeps its rectangle of the sums in registers.
+#include <algorithm>
+
+#include "base/error.h"
+#include "compile/schedule/warp_simt.h"
+#include "compile/simt/lowering.h"
+
+namespace heddle::simt {
+
+using kernel::kWarpBytes;
+using kernel::kWarpRows;
+
+namespace {
+
+// Rows and columns of the tile: the two dimensions that are not 1.
+std::pair<size_t, size_t> matrix_dims(const Dims& shape) {
+  SmallVector<size_t, 2> wide;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] > 1) wide.push_back(d);
+  HD_ASSERT(wide.size() == 2, "a matrix unit computes matrices");
+  return {wide[0], wide[1]};
+}
+
+WarpGrid grid_of(const Dims& shape, int threads) {
+  auto [rows, columns] = matrix_dims(shape);
+  const auto grid = warp_grid(shape[rows], shape[columns], threads / kWarp);
+  HD_ASSERT(grid, "a matrix of ", shape[rows], " x ", shape[columns], " for ", threads, " threads");
+  return *grid;
+}
+
+// Blocks of one factor in local memory.
+struct Ring {
+  const kernel::Region* region;
+  DType dtype;
+  int buffer;
+  int64_t own, part;  // rows of the factor: of the cell, of a warp
+  int64_t row, rows;  // elements that lie side by side, and how many such rows
+  int64_t pitch() const { return warp_pitch(row, dtype); }
+  int64_t size() const { return rows * pitch(); }
+};
+
+}  // namespace
+
+// As the sums of mma lie: a quarter of a warp along the columns, two each, its eight quarters along rows; then warps
+// down the tile, then across.
+Layout warp_layout(const Dims& shape, int threads) {
+  auto [rows, columns] = matrix_dims(shape);
+  const WarpGrid grid = grid_of(shape, threads);
+  Layout layout;
+  layout.dims.resize(shape.size());
+  for (size_t d = 0; d < shape.size(); ++d) layout.dims[d].size = shape[d];
+  layout.used = threads;
+  layout.lane_dim = static_cast<int>(columns);
+  layout.lanes = 2;
+  LayoutDim &down = layout.dims[rows], &along = layout.dims[columns];
+  down.together = 8;
+  down.stride = 4;
+  down.threads = 8 * grid.down;
+  down.registers = shape[rows] / down.threads;
+  along.together = 4;
+  along.apart = kWarp * grid.down;
+  along.threads = 4 * grid.across;
+  along.registers = shape[columns] / (2 * along.threads);
+  return layout;
+}
+
+void Lowering::emit_warp_dot(const Inst& inst) {
+  const Value result = inst.results[0];
+  const Dims& dims = shape(result);
+  auto [rows, columns] = matrix_dims(dims);
+  const WarpGrid grid = grid_of(dims, tile_.threads);
+  const DType dtype = tile_.buffers[inst.regions[0].buffer].dtype;
+  const int64_t size = size_of(dtype), depth = kWarpBytes / size, chunk = 16 / size;
+  const int stages = inst.immediate;
+  const Expr lane = mod(thread_, kWarp), warp = floordiv(thread_, kWarp);
+  std::vector<Ring> rings;
+  for (size_t n : {0, 1}) {
+    const bool turned = inst.regions[n].turned;
+    const int64_t own = dims[n == 0 ? rows : columns];
+    Ring ring{&inst.regions[n],    dtype, -1, own, own / (n == 0 ? grid.down : grid.across), turned ? own : depth,
+              turned ? depth : own};
+    ring.buffer = allocate(n == 0 ? "left" : "right", dtype, stages * ring.size());
+    rings.push_back(ring);
+  }
+
+  auto copy_block = [&](const Expr& step) {
+    const Expr slot = mod(step, stages);
+    for (const Ring& ring : rings) {
+      const kernel::Region& region = *ring.region;
+      const int64_t across = ring.row / chunk, total = ring.rows * across;
+      for (int64_t first = 0; first < total; first += tile_.threads) {
+        const Expr number = thread_ + first, x = mod(number, across) * chunk, y = floordiv(number, across);
+        Expr guard = lt(step, inst.extent), address = region.offset, count = chunk;
+        for (size_t d = 0; d < region.at.size(); ++d) {
+          Expr at = substitute(region.at[d], {{inst.var, step}}) + (d == 0 ? x : d == 1 ? y : Expr(0));
+          address = address + at * region.strides[d];
+          if (d == 0 && region.extents[0].multiple() % chunk != 0)
+            count = min(max(region.extents[0] - at, 0), chunk);
+          else
+            guard = logical_and(guard, lt(at, region.extents[d]));
+        }
+        kernel::Panel to{ring.buffer, slot * ring.size() + y * ring.pitch() + x}, from{region.buffer, address};
+        auto copy = [&] {
+          builder_->copy(to, from, count, guard);
+          return std::vector<Value>();
+        };
+        if (first + tile_.threads <= total)
+          copy();
+        else
+          builder_->branch(lt(number, total), copy);
+      }
+    }
+  };
+  // Fragment `i` of the warp's rows of a factor, from part `at` of the block's depth.
+  auto fragment = [&](size_t n, const Expr& slot, int64_t i, int64_t at) {
+    const Ring& ring = rings[n];
+    const Expr mine = (n == 0 ? mod(warp, grid.down) : floordiv(warp, grid.down)) * ring.part + i * kWarpRows;
+    // Of the four squares that a fragment is made of, which one this lane's 16 bytes belong to.
+    const Expr near = mod(floordiv(lane, 8), 2), far = floordiv(lane, 16);
+    const Expr below = n == 0 ? near : far, half = n == 0 ? far : near;
+    Expr y = mine + below * 8 + mod(lane, 8), x = at * (32 / size) + half * chunk;
+    if (ring.region->turned) {
+      y = at * (32 / size) + half * 8 + mod(lane, 8);
+      x = mine + below * 8;
+    }
+    return builder_->load_matrix(ring.buffer, dtype, slot * ring.size() + y * ring.pitch() + x, ring.region->turned);
+  };
+
+  const int64_t fragments_down = rings[0].part / kWarpRows, fragments_across = rings[1].part / kWarpRows;
+  const auto fragments = static_cast<size_t>(fragments_down + fragments_across);
+  auto load_fragments = [&](const Expr& slot, int64_t at) {
+    std::vector<Value> loaded;
+    for (int64_t i = 0; i < fragments_down; ++i) loaded.push_back(fragment(0, slot, i, at));
+    for (int64_t j = 0; j < fragments_across; ++j) loaded.push_back(fragment(1, slot, j, at));
+    return loaded;
+  };
+  auto multiply = [&](std::span<const Value> factors, std::span<Value> sums) {
+    for (int64_t i = 0; i < fragments_down; ++i)
+      for (int64_t j = 0; j < fragments_across; ++j) {
+        size_t mine[4];
+        for (int64_t v = 0; v < 4; ++v)
+          mine[v] = static_cast<size_t>((2 * i + v % 2) * (2 * fragments_across) + 2 * j + v / 2);
+        const Value before[] = {sums[mine[0]], sums[mine[1]], sums[mine[2]], sums[mine[3]]};
+        std::vector<Value> after =
+            builder_->mma(factors[static_cast<size_t>(i)], factors[static_cast<size_t>(fragments_down + j)], before);
+        for (size_t v = 0; v < 4; ++v) sums[mine[v]] = after[v];
+      }
+  };
+
+  // What an earlier tile of the same threads left in the ring is no longer wanted.
+  builder_->copy_fence(0);
+  builder_->barrier();
+  for (int step = 0; step + 1 < stages; ++step) {
+    copy_block(step);
+    builder_->copy_fence(step + 2 < stages ? stages : stages - 2);
+  }
+  builder_->barrier();
+  const std::vector<Point> where = registers_of(result);
+  const kernel::Type two{tile_.values[result].dtype, {2}};
+  // Carried: the fragments to multiply next, then the sums.
+  std::vector<Value> init = load_fragments(0, 0);
+  init.resize(fragments + where.size(), builder_->constant(Scalar::of(two.dtype, 0), two.shape));
+  auto body = [&](const Expr& step, std::span<const Value> carried) {
+    std::vector<Value> values(carried.begin(), carried.end());
+    constexpr int64_t kParts = kWarpBytes / 32;
+    for (int64_t at = 0; at < kParts; ++at) {
+      const bool last = at + 1 == kParts;
+      if (last) {
+        // The next block has arrived for all, and all have loaded what they need of this one: the next step fills its
+        // place.
+        builder_->copy_fence(stages - 2);
+        builder_->barrier();
+      }
+      const std::vector<Value> next = load_fragments(mod(last ? step + 1 : step, stages), last ? 0 : at + 1);
+      if (at == 0) copy_block(step + (stages - 1));
+      multiply(std::span(values).first(fragments), std::span(values).subspan(fragments));
+      std::copy(next.begin(), next.end(), values.begin());
+    }
+    return values;
+  };
+  std::vector<Value> sums;
+  if (inst.var.is_var()) {
+    sums = builder_->loop(inst.var, init, [&](std::span<const Value> carried) { return body(inst.var, carried); });
+    builder_->block().insts.back().extent = inst.extent;
+  } else {
+    sums = body(0, init);
+  }
+  sums.erase(sums.begin(), sums.begin() + static_cast<long>(fragments));
+  deliver(result, where, sums, next_tag());
+}
+
+}  // namespace heddle::simt

@@ -1,0 +1,194 @@
+// Contractions on a SIMT machine's matrix unit, at tile level: one instruction for the whole sum, factors that must be
+// packed first, results that leave as blocks, and blocks of threads that take several cells.
+#include "base/error.h"
+#include "compile/schedule/matrix_simt.h"
+#include "compile/schedule/warp_simt.h"
+#include "compile/tile/tiler.h"
+
+namespace heddle {
+
+// The part of the matrix at a place; along the summed axis it moves with `step`.
+kernel::Region Tiler::region_at(size_t s, const MatrixView& view, const Place& p) {
+  kernel::Region region;
+  region.buffer = view.buffer;
+  region.offset = view.offset;
+  region.strides = view.strides;
+  region.turned = view.turned;
+  for (size_t i : view.axes) {
+    region.extents.push_back(axis(s, i).extent);
+    region.at.push_back(p.base[i]);
+  }
+  return region;
+}
+
+std::vector<Tiler::Value> Tiler::matrix_dot(size_t s, const Place& p, std::vector<Value> before) {
+  const Contraction c = *find_contraction(loops_, stage(s));
+  const Level& level = schedule_.stages[s].loops[0];
+  // A left factor in registers has all blocks; what is outside is 0 there.
+  const bool held = in_registers() && reduces_common(s);
+  const Expr step =
+      held ? Expr::index(text("l", loop_count_++), schedule_.block / level.step) : loop_variable(s, p, level);
+  const Place at = step_into(p, level, step);
+  std::vector<kernel::Region> regions;
+  for (int operand : {0, 1}) {
+    if (held && operand == 0) continue;
+    auto packed = matrices_.find(operand);
+    auto direct = [&] {
+      return by_warps(s) ? *warp_view(loops_, stage(s), c, operand) : *factor_view(loops_, stage(s), c, operand);
+    };
+    regions.push_back(region_at(s, packed != matrices_.end() ? packed->second : direct(), at));
+    if (in_registers() && operand == 0) regions.back().stays = staying_steps(stage(s).inner.back(), level.step) > 0;
+  }
+  Expr taken = 0;
+  if (!turn_.is_const(0)) taken = turn_ * (step.is_var() ? step.extent() : Expr(1));
+  kernel::Type type{loops_.values[static_cast<size_t>(stage(s).results[0])].dtype, dims(at, result_axes(s))};
+  const int ahead = schedule_.stages[s].ahead;
+  if (!in_registers()) {
+    std::vector<Value> sums;
+    if (by_warps(s))
+      sums = {builder_->warp_dot(std::move(regions), step, ahead, type)};
+    else
+      sums = builder_->matrix_dot({}, std::move(regions), step, ahead, taken, type);
+    return before.empty() ? sums : builder_->apply(*stage(s).reducer, before, sums);
+  }
+  for (Value& v : before) v = spread(v, type.shape);
+  if (held) before.push_back(matrix_left(s, p, c.a, loops_.buffers[static_cast<size_t>(regions[0].buffer)].dtype));
+  std::vector<Value> sums = builder_->matrix_dot(before, std::move(regions), step, ahead, taken, type);
+  if (auto ring = rings_.find(s); ring != rings_.end()) builder_->block().insts.back().buffer = ring->second;
+  return sums;
+}
+
+// The factor at the whole place, as narrow numbers that it is made of.
+Tiler::Value Tiler::matrix_left(size_t s, const Place& p, Value factor, DType narrow) {
+  Instance instance{s, p, substitution(s, p), {}, {}, {}};
+  Value v = builder_->cast(value(factor, instance), narrow);
+  std::vector<bool> used = outer_only(axis_count(s));
+  for (size_t i = outer_ + stage(s).kept; i < used.size(); ++i) used[i] = true;
+  std::vector<bool> reduced = used;
+  std::fill(reduced.begin(), reduced.begin() + static_cast<long>(outer_), false);
+  v = spread(v, dims(p, used));
+  const Expr inside = bounds(p, reduced);
+  if (inside.is_const(1)) return v;
+  Value counts = builder_->index(DType::boolean, inside, coords(p, reduced));
+  return builder_->op(ScalarOp::where, {counts, v, builder_->constant(Scalar::of(narrow, 0))});
+}
+
+bool Tiler::write_matrix_store(const Inst& inst, Instance& in) {
+  size_t from = 0;  // the last product
+  for (size_t s = 0; s < in.stage; ++s)
+    if (schedule_.stages[s].ahead > 0) from = s;
+  const StageSchedule& product = schedule_.stages[from];
+  if (product.ahead == 0 || by_warps(from) || product.split > 1 || inst.op != Op::store || in.stage == 0) return false;
+  const Contraction c = *find_contraction(loops_, stage(from));
+  const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
+  // The axis of its columns may have another number here.
+  size_t columns = 0;
+  while (columns < axis_count(in.stage) && !(axis(in.stage, columns).var == axis(from, b).var)) ++columns;
+  if (columns == axis_count(in.stage)) return false;
+  std::optional<MatrixView> view = matrix_view(loops_, stage(in.stage), inst, a, columns, false);
+  const DType dtype = loops_.values[static_cast<size_t>(inst.args[0])].dtype;
+  if (!view || view->turned || (size_of(dtype) != 2 && size_of(dtype) != 4)) return false;
+  std::vector<bool> all(axis_count(in.stage), true);
+  builder_->matrix_store(region_at(in.stage, *view, in.place),
+                         {{spread(value(inst.args[0], in), dims(in.place, all))}});
+  return true;
+}
+
+// A copy of the narrow numbers with rows of whole 16 bytes, the fast axis as it is in memory.
+void Tiler::write_matrix_packing(size_t s, const Staged& staged) {
+  constexpr int64_t kRows = 16, kColumns = 256;  // of a cell
+  const Contraction c = *find_contraction(loops_, stage(s));
+  const Value factor = staged.operand == 0 ? c.a : c.b;
+  const Value narrow =
+      by_warps(s) ? warp_factor(loops_, stage(s), c, factor) : *matrix_factor(loops_, stage(s), factor);
+  const std::vector<bool>& follows = staged.operand == 0 ? c.a_axes : c.b_axes;
+  const auto own = static_cast<size_t>(staged.operand == 0 ? c.a_axis : c.b_axis);
+  const DType dtype = loops_.values[static_cast<size_t>(narrow)].dtype;
+  kernel_.phases.emplace_back();
+  builder_.emplace(kernel_, kernel_.phases.back());
+  registers_.clear();
+
+  MatrixView view;
+  // Only elements of two bytes can be turned on their way to a matrix unit.
+  view.turned = size_of(dtype) == 2 && packed_turned(loops_, stage(s), c, staged.operand);
+  view.axes = view.turned ? SmallVector<size_t, 4>{own, outer_} : SmallVector<size_t, 4>{outer_, own};
+  for (size_t i = outer_; i-- > 0;)
+    if (follows[i] && i != own) view.axes.push_back(i);
+  const int64_t padded = 16 / size_of(dtype);
+  int64_t stride = 1;
+  Place p;
+  for (size_t i = 0; i < axis_count(s); ++i) {
+    p.base.push_back(0);
+    p.size.push_back(1);
+    p.end.push_back(axis(s, i).extent);
+  }
+  Expr address = 0;
+  std::vector<bool> used(axis_count(s), false);
+  for (size_t d = 0; d < view.axes.size(); ++d) {
+    const size_t i = view.axes[d];
+    const int64_t extent = std::max<int64_t>(axis(s, i).extent.hi(), 1);
+    view.strides.push_back(stride);
+    stride *= d == 0 ? (extent + padded - 1) / padded * padded : extent;
+    used[i] = true;
+    p.size[i] = d == 0 ? std::min(extent, kColumns) : d == 1 ? std::min(extent, kRows) : 1;
+  }
+  // The slowest axis is the first of the grid.
+  for (size_t d = view.axes.size(); d-- > 0;) {
+    const size_t i = view.axes[d];
+    p.base[i] = cell_variable(text("p", i), ceildiv(axis(s, i).extent, p.size[i])) * p.size[i];
+    address = address + index_at(p, i) * view.strides[d];
+  }
+  view.buffer = static_cast<int>(kernel_.buffers.size());
+  kernel_.buffers.push_back({text("packed", view.buffer), dtype, kernel::Space::Temp, stride});
+  Instance instance{s, p, substitution(s, p), {}, {}, {}};
+  Value v = value(narrow, instance);
+  Builder::Access access;
+  access.address = address;
+  access.guard = bounds(p, used);
+  access.coords = coords(p, used);
+  builder_->store(view.buffer, spread(v, extents(access.coords)), access);
+  matrices_[staged.operand] = view;
+}
+
+// The cells of a phase, taken in turn by a few blocks of threads: down a group of rows, then the next column.
+void Tiler::take_turns(const std::function<void()>& body) {
+  if (schedule_.blocks == 0) return body();
+  const Contraction c = *find_contraction(loops_, stage(0));
+  const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
+  kernel_.phases.back().cells.clear();
+  std::vector<Expr> count;
+  Expr total = 1;
+  for (size_t i = 0; i < outer_; ++i) {
+    count.push_back(ceildiv(loops_.outer[i].extent, schedule_.cell[i]));
+    total = total * count.back();
+  }
+  const Expr blocks = min(total, schedule_.blocks);
+  const Expr block = cell_variable("block", blocks);
+  const Expr turns = ceildiv(total - block, blocks);
+  turn_ = turns.lo() == 1 && turns.hi() == 1 ? Expr(0) : Expr::index("turn", turns);
+  auto take = [&](std::span<const Value>) {
+    const Expr tile = block + turn_ * blocks, matrix = count[a] * count[b];
+    const Expr within = mod(tile, matrix);
+    Expr rest = floordiv(tile, matrix);
+    const Expr strip = count[b] * schedule_.group, from = floordiv(within, strip) * schedule_.group;
+    const Expr height = min(count[a] - from, schedule_.group);
+    std::vector<Expr> at(outer_);
+    at[a] = from + mod(mod(within, strip), height);
+    at[b] = floordiv(mod(within, strip), height);
+    for (size_t i = outer_; i-- > 0;) {
+      if (i == a || i == b) continue;
+      at[i] = mod(rest, count[i]);
+      rest = floordiv(rest, count[i]);
+    }
+    for (size_t i = 0; i < outer_; ++i) cell_.base[i] = at[i] * schedule_.cell[i];
+    body();
+    return std::vector<Value>{};
+  };
+  if (turn_.is_var())
+    builder_->loop(turn_, {}, take);
+  else
+    take({});
+  turn_ = Expr(0);
+}
+
+}  // namespace heddle

@@ -1,0 +1,268 @@
+// Factors of contractions, copied into panels.
+#include "base/error.h"
+#include "compile/tile/tiler.h"
+
+namespace heddle {
+
+size_t Tiler::dot_axis(size_t s) const {
+  size_t found = outer_ + stage(s).kept;
+  for (size_t i = found; i < axis_count(s); ++i) {
+    int64_t size = axis(s, i).extent.hi();
+    for (const Level& level : schedule_.stages[s].loops)
+      if (static_cast<size_t>(level.axis) == i) size = level.step;
+    if (size > 1) found = i;
+  }
+  return found;
+}
+
+Tiler::Place Tiler::in_words(size_t s, Place p, int64_t numbers) const {
+  const size_t i = dot_axis(s);
+  p.base[i] = floordiv(p.base[i], numbers);
+  p.size[i] = (p.size[i] + numbers - 1) / numbers;
+  p.end[i] = ceildiv(p.end[i], numbers);
+  return p;
+}
+
+Tiler::Packed Tiler::layout(size_t s, const Staged& staged, const Contraction& c, const Place& block, bool whole) {
+  Packed packed;
+  packed.whole = whole;
+  const std::vector<bool>& follows = staged.operand == 0 ? c.a_axes : c.b_axes;
+  int own = staged.operand == 0 ? c.a_axis : c.b_axis;
+  HD_ASSERT(own >= 0, "only a factor with an axis of its own can be staged");
+  packed.panel_axis = static_cast<size_t>(own);
+  packed.panel = std::max<int64_t>(staged.panel, 1);
+  packed.block = block;
+  const StageSchedule::Unit unit = schedule_.stages[s].unit;
+  if (unit != StageSchedule::Unit::Numbers) {
+    packed.word_axis = dot_axis(s);
+    packed.numbers = numbers_per_word(loops_, *narrow_factor(loops_, stage(s), c.a));
+    packed.block = in_words(s, block, packed.numbers);
+    if (unit == StageSchedule::Unit::Matrix && staged.operand == 0) packed.run = kernel::kBlockDepth;
+  }
+  for (size_t i = 0; i < axis_count(s); ++i)
+    if (follows[i] && i != packed.word_axis) packed.axes.push_back(i);
+  // The words of a sum follow each other, as a matrix unit takes them.
+  if (packed.word_axis != SIZE_MAX && follows[packed.word_axis]) packed.axes.push_back(packed.word_axis);
+  for (size_t i : packed.axes) {
+    Expr extent = whole ? axis(s, i).extent : Expr(packed.block.size[i]);
+    if (i == packed.panel_axis) extent = ceildiv(extent, packed.panel) * packed.panel;
+    if (i == packed.word_axis && whole) extent = ceildiv(extent, packed.numbers);
+    // What lies beyond the end counts as zero.
+    if (i == packed.word_axis && unit == StageSchedule::Unit::Matrix)
+      extent = ceildiv(extent, kernel::kBlockDepth) * kernel::kBlockDepth;
+    packed.extents.push_back(extent);
+  }
+  constexpr int64_t kBanks = 32, kVectorBytes = 16;
+  if (schedule_.threads > 1 && !whole && packed.panel >= kBanks)
+    packed.pad = kVectorBytes / size_of(packed_dtype(packed, staged.operand == 0 ? c.a : c.b));
+  return packed;
+}
+
+Expr Tiler::packed_address(const Packed& packed, const std::vector<Expr>& index) {
+  Expr address = 0;
+  for (size_t k = 0; k < packed.axes.size(); ++k) {
+    size_t i = packed.axes[k];
+    int64_t together = i == packed.panel_axis ? packed.panel : i == packed.word_axis ? packed.run : 1;
+    address = address * floordiv(packed.extents[k], together) + floordiv(index[i], together);
+  }
+  address = address * (packed.panel + packed.pad) + mod(index[packed.panel_axis], packed.panel);
+  if (packed.run == 1) return address;
+  return address * packed.run + mod(index[packed.word_axis], packed.run);
+}
+
+Expr Tiler::packed_size(const Packed& packed) {
+  Expr size = 1;
+  for (const Expr& extent : packed.extents) size = size * extent;
+  return packed.pad == 0 ? size : floordiv(size, packed.panel) * (packed.panel + packed.pad);
+}
+
+DType Tiler::packed_dtype(const Packed& packed, Value factor) const {
+  return packed.numbers > 1 ? DType::u32 : loops_.values[static_cast<size_t>(factor)].dtype;
+}
+
+void Tiler::write_packing_phase(size_t s, const Staged& staged) {
+  Contraction c = *find_contraction(loops_, stage(s));
+  kernel_.phases.emplace_back();
+  builder_.emplace(kernel_, kernel_.phases.back());
+  registers_.clear();
+  Place block;
+  for (size_t i = 0; i < axis_count(s); ++i) {
+    block.base.push_back(0);
+    block.size.push_back(std::max<int64_t>(axis(s, i).extent.hi(), 1));
+    block.end.push_back(axis(s, i).extent);
+  }
+  Packed packed = layout(s, staged, c, block, true);
+  Value factor = staged.operand == 0 ? c.a : c.b;
+  packed.buffer = static_cast<int>(kernel_.buffers.size());
+  kernel_.buffers.push_back(
+      {text("packed", packed.buffer), packed_dtype(packed, factor), kernel::Space::Temp, packed_size(packed)});
+  // One cell copies one panel along a stretch of the innermost axis.
+  Place p = packed.block;
+  constexpr int64_t kStretch = 256;
+  const size_t along = packed.numbers > 1 ? packed.word_axis : axis_count(s) - 1;
+  for (size_t i = 0; i < axis_count(s); ++i) {
+    auto follows = std::find(packed.axes.begin(), packed.axes.end(), i);
+    Expr extent = axis(s, i).extent;
+    if (i == packed.word_axis && follows != packed.axes.end())
+      p.end[i] = extent = packed.extents[static_cast<size_t>(follows - packed.axes.begin())];
+    int64_t size = i == packed.panel_axis ? packed.panel
+                   : i == along           ? std::min(kStretch, std::max<int64_t>(extent.hi(), 1))
+                                          : 1;
+    p.size[i] = size;
+    p.base[i] = follows != packed.axes.end() ? cell_variable(text("p", i), ceildiv(extent, size)) * size : Expr(0);
+  }
+  copy_tile(s, packed, factor, p);
+  packed_[{s, staged.operand}] = packed;
+}
+
+// Words of several numbers each, zeros where the axis has ended.
+Tiler::Value Tiler::words_at(size_t s, const Packed& packed, Value narrow, const Place& p) {
+  const size_t i = packed.word_axis;
+  const Inst& load = *definition_.at(narrow).second;
+  auto numbers_at = [&](int64_t offset) {
+    Place numbers = p;
+    numbers.base[i] = p.base[i] * packed.numbers + Expr(offset);
+    numbers.end[i] = axis(s, i).extent;
+    numbers.sparse_axis = i;
+    numbers.apart = packed.numbers;
+    return Instance{s, numbers, substitution(s, numbers), {}, {}, {}};
+  };
+  // Where memory holds whole words, they are read as such.
+  std::optional<Linear> along = linear_in(load.address, axis(s, i).var);
+  const bool whole = along && along->coefficient == 1 && along->rest.multiple() % packed.numbers == 0 &&
+                     load.guard.is_const(1) && load.binds.empty() && axis(s, i).extent.multiple() % packed.numbers == 0;
+  if (whole) {
+    Instance in = numbers_at(0);
+    Builder::Access access = access_of(load, in, false);
+    access.address = floordiv(access.address, packed.numbers);
+    return builder_->load(load.buffer, DType::u32, access);
+  }
+  Value word = kernel::kNoValue;
+  for (int64_t n = 0; n < packed.numbers; ++n) {
+    Instance in = numbers_at(n);
+    Value v = value(narrow, in);
+    const bool bytes = packed.numbers == 4;
+    v = builder_->cast(builder_->bitcast(v, bytes ? DType::u8 : DType::u16), DType::u32);
+    if (n > 0) {
+      Value shift = builder_->constant(Scalar::of(DType::u32, n * (bytes ? 8 : 16)));
+      v = builder_->op(ScalarOp::bit_or, {word, builder_->op(ScalarOp::shl, {v, shift})});
+    }
+    word = v;
+  }
+  return word;
+}
+
+void Tiler::copy_tile(size_t s, const Packed& packed, Value factor, const Place& p) {
+  Value v = kernel::kNoValue;
+  if (packed.numbers > 1) {
+    v = words_at(s, packed, *narrow_factor(loops_, stage(s), factor), p);
+  } else {
+    Instance instance{s, p, substitution(s, p), {}, {}, {}};
+    v = value(factor, instance);
+  }
+  std::vector<bool> used(axis_count(s), false);
+  std::vector<Expr> index(axis_count(s), Expr(0));
+  Expr guard = 1;
+  for (size_t i : packed.axes) {
+    used[i] = true;
+    index[i] = index_at(p, i) - packed.block.base[i];
+    // A panel is written whole, so that nobody needs to ask where the operand ends.
+    if (i != packed.panel_axis) guard = logical_and(guard, lt(index_at(p, i), p.end[i]));
+  }
+  Builder::Access access;
+  access.address = packed_address(packed, index);
+  access.guard = guard;
+  access.coords = coords(p, used);
+  builder_->store(packed.buffer, spread(v, extents(access.coords)), access);
+}
+
+void Tiler::write_cell_packing(size_t s, const Place& at, size_t level) {
+  if (packed_at_ && *packed_at_ == level) {
+    packed_at_.reset();
+    return;
+  }
+  for (const Staged& staged : schedule_.stages[s].staged) {
+    if (staged.scope != Staged::Scope::Cell || static_cast<size_t>(staged.depth) != level) continue;
+    Contraction c = *find_contraction(loops_, stage(s));
+    Packed packed = layout(s, staged, c, at, false);
+    Value factor = staged.operand == 0 ? c.a : c.b;
+    auto known = packed_.find({s, staged.operand});
+    packed.buffer = known != packed_.end() ? known->second.buffer : static_cast<int>(kernel_.buffers.size());
+    if (known == packed_.end())
+      kernel_.buffers.push_back(
+          {text("packed", packed.buffer), packed_dtype(packed, factor), kernel::Space::Local, packed_size(packed)});
+    packed_[{s, staged.operand}] = packed;
+    Place p = packed.block;
+    if (packed.numbers > 1) {
+      // Zeros up to the end of the block.
+      for (size_t k = 0; k < packed.axes.size(); ++k)
+        if (packed.axes[k] == packed.word_axis) p.size[packed.word_axis] = packed.extents[k].value();
+      p.end[packed.word_axis] = p.base[packed.word_axis] + p.size[packed.word_axis];
+    }
+    if (packed.panel == 1 || packed.block.size[packed.panel_axis] == packed.panel) {
+      Place tile_at = p;
+      for (size_t i = 0; i < axis_count(s); ++i)
+        if (std::find(packed.axes.begin(), packed.axes.end(), i) == packed.axes.end()) tile_at.size[i] = 1;
+      copy_tile(s, packed, factor, tile_at);
+      continue;
+    }
+    Level panels{static_cast<int>(packed.panel_axis), packed.panel};
+    Place rounded = p;
+    for (size_t k = 0; k < packed.axes.size(); ++k) rounded.size[packed.axes[k]] = packed.extents[k].value();
+    Expr var = Expr::index(text("l", loop_count_++), rounded.size[packed.panel_axis] / packed.panel);
+    builder_->loop(var, {}, [&](std::span<const Value>) {
+      copy_tile(s, packed, factor, step_into(rounded, panels, var));
+      return std::vector<Value>{};
+    });
+  }
+}
+
+Tiler::Value Tiler::operand(size_t s, int number, Value factor, Instance& instance) {
+  auto it = packed_.find({s, number});
+  if (it == packed_.end()) return value(factor, instance);
+  const Packed& packed = it->second;
+  std::vector<bool> used(axis_count(s), false);
+  std::vector<Expr> index(axis_count(s), Expr(0));
+  Builder::Access access;
+  for (size_t i : packed.axes) {
+    used[i] = true;
+    index[i] = index_at(instance.place, i) - packed.block.base[i];
+    // Panels are written whole; without panels there is no room beyond the end of the operand, or of an axis that steps
+    // need not divide. Along other axes nothing is written beyond.
+    bool can_end = i != packed.panel_axis || (packed.panel == 1 && (packed.whole || i >= outer_));
+    if (can_end) access.guard = logical_and(access.guard, lt(index_at(instance.place, i), instance.place.end[i]));
+  }
+  access.address = packed_address(packed, index);
+  access.coords = coords(instance.place, used);
+  return builder_->load(packed.buffer, packed_dtype(packed, factor), access);
+}
+
+// One block of results in local memory, by the matrix unit.
+void Tiler::write_block_dot(size_t s, const Place& p, const Expr& goes_on) {
+  Contraction c = *find_contraction(loops_, stage(s));
+  const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
+  Expr address = 0;
+  int64_t stride = 1;
+  for (size_t i = 0; i < outer_; ++i) {
+    address = address * schedule_.cell[i] + (p.base[i] - cell_.base[i]);
+    if (i > a) stride *= schedule_.cell[i];
+  }
+  std::vector<kernel::Panel> panels = {{result_buffer(stage(s).results[0]), address, stride, 0}};
+  Expr steps = 0;
+  for (int number : {0, 1}) {
+    const Packed& packed = packed_.at({s, number});
+    Place words = in_words(s, p, packed.numbers);
+    std::vector<Expr> index(axis_count(s), Expr(0));
+    for (size_t i : packed.axes) index[i] = words.base[i] - packed.block.base[i];
+    Expr at = packed_address(packed, index);
+    const int64_t block = packed.panel * kernel::kBlockDepth;
+    panels.push_back({packed.buffer, at, number == 0 ? packed.run : packed.panel, block});
+    const size_t k = packed.word_axis;
+    steps = min(Expr((words.size[k] + kernel::kBlockDepth - 1) / kernel::kBlockDepth),
+                ceildiv(words.end[k] - words.base[k], kernel::kBlockDepth));
+  }
+  HD_ASSERT(b < outer_);
+  builder_->block_dot(std::move(panels), max(steps, 0), goes_on);
+}
+
+}  // namespace heddle

@@ -1,0 +1,343 @@
+// Reductions at tile level: in registers, in local memory, or split over the grid.
+#include <algorithm>
+
+#include "base/error.h"
+#include "compile/tile/tiler.h"
+
+namespace heddle {
+
+std::vector<Tiler::Value> Tiler::reduce(size_t s, const Place& p, size_t level, std::vector<Value> before) {
+  const std::vector<Level>& loops = schedule_.stages[s].loops;
+  if (schedule_.stages[s].ahead > 0) return matrix_dot(s, p, std::move(before));
+  write_cell_packing(s, p, level);
+  if (level == loops.size()) return reduce_products(s, p, std::move(before));
+  if (before.empty()) before = identities(s, p, level);
+  const Level& loop = loops[level];
+  const int64_t count = (p.size[static_cast<size_t>(loop.axis)] + loop.step - 1) / loop.step;
+  auto inside = [&](const Place& at, std::vector<Value> now) { return reduce(s, at, level + 1, std::move(now)); };
+  const int64_t most = steps_of_a_sum(s, loop);
+  Expr var = loop_variable(s, p, loop);
+  if (count > most) return reduce_steps(s, p, loop, 0, var.extent(), most, before, inside);
+  return builder_->loop(var, before, [&](std::span<const Value> carried) {
+    return inside(step_into(p, loop, var), {carried.begin(), carried.end()});
+  });
+}
+
+// How many steps of a loop one accumulator adds up, one after the other. Its error grows with that number, so more are
+// a sum of sums; but it costs registers to begin a new one, so a sum has many terms.
+int64_t Tiler::steps_of_a_sum(size_t s, const Level& loop) const {
+  constexpr int64_t kSteps = 32, kTerms = 1024, kProducts = 2048;
+  const StageSchedule& plan = schedule_.stages[s];
+  const auto& combine = stage(s).reducer->combine;
+  const bool rounds = std::any_of(combine.insts.begin(), combine.insts.end(), [&](const Inst& inst) {
+    return inst.op == Op::add && is_float(stage(s).reducer->values[static_cast<size_t>(inst.results[0])].dtype);
+  });
+  // The threads of a cell have no registers for more sums of products.
+  if (!rounds || !dims_.empty() || !reduces_axis(s, static_cast<size_t>(loop.axis)) ||
+      (plan.dot && schedule_.threads > 1))
+    return INT64_MAX;
+  int64_t each = 1;  // terms of a tile
+  for (size_t i = outer_ + stage(s).kept; i < axis_count(s); ++i) {
+    int64_t size = axis(s, i).extent.hi();
+    for (const Level& level : plan.loops)
+      if (static_cast<size_t>(level.axis) == i) size = level.step;
+    each *= std::clamp<int64_t>(size, 1, kProducts);
+    each = std::min(each, kProducts);
+  }
+  return std::max(kSteps, (plan.dot ? kProducts : kTerms) / each);
+}
+
+// `left` steps of the loop, from number `first` on; `most` in a row.
+std::vector<Tiler::Value> Tiler::reduce_steps(size_t s, const Place& p, const Level& loop, const Expr& first,
+                                              const Expr& left, int64_t most, std::vector<Value> before,
+                                              const ReduceStep& step) {
+  const int64_t count = left.hi();
+  int64_t block = 1;
+  if (count > most) {
+    block = (count + most - 1) / most;
+    // Blocks that are all of one size need no guards.
+    for (int64_t even = block; even <= 2 * block && count % block != 0; ++even)
+      if (count % even == 0) block = even;
+  }
+  const Expr var = Expr::index(text("l", loop_count_++), ceildiv(left, block));
+  return builder_->loop(var, before, [&](std::span<const Value> carried) -> std::vector<Value> {
+    if (block == 1) return step(step_into(p, loop, first + var), {carried.begin(), carried.end()});
+    std::vector<Value> fresh;
+    for (size_t r = 0; r < carried.size(); ++r)
+      fresh.push_back(builder_->constant(stage(s).reducer->identity[r], builder_->type(carried[r]).shape));
+    const Expr here = count % block == 0 && left.is_const() ? Expr(block) : min(Expr(block), left - var * block);
+    return builder_->apply(*stage(s).reducer, carried,
+                           reduce_steps(s, p, loop, first + var * block, here, most, std::move(fresh), step));
+  });
+}
+
+// The tile of a dot is walked by one chain of sums for each of its results.
+std::vector<Tiler::Value> Tiler::reduce_products(size_t s, const Place& p, std::vector<Value> before) {
+  constexpr int64_t kMost = 1024, kFewest = 128;
+  const StageSchedule& plan = schedule_.stages[s];
+  if (!plan.dot || plan.unit != StageSchedule::Unit::Numbers) return reduce_tile(s, p, std::move(before));
+  const size_t along = dot_axis(s);
+  const int64_t size = p.size[along];
+  Level loop{static_cast<int>(along), kMost / 2};
+  if (size <= kMost || steps_of_a_sum(s, loop) == INT64_MAX) return reduce_tile(s, p, std::move(before));
+  for (int64_t even = loop.step; even >= kFewest; --even)
+    if (size % even == 0) {
+      loop.step = even;
+      break;
+    }
+  if (before.empty()) before = identities(s, p, plan.loops.size());
+  constexpr int64_t kSteps = 32;
+  return reduce_steps(s, p, loop, 0, loop_variable(s, p, loop).extent(), kSteps, std::move(before),
+                      [&](const Place& at, const std::vector<Value>& now) {
+                        return builder_->apply(*stage(s).reducer, now, reduce_tile(s, at, {}));
+                      });
+}
+
+Tiler::Dims Tiler::result_dims(size_t s, Place p, size_t level) {
+  for (size_t i = level; i < schedule_.stages[s].loops.size(); ++i) {
+    const Level& loop = schedule_.stages[s].loops[i];
+    p.size[static_cast<size_t>(loop.axis)] = loop.step;
+  }
+  return dims(p, result_axes(s));
+}
+
+std::vector<bool> Tiler::result_axes(size_t s) const {
+  std::vector<bool> used(axis_count(s), false);
+  std::fill(used.begin(), used.begin() + static_cast<long>(outer_ + stage(s).kept), true);
+  return used;
+}
+
+std::vector<bool> Tiler::outer_only(size_t count) const {
+  std::vector<bool> used(count, false);
+  std::fill(used.begin(), used.begin() + static_cast<long>(outer_), true);
+  return used;
+}
+
+std::vector<Tiler::Value> Tiler::identities(size_t s, const Place& p, size_t level) {
+  std::vector<Value> result;
+  for (const Scalar& identity : stage(s).reducer->identity)
+    result.push_back(builder_->constant(identity, result_dims(s, p, level)));
+  return result;
+}
+
+std::vector<Tiler::Value> Tiler::reduce_tile(size_t s, const Place& p, std::vector<Value> before) {
+  Instance instance{s, p, substitution(s, p), {}, {}, {}};
+  write_checks(instance);
+  const auto& reducer = stage(s).reducer;
+  std::vector<bool> all(axis_count(s), true);
+  Dims full = dims(p, all);
+  Expr guard = bounds(p, all);
+  SmallVector<Expr, 4> where = coords(p, all);
+  const size_t reduced = outer_ + stage(s).kept;  // the first such axis
+  if (schedule_.stages[s].dot) {
+    Contraction c = *find_contraction(loops_, stage(s));
+    if (schedule_.stages[s].unit == StageSchedule::Unit::Words) {
+      instance.place = in_words(s, p, numbers_per_word(loops_, *narrow_factor(loops_, stage(s), c.a)));
+      where = coords(instance.place, all);
+    }
+    Value a = operand(s, 0, c.a, instance), b = operand(s, 1, c.b, instance);
+    if (before.empty()) before = identities(s, p, schedule_.stages[s].loops.size());
+    // Rows and columns outside only lead to results that nobody stores; the reduced axis must be exact.
+    std::vector<bool> inner(axis_count(s), true);
+    std::fill(inner.begin(), inner.begin() + static_cast<long>(reduced), false);
+    Expr inside = bounds(instance.place, inner);
+    std::span<const Expr> guarded = where;
+    return {builder_->dot(a, b, before[0], static_cast<int>(dim(p, dot_axis(s))), inside,
+                          inside.is_const(1) ? std::span<const Expr>{} : guarded)};
+  }
+  std::vector<Value> tuple;
+  for (Value v : stage(s).body.results) tuple.push_back(spread(value(v, instance), full));
+  for (size_t i = axis_count(s); i-- > reduced;) {
+    tuple = builder_->reduce(tuple, static_cast<int>(dim(p, i)), reducer, guard, where);
+    guard = 1;  // what lay outside is the identity now
+    where[dim(p, i)] = coordinate(dim(p, i), 1);
+  }
+  return before.empty() ? tuple : builder_->apply(*reducer, before, tuple);
+}
+
+Tiler::Dims Tiler::extents(std::span<const Expr> coords) {
+  Dims result;
+  for (const Expr& c : coords) result.push_back(c.extent().value());
+  return result;
+}
+
+Tiler::Value Tiler::spread(Value v, const Dims& full) {
+  if (builder_->type(v).shape == full) return v;
+  Value yes = builder_->constant(Scalar::of(DType::boolean, true), full);
+  return builder_->op(ScalarOp::where, {yes, v, v});
+}
+
+void Tiler::accumulate_in_memory(size_t s, const Place& p, size_t level, size_t last_outer, bool may_be_empty) {
+  const std::vector<Level>& loops = schedule_.stages[s].loops;
+  bool again = std::any_of(loops.begin() + static_cast<long>(level), loops.begin() + static_cast<long>(last_outer),
+                           [&](const Level& l) { return reduces_axis(s, static_cast<size_t>(l.axis)); });
+  for (size_t i = outer_ + stage(s).kept; i < axis_count(s); ++i) may_be_empty |= axis(s, i).extent.lo() < 1;
+  // A sum needs no beginning: what is not loaded is zero.
+  bool started = may_be_empty || (again && kernel::simple_op(*stage(s).reducer) != ScalarOp::add);
+  if (started) {
+    const auto& identity = stage(s).reducer->identity;
+    for (size_t r = 0; r < identity.size(); ++r)
+      store_result(stage(s).results[r], s, builder_->constant(identity[r], dims(p, result_axes(s))), p);
+  }
+  accumulate(s, p, level, last_outer, started ? Expr(0) : Expr(1));
+}
+
+void Tiler::accumulate(size_t s, const Place& p, size_t level, size_t last_outer, Expr fresh) {
+  write_cell_packing(s, p, level);
+  if (level < last_outer) {
+    const Level& loop = schedule_.stages[s].loops[level];
+    Expr var = loop_variable(s, p, loop);
+    if (reduces_axis(s, static_cast<size_t>(loop.axis))) fresh = logical_and(fresh, eq(var, 0));
+    builder_->loop(var, {}, [&](std::span<const Value>) {
+      accumulate(s, step_into(p, loop, var), level + 1, last_outer, fresh);
+      return std::vector<Value>{};
+    });
+    held_.clear();
+    return;
+  }
+  if (schedule_.stages[s].unit == StageSchedule::Unit::Matrix) {
+    write_block_dot(s, p, logical_not(fresh));
+    return;
+  }
+  std::vector<Value> before;
+  const auto& reducer = stage(s).reducer;
+  if (!fresh.is_const(1))
+    for (Value result : stage(s).results) before.push_back(load_result(result, s, p, logical_not(fresh)));
+  // The loops that remain run over reduced axes only. They start anew, so that a long sum is a sum of short ones.
+  packed_at_ = level;
+  std::vector<Value> results = reduce(s, p, level, {});
+  if (!before.empty()) results = builder_->apply(*reducer, before, results);
+  for (size_t r = 0; r < results.size(); ++r) {
+    store_result(stage(s).results[r], s, results[r], p);
+    if (fresh.is_const(1)) hold(stage(s).results[r], s, results[r], p);
+  }
+}
+
+int Tiler::result_buffer(Value result) {
+  auto [it, fresh] = result_buffers_.try_emplace(result, static_cast<int>(kernel_.buffers.size()));
+  if (fresh) {
+    int64_t size = 1;
+    for (int64_t s : schedule_.cell) size *= s;
+    size_t from = result_stage_.at(result);
+    for (size_t i = 0; i < stage(from).kept; ++i) size *= kept_room(from, i);
+    kernel_.buffers.push_back({text("acc", result_buffers_.size() - 1),
+                               loops_.values[static_cast<size_t>(result)].dtype, kernel::Space::Local, size});
+  }
+  return it->second;
+}
+
+kernel::Builder::Access Tiler::result_access(Value result, size_t s, const Place& p) {
+  Builder::Access access;
+  access.address = 0;
+  const size_t from = result_stage_.at(result);
+  auto along_kept = [&](bool reduced_later) {
+    for (size_t k = 0; k < stage(from).kept; ++k) {
+      const Expr& var = stage(from).inner[k].var;
+      if (reduced_later != is_reduced(var)) continue;
+      for (size_t i = outer_; i < axis_count(s); ++i)
+        if (axis(s, i).var == var)
+          access.address =
+              access.address * kept_room(from, k) + (index_at(p, i) - (is_common(var) ? block_base_ : Expr(0)));
+    }
+  };
+  // Vectors run across the rows of a cell; across what is kept of each if there are few.
+  int64_t rows = 1;
+  for (int64_t size : schedule_.cell) rows *= size;
+  if (rows > kFewNestedRows) along_kept(true);
+  for (size_t i = 0; i < outer_; ++i)
+    access.address = access.address * schedule_.cell[i] + (index_at(p, i) - cell_.base[i]);
+  if (rows <= kFewNestedRows) along_kept(true);
+  along_kept(false);
+  access.coords = coords(p, axes_of_result(result, s));
+  return access;
+}
+
+Tiler::Value Tiler::load_result(Value result, size_t s, const Place& p, const Expr& guard) {
+  Builder::Access access = result_access(result, s, p);
+  std::vector<bool> used = axes_of_result(result, s);
+  access.guard = logical_and(guard, bounds(p, used));  // nothing is written beyond
+  for (size_t i = outer_; i < used.size(); ++i) {
+    if (!used[i]) continue;
+    Span span = span_of(axis(s, i));
+    access.guard = logical_and(access.guard, lt(index_at(p, i), span.end));
+    if (!(p.base[i] == span.begin) && !is_common(axis(s, i).var))
+      access.guard = logical_and(access.guard, ge(index_at(p, i), span.begin));
+  }
+  return builder_->load(result_buffer(result), loops_.values[static_cast<size_t>(result)].dtype, access);
+}
+
+void Tiler::store_result(Value result, size_t s, Value v, const Place& p, const Expr& guard) {
+  Builder::Access access = result_access(result, s, p);
+  access.guard = guard;
+  builder_->store(result_buffer(result), v, access);
+}
+
+void Tiler::write_partial_phase() {
+  int64_t parts = schedule_.stages[0].split;
+  open_phase();
+  Expr part = cell_variable("part", parts);
+  Place p = whole(0);
+  const Axis& first = stage(0).inner[0];
+  int64_t step = 1;
+  for (const Level& level : schedule_.stages[0].loops)
+    if (static_cast<size_t>(level.axis) == outer_) step = std::max(step, level.step);
+  int64_t chunk = (p.size[outer_] + parts - 1) / parts;
+  chunk = (chunk + step - 1) / step * step;
+  p.base[outer_] = part * chunk;
+  p.size[outer_] = chunk;
+  p.end[outer_] = first.extent;
+  std::vector<Value> results;
+  size_t last_outer = after_outer_loops(0, 0);
+  if (last_outer > 0) {
+    accumulate_in_memory(0, p, 0, last_outer, true);
+    for (Value result : stage(0).results) results.push_back(load_result(result, 0, cell_));
+  } else {
+    results = reduce(0, p, 0, {});
+  }
+  for (size_t r = 0; r < results.size(); ++r) {
+    Expr points = 1;
+    for (size_t i = 0; i < outer_; ++i) points = points * loops_.outer[i].extent;
+    DType dtype = loops_.values[static_cast<size_t>(stage(0).results[r])].dtype;
+    partial_buffers_.push_back(static_cast<int>(kernel_.buffers.size()));
+    kernel_.buffers.push_back({text("partial", r), dtype, kernel::Space::Temp, points * parts});
+    builder_->store(partial_buffers_.back(), results[r], partial_access(p, part, {}));
+  }
+}
+
+kernel::Builder::Access Tiler::partial_access(const Place& p, const Expr& part, std::vector<bool> used) {
+  Builder::Access access;
+  std::vector<bool> outer = outer_only(outer_);
+  access.address = part;
+  for (size_t i = 0; i < outer_; ++i) access.address = access.address * loops_.outer[i].extent + index_at(p, i);
+  access.guard = bounds(p, outer);
+  if (used.empty()) used = outer;
+  access.coords = coords(p, used);
+  return access;
+}
+
+void Tiler::combine_partials() {
+  int64_t parts = schedule_.stages[0].split;
+  Place p = cell_;
+  p.base.push_back(0);
+  p.size.push_back(parts);
+  p.end.push_back(parts);
+  std::vector<bool> used(outer_ + 1, true);
+  std::vector<Value> tuple;
+  for (size_t r = 0; r < partial_buffers_.size(); ++r) {
+    DType dtype = loops_.values[static_cast<size_t>(stage(0).results[r])].dtype;
+    tuple.push_back(builder_->load(partial_buffers_[r], dtype, partial_access(p, coordinate(outer_, parts), used)));
+  }
+  tuple = builder_->reduce(tuple, static_cast<int>(outer_), stage(0).reducer);
+  // Later stages that walk the cell in steps find their part of it in memory.
+  bool walked = false;
+  for (size_t s = 1; s < loops_.stages.size(); ++s)
+    for (const Level& level : schedule_.stages[s].loops) walked |= static_cast<size_t>(level.axis) < outer_;
+  for (size_t r = 0; r < tuple.size(); ++r) {
+    if (walked)
+      store_result(stage(0).results[r], 0, tuple[r], cell_);
+    else
+      registers_[stage(0).results[r]] = tuple[r];
+  }
+}
+
+}  // namespace heddle

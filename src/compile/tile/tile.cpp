@@ -1,0 +1,404 @@
+// Loops and a schedule to tile-level kernel IR.
+#include "base/error.h"
+#include "compile/tile/tiler.h"
+
+namespace heddle {
+
+Tiler::Tiler(const Loops& loops, const Schedule& schedule) : loops_(loops), schedule_(schedule) {
+  outer_ = loops.outer.size();
+  for (const Stage& stage : loops.stages) rank_ = std::max(rank_, outer_ + stage.inner.size());
+  kernel_.name = loops.name;
+  kernel_.symbols = loops.symbols;
+  kernel_.buffers = loops.buffers;
+  kernel_.threads = schedule.threads;
+  if (schedule.threads > 1) kernel_.thread = Expr::index("t", schedule.threads);
+  for (size_t s = 0; s < loops.stages.size(); ++s) {
+    for (const Inst& inst : loops.stages[s].body.insts)
+      for (Value r : inst.results) definition_[r] = {s, &inst};
+    for (Value r : loops.stages[s].results) result_stage_[r] = s;
+  }
+  if (is_nested(loops)) number_dimensions();
+  if (schedule.block > 0) online_ = find_online(loops);
+}
+
+kernel::Kernel Tiler::run() {
+  for (size_t s = 0; s < loops_.stages.size(); ++s)
+    for (const Staged& staged : schedule_.stages[s].staged)
+      if (staged.scope == Staged::Scope::Phase && schedule_.stages[s].ahead > 0)
+        write_matrix_packing(s, staged);
+      else if (staged.scope == Staged::Scope::Phase)
+        write_packing_phase(s, staged);
+  size_t first = 0;
+  if (online_) {
+    in_registers() ? write_blocks_in_registers() : write_blocks();
+    kernel::renumber(kernel_);
+    return std::move(kernel_);
+  }
+  if (schedule_.stages[0].split > 1 && has_scan(stage(0))) {
+    write_split_scan();
+    kernel::renumber(kernel_);
+    return std::move(kernel_);
+  }
+  if (schedule_.stages[0].split > 1) {
+    write_partial_phase();
+    first = 1;
+  }
+  open_phase();
+  if (schedule_.stages.back().split > 1 && loops_.stages.back().ordered) divide_places();
+  if (first == 1) combine_partials();
+  const bool atomic = schedule_.stages.back().atomic;
+  take_turns([&] {
+    for (size_t s = first; s + (atomic ? 1 : 0) < loops_.stages.size();) {
+      size_t end = s + 1;
+      while (end < loops_.stages.size() && schedule_.stages[end].joined) ++end;
+      write_nest(s, end);
+      s = end;
+    }
+  });
+  if (atomic) write_atomic_updates();
+  kernel::renumber(kernel_);
+  return std::move(kernel_);
+}
+
+Expr Tiler::coordinate(size_t dimension, int64_t extent) {
+  Expr& var = coordinates_[{dimension, extent}];
+  if (!var.is_var()) var = Expr::index(text("d", dimension), extent);
+  return var;
+}
+
+SmallVector<Expr, 4> Tiler::coords(const Place& p, const std::vector<bool>& used) {
+  SmallVector<Expr, 4> result;
+  for (size_t i = 0; i < rank_; ++i) result.push_back(coordinate(i, 1));
+  for (size_t i = 0; i < used.size(); ++i)
+    if (used[i]) result[dim(p, i)] = coordinate(dim(p, i), p.size[i]);
+  return result;
+}
+
+Tiler::Dims Tiler::dims(const Place& p, const std::vector<bool>& used) {
+  Dims result;
+  for (size_t i = 0; i < rank_; ++i) result.push_back(1);
+  for (size_t i = 0; i < used.size(); ++i)
+    if (used[i]) result[dim(p, i)] = p.size[i];
+  return result;
+}
+
+Expr Tiler::bounds(const Place& p, const std::vector<bool>& used) {
+  Expr guard = 1;
+  for (size_t i = 0; i < used.size(); ++i)
+    if (used[i] && !(i < p.inside.size() && p.inside[i])) guard = logical_and(guard, lt(index_at(p, i), p.end[i]));
+  return guard;
+}
+
+void Tiler::open_phase(const std::function<void()>& first) {
+  kernel_.phases.emplace_back();
+  builder_.emplace(kernel_, kernel_.phases.back());
+  cell_ = {};
+  registers_.clear();
+  if (first) first();
+  for (size_t i = 0; i < outer_; ++i) {
+    const Axis& a = loops_.outer[i];
+    int64_t size = schedule_.cell[i];
+    cell_.base.push_back(cell_variable(text("c", i), ceildiv(a.extent, size)) * size);
+    cell_.size.push_back(size);
+    cell_.end.push_back(a.extent);
+  }
+}
+
+Expr Tiler::cell_variable(const std::string& name, const Expr& extent) {
+  if (extent.is_const(1)) return 0;
+  kernel_.phases.back().cells.push_back(Expr::index(name, extent));
+  return kernel_.phases.back().cells.back();
+}
+
+Tiler::Place Tiler::whole(size_t s) {
+  Place p = cell_;
+  for (size_t i = 0; i < stage(s).inner.size(); ++i) {
+    const Axis& a = stage(s).inner[i];
+    p.base.push_back(0);
+    p.size.push_back(a.extent.is_const() ? a.extent.value() : a.extent.hi());
+    if (in_registers())
+      p.size.back() = (p.size.back() + kernel::kMatrixRows - 1) / kernel::kMatrixRows * kernel::kMatrixRows;
+    p.end.push_back(a.extent);
+    if (dims_.empty()) continue;
+    Span span = span_of(a);
+    const bool kept = stage(s).reducer && i < stage(s).kept;
+    bool walked = false;
+    for (const Level& level : schedule_.stages[s].loops) walked |= static_cast<size_t>(level.axis) == outer_ + i;
+    if (walked || !kept) p.base.back() = span.begin;  // else one tile, which has room for all
+    if (!kept) p.end.back() = span.end;               // what is kept beyond does not matter, but may be read
+    if (!is_common(a.var)) continue;
+    p.base.back() = block_base_;
+    p.size.back() = schedule_.block;
+    p.inside.resize(p.size.size(), false);
+    p.inside.back() = unmasked_ || (p.end.back() - p.base.back()).multiple() % schedule_.block == 0;
+  }
+  if (!dims_.empty()) p.dim = dims_[s];
+  if (part_size_ > 0 && s + 2 == loops_.stages.size()) {
+    p.base.back() = part_ * part_size_;
+    p.size.back() = part_size_;
+  }
+  return p;
+}
+
+void Tiler::divide_places() {
+  const Axis& places = stage(loops_.stages.size() - 2).inner[0];
+  int64_t parts = std::min(schedule_.stages.back().split, places.extent.hi());
+  if (parts <= 1) return;
+  std::vector<Expr>& cells = kernel_.phases.back().cells;
+  cells.insert(cells.begin(), Expr::index("part", parts));
+  part_ = cells.front();
+  part_size_ = (places.extent.hi() + parts - 1) / parts;
+}
+
+Expr Tiler::loop_variable(size_t s, const Place& p, const Level& level) {
+  size_t i = static_cast<size_t>(level.axis);
+  // A block at the edge ends early, and what nobody reduces is not kept.
+  Expr end = p.end[i];
+  if (!dims_.empty() && i >= outer_ && !reduces_axis(s, i)) end = min(end, span_of(axis(s, i)).end);
+  Expr trips = min(Expr(ceildiv(p.size[i], level.step)), max(ceildiv(end - p.base[i], level.step), 0));
+  return Expr::index(text("l", loop_count_++), trips);
+}
+
+Tiler::Place Tiler::step_into(Place p, const Level& level, const Expr& var) {
+  size_t i = static_cast<size_t>(level.axis);
+  if (!dims_.empty()) {
+    p.inside.resize(p.size.size(), false);
+    // The loop ends where the axis does; whole steps then stay inside. So do whole parts of what is inside.
+    p.inside[i] = p.size[i] % level.step == 0 && (p.inside[i] || (p.end[i] - p.base[i]).multiple() % level.step == 0);
+  }
+  if (p.size[i] % level.step != 0) p.end[i] = min(p.end[i], p.base[i] + p.size[i]);
+  p.base[i] = p.base[i] + var * level.step;
+  p.size[i] = level.step;
+  return p;
+}
+
+void Tiler::write_nest(size_t first, size_t end) {
+  const std::vector<Level>& loops = schedule_.stages[first].loops;
+  size_t shared = 0;
+  while (shared < loops.size() && static_cast<size_t>(loops[shared].axis) < outer_) ++shared;
+  bool alone = end == first + 1;
+  for (size_t i = shared; i < loops.size(); ++i)
+    if (static_cast<size_t>(loops[i].axis) < outer_) HD_ASSERT(alone, "outer loops inside inner ones cannot be shared");
+  open_shared(first, end, cell_, 0, shared);
+}
+
+void Tiler::open_shared(size_t first, size_t end, const Place& at, size_t level, size_t shared) {
+  auto with_inner = [&](size_t s) {
+    Place p = at;
+    Place all = whole(s);
+    for (size_t i = outer_; i < axis_count(s); ++i) {
+      p.base.push_back(all.base[i]);
+      p.size.push_back(all.size[i]);
+      p.end.push_back(all.end[i]);
+    }
+    p.dim = all.dim;
+    p.inside.resize(all.inside.empty() ? p.inside.size() : p.size.size(), false);
+    for (size_t i = outer_; i < all.inside.size(); ++i) p.inside[i] = all.inside[i];
+    return p;
+  };
+  if (level < shared) {
+    for (size_t s = first; s < end; ++s) write_cell_packing(s, with_inner(s), level);
+    const Level& loop = schedule_.stages[first].loops[level];
+    Expr var = loop_variable(first, at, loop);
+    builder_->loop(var, {}, [&](std::span<const Value>) {
+      open_shared(first, end, step_into(at, loop, var), level + 1, shared);
+      return std::vector<Value>{};
+    });
+    return;
+  }
+  for (size_t s = first; s < end; ++s) write_stage(s, with_inner(s), shared, end);
+  held_.clear();
+}
+
+void Tiler::write_stage(size_t s, const Place& p, size_t level, size_t nest_end) {
+  if (stores(stage(s))) {
+    write_stores(s, p, level, {});
+    return;
+  }
+  if (in_block_) {
+    write_block_stage(s, p, level);
+    return;
+  }
+  if (!stage(s).reducer) {
+    write_kept(s, p, level);
+    return;
+  }
+  bool used_later = nest_end < loops_.stages.size();
+  // A matrix unit adds to memory, so all of its loops are around it.
+  const bool matrix = schedule_.stages[s].unit == StageSchedule::Unit::Matrix && schedule_.stages[s].ahead == 0;
+  size_t last_outer = matrix ? schedule_.stages[s].loops.size() : after_outer_loops(s, level);
+  if (last_outer > level || used_later || stage(s).kept > 0) {
+    accumulate_in_memory(s, p, level, last_outer, false);
+    return;
+  }
+  std::vector<Value> results = reduce(s, p, level, {});
+  for (size_t r = 0; r < results.size(); ++r) registers_[stage(s).results[r]] = results[r];
+}
+
+size_t Tiler::after_outer_loops(size_t s, size_t level) const {
+  const std::vector<Level>& loops = schedule_.stages[s].loops;
+  size_t last = level;
+  for (size_t i = level; i < loops.size(); ++i)
+    if (!reduces_axis(s, static_cast<size_t>(loops[i].axis))) last = i + 1;
+  return last;
+}
+
+std::vector<Tiler::Value> Tiler::write_stores(size_t s, const Place& p, size_t level, std::vector<Value> carried) {
+  const std::vector<Level>& loops = schedule_.stages[s].loops;
+  bool inside = level == loops.size() || static_cast<size_t>(loops[level].axis) >= outer_;
+  if (inside && carried.empty()) carried = scan_starts(s, p);
+  if (level < loops.size()) {
+    Expr var = loop_variable(s, p, loops[level]);
+    return builder_->loop(var, carried, [&](std::span<const Value> now) {
+      return write_stores(s, step_into(p, loops[level], var), level + 1, {now.begin(), now.end()});
+    });
+  }
+  Instance instance{s, p, substitution(s, p), {}, std::move(carried), {}};
+  write_checks(instance);
+  for (const Inst& inst : stage(s).body.insts) {
+    if (inst.op != Op::store && inst.op != Op::combine) continue;
+    if (schedule_.stages[s].atomic)
+      write_atomic_update(inst, instance);
+    else if (stage(s).ordered)
+      write_update(inst, instance);
+    else
+      write_store(inst, instance);
+  }
+  std::vector<Value> totals;
+  for (const Inst* scan : scans(s)) {
+    value(scan->results[0], instance);
+    const std::vector<Value>& own = instance.totals.at(scan);
+    totals.insert(totals.end(), own.begin(), own.end());
+  }
+  return totals;
+}
+
+void Tiler::write_checks(Instance& in) {
+  for (const Inst& inst : stage(in.stage).body.insts) {
+    if (inst.op != Op::check) continue;
+    Builder::Access access = access_of(inst, in, false);
+    builder_->check(inst.buffer, spread(value(inst.args[0], in), extents(access.coords)), access);
+  }
+}
+
+void Tiler::write_update(const Inst& inst, Instance& in) {
+  const Expr& place = stage(in.stage).place;
+  Expr mine = 1;
+  if (part_size_ > 0) mine = logical_and(ge(place, part_ * part_size_), lt(place, part_ * part_size_ + part_size_));
+  size_t at = static_cast<size_t>(std::find(inst.binds.begin(), inst.binds.end(), place) - inst.binds.begin());
+  HD_ASSERT(at < inst.binds.size(), "an ordered store goes where no data says");
+  Value chosen = value(inst.args[inst.args.size() - inst.binds.size() + at], in);
+  Expr in_range = substitute(inst.guard, in.axes);
+  Instance within{in.stage, in.place, in.axes, {}, {}, {}, in_range, logical_and(in_range, mine)};
+  within.map.emplace(inst.args[inst.args.size() - inst.binds.size() + at], chosen);
+  if (builder_->type(chosen).numel() != 1 || inst.binds.size() != 1) {
+    write_store(inst, within);
+    return;
+  }
+  builder_->branch_on(within.instead, std::span(&place, 1), std::span(&chosen, 1), [&] {
+    within.instead = 1;
+    write_store(inst, within);
+    return std::vector<Value>{};
+  });
+}
+
+Substitution Tiler::substitution(size_t s, const Place& p) {
+  Substitution to;
+  for (size_t i = 0; i < axis_count(s); ++i) to.emplace_back(axis(s, i).var, index_at(p, i));
+  return to;
+}
+
+kernel::Builder::Access Tiler::access_of(const Inst& inst, Instance& in, bool all_axes) {
+  Builder::Access access;
+  std::vector<bool> used(axis_count(in.stage), all_axes);
+  for (size_t i = 0; i < used.size(); ++i)
+    used[i] =
+        used[i] || depends_on(inst.address, axis(in.stage, i).var) || depends_on(inst.guard, axis(in.stage, i).var);
+  access.address = substitute(inst.address, in.axes);
+  Expr guard = substitute(inst.guard, in.axes);
+  access.guard = logical_and(guard == in.guard ? in.instead : guard, bounds(in.place, used));
+  // Along an axis of at most one element the index is 0 and left no trace; there may still be no element at all.
+  if (inst.op == Op::load)
+    for (size_t i = outer_; i < used.size(); ++i)
+      if (!used[i]) access.guard = logical_and(access.guard, lt(0, axis(in.stage, i).extent));
+  // The access spans whatever its indices span, and a check whatever it checks.
+  auto span_with = [&](Value v) {
+    const Dims& shape = builder_->type(v).shape;
+    for (size_t i = 0; i < used.size() && !shape.empty(); ++i) used[i] = used[i] || shape[dim(in.place, i)] > 1;
+  };
+  size_t first_bound = inst.args.size() - inst.binds.size();
+  for (size_t b = 0; b < inst.binds.size(); ++b) {
+    access.binds.push_back(inst.binds[b]);
+    access.bound.push_back(value(inst.args[first_bound + b], in));
+    span_with(access.bound.back());
+  }
+  if (inst.op == Op::check) span_with(value(inst.args[0], in));
+  // Beyond the end a load gives anything, but what is computed there must not be reported.
+  if (inst.op == Op::check) access.guard = logical_and(access.guard, bounds(in.place, used));
+  access.coords = coords(in.place, used);
+  return access;
+}
+
+void Tiler::write_store(const Inst& inst, Instance& in) {
+  if (write_matrix_store(inst, in)) return;
+  Builder::Access access = access_of(inst, in, true);
+  access.hint = schedule_.stages[in.stage].stream ? kernel::Hint::Stream : kernel::Hint::None;
+  Value v = spread(value(inst.args[0], in), extents(access.coords));
+  if (inst.op == Op::store)
+    builder_->store(inst.buffer, v, access);
+  else
+    builder_->combine(inst.buffer, v, inst.reducer, access);
+}
+
+Tiler::Value Tiler::value(Value v, Instance& in) {
+  if (auto it = in.map.find(v); it != in.map.end()) return it->second;
+  Value result;
+  auto definition = definition_.find(v);
+  if (definition == definition_.end()) {  // the result of an earlier stage
+    auto ready = registers_.find(v);
+    if (ready != registers_.end())
+      result = ready->second;
+    else if (auto tile = held(v, in.stage, in.place))
+      result = *tile;
+    else
+      result = load_result(v, in.stage, in.place);
+    if (in_block_ && online_->is_pivot(result_stage_.at(v))) result = finite(result);
+  } else {
+    result = compute(*definition->second.second, in);
+  }
+  in.map[v] = result;
+  return result;
+}
+
+Tiler::Value Tiler::compute(const Inst& inst, Instance& in) {
+  switch (inst.op) {
+    case Op::constant: return builder_->constant(inst.literal);
+    case Op::cast:
+      return builder_->cast(value(inst.args[0], in), loops_.values[static_cast<size_t>(inst.results[0])].dtype);
+    case Op::bitcast:
+      return builder_->bitcast(value(inst.args[0], in), loops_.values[static_cast<size_t>(inst.results[0])].dtype);
+    case Op::index: {
+      Builder::Access access = access_of(inst, in, false);
+      return builder_->index(loops_.values[static_cast<size_t>(inst.results[0])].dtype, access.address, access.coords);
+    }
+    case Op::scan: return compute_scan(inst, in);
+    case Op::load:
+      return builder_->load(inst.buffer, loops_.values[static_cast<size_t>(inst.results[0])].dtype,
+                            access_of(inst, in, false));
+    default: {
+      HD_ASSERT(kernel::is_scalar_op(inst.op), kernel::name(inst.op), " in loops");
+      if (inst.op == Op::where && unmasked_ && unmasked_->contains(inst.args[0])) return value(inst.args[1], in);
+      SmallVector<Value, 3> args;
+      for (Value arg : inst.args) args.push_back(value(arg, in));
+      return builder_->op(kernel::scalar_op(inst.op), args);
+    }
+  }
+}
+
+kernel::Kernel tile(const Loops& loops, const Schedule& schedule, const Target& target) {
+  std::string problem = check(schedule, loops, target);
+  HD_ASSERT(problem.empty(), "schedule of ", loops.name, ": ", problem);
+  return Tiler(loops, schedule).run();
+}
+
+}  // namespace heddle

@@ -1,0 +1,332 @@
+// The state of tile(), and its steps: loops and stores, scans, reductions, packed factors. Private to tile*.cpp.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "compile/loops/contraction.h"
+#include "compile/loops/online.h"
+#include "compile/loops/useful_span.h"
+#include "compile/schedule/matrix_simt.h"
+#include "compile/schedule/schedule.h"
+#include "kernel/builder.h"
+
+namespace heddle {
+
+class Tiler {
+ public:
+  using Builder = kernel::Builder;
+  using Dims = kernel::Dims;
+  using Inst = kernel::Inst;
+  using Op = kernel::Op;
+  using Value = kernel::Value;
+
+  Tiler(const Loops& loops, const Schedule& schedule);
+
+  kernel::Kernel run();
+
+ private:
+  struct Instance;
+  const Stage& stage(size_t s) const { return loops_.stages[s]; }
+  size_t axis_count(size_t s) const { return outer_ + stage(s).inner.size(); }
+  const Axis& axis(size_t s, size_t i) const { return i < outer_ ? loops_.outer[i] : stage(s).inner[i - outer_]; }
+
+  // Where a tile of a stage lies: for each axis the index of its first element, how many it spans, and where to stop.
+  struct Place {
+    std::vector<Expr> base;
+    std::vector<int64_t> size;
+    std::vector<Expr> end;  // elements at or beyond are outside
+    // Neighbours along this axis are so many elements apart.
+    size_t sparse_axis = SIZE_MAX;
+    int64_t apart = 1;
+    std::vector<bool> inside;  // nested: no element of the tile is outside; empty: some may be
+    std::vector<size_t> dim;   // the dimension of the tile that each axis runs along; empty: axis i along dimension i
+  };
+  static size_t dim(const Place& p, size_t i) { return p.dim.empty() ? i : p.dim[i]; }
+
+  // A stage computed at one place.
+  struct Instance {
+    size_t stage;
+    Place place;
+    Substitution axes;
+    std::unordered_map<Value, Value> map;
+    std::vector<Value> carried;                                  // what the stage's scans begin with
+    std::unordered_map<const Inst*, std::vector<Value>> totals;  // what each of them has come to
+    // Accesses that have this guard get another one: what is written to is also what may be read.
+    Expr guard = 1, instead = 1;
+  };
+
+  Expr coordinate(size_t dimension, int64_t extent);
+  Expr index_at(const Place& p, size_t i) {
+    if (p.size[i] == 1) return p.base[i];
+    return p.base[i] + coordinate(dim(p, i), p.size[i]) * (i == p.sparse_axis ? p.apart : 1);
+  }
+
+  // The tile with `used` dimensions spanned, the others of size 1.
+  SmallVector<Expr, 4> coords(const Place& p, const std::vector<bool>& used);
+  Dims dims(const Place& p, const std::vector<bool>& used);
+  Expr bounds(const Place& p, const std::vector<bool>& used);
+
+  // ---- phases and loops ----
+
+  // `first` makes the variables of the grid that come before those of the outer axes.
+  void open_phase(const std::function<void()>& first = {});
+  Expr cell_variable(const std::string& name, const Expr& extent);
+
+  // The cell, with all of the stage's inner axes.
+  Place whole(size_t s);
+
+  // One more axis of the grid: parts of the axis that an ordered stage writes to.
+  void divide_places();
+
+  // Narrows `p` to one step of the loop over `var`.
+  Expr loop_variable(size_t s, const Place& p, const Level& level);
+  Place step_into(Place p, const Level& level, const Expr& var);
+
+  // Stages [first, end) inside the outer loops of the first.
+  void write_nest(size_t first, size_t end);
+
+  void open_shared(size_t first, size_t end, const Place& at, size_t level, size_t shared);
+
+  void write_stage(size_t s, const Place& p, size_t level, size_t nest_end);
+
+  // The first level from `level` on behind which all loops run over axes that the stage reduces.
+  size_t after_outer_loops(size_t s, size_t level) const;
+
+  // `carried`: what the stage's scans have come to, if they have begun. Gives the same after this part.
+  std::vector<Value> write_stores(size_t s, const Place& p, size_t level, std::vector<Value> carried);
+
+  void write_checks(Instance& in);
+
+  // An update whose place is the same for the whole tile is skipped as a whole where it falls elsewhere.
+  void write_update(const Inst& inst, Instance& in);
+
+  // The last stage as a phase of its own, whose cells take updates in any order.
+  void write_atomic_updates();
+  void write_atomic_update(const Inst& inst, Instance& in);
+
+  // ---- scans ----
+
+  std::vector<const Inst*> scans(size_t s) const;
+  // What all scans of the stage begin with, one after the other.
+  std::vector<Value> scan_starts(size_t s, const Place& p);
+
+  // The operands of a scan over the whole tile, and where they count.
+  struct Scanned {
+    std::vector<Value> tuple;
+    Expr guard;
+    SmallVector<Expr, 4> where;
+  };
+  Scanned scan_operands(const Inst& inst, Instance& in);
+
+  Value compute_scan(const Inst& inst, Instance& in);
+
+  // What the scans of the stage come to over everything that the loops from `level` on cover.
+  std::vector<Value> scan_totals(size_t s, const Place& p, size_t level, std::vector<Value> before);
+
+  // A scan with too few rows for all cores: in each round the cells first find out what their parts come to, then scan
+  // them, starting from what the parts before come to. A round's parts fit into the caches, so that the second reading
+  // costs little.
+  void write_split_scan();
+
+  // ---- reductions ----
+
+  // The stage's tuple over everything that the loops from `level` on cover, combined with `before` if given.
+  std::vector<Value> reduce(size_t s, const Place& p, size_t level, std::vector<Value> before);
+
+  // The same for steps of one loop, of which a long sum takes few at a time.
+  using ReduceStep = std::function<std::vector<Value>(const Place& p, std::vector<Value> before)>;
+  std::vector<Value> reduce_steps(size_t s, const Place& p, const Level& loop, const Expr& first, const Expr& left,
+                                  int64_t most, std::vector<Value> before, const ReduceStep& step);
+  int64_t steps_of_a_sum(size_t s, const Level& loop) const;
+  std::vector<Value> reduce_products(size_t s, const Place& p, std::vector<Value> before);
+
+  // The tile that one result has inside all loops.
+  Dims result_dims(size_t s, Place p, size_t level);
+  std::vector<bool> outer_only(size_t count) const;
+  std::vector<bool> result_axes(size_t s) const;  // outer and kept ones
+  bool reduces_axis(size_t s, size_t i) const { return i >= outer_ + stage(s).kept; }
+  std::vector<Value> identities(size_t s, const Place& p, size_t level);
+
+  std::vector<Value> reduce_tile(size_t s, const Place& p, std::vector<Value> before);
+
+  static Dims extents(std::span<const Expr> coords);
+
+  // Reductions and stores count elements, so their operand must really have all of them.
+  Value spread(Value v, const Dims& full);
+
+  // The results live in Local memory, one element per outer point of the cell, and are updated there by the loops up
+  // to `last_outer`, which may have nothing to do when `may_be_empty`.
+  void accumulate_in_memory(size_t s, const Place& p, size_t level, size_t last_outer, bool may_be_empty);
+
+  // `fresh` holds while nothing has been written.
+  void accumulate(size_t s, const Place& p, size_t level, size_t last_outer, Expr fresh);
+
+  // `p` is a place of stage s, which computes the result or uses it.
+  int result_buffer(Value result);
+  Builder::Access result_access(Value result, size_t s, const Place& p);
+  Value load_result(Value result, size_t s, const Place& p, const Expr& guard = 1);
+  void store_result(Value result, size_t s, Value v, const Place& p, const Expr& guard = 1);
+
+  // ---- nested stages ----
+
+  // Gives every inner axis a dimension of its own.
+  void number_dimensions();
+
+  // What of an inner axis matters to the cell.
+  Span span_of(const Axis& axis);
+  // The smallest or largest value of an expression over the outer axes in the cell, if that can be told.
+  std::optional<Expr> extreme(const Expr& e, bool largest) const;
+
+  // For each axis of stage s, whether the result follows it.
+  std::vector<bool> axes_of_result(Value result, size_t s) const;
+
+  // Room for the results along a kept axis: the tiles that are written may be longer than the axis.
+  int64_t kept_room(size_t s, size_t i) const;
+
+  bool is_reduced(const Expr& var) const;  // by some stage
+
+  void write_kept(size_t s, const Place& p, size_t level);
+
+  // A tile that the current nest holds, at just the place that stage s wants it.
+  std::optional<Value> held(Value result, size_t s, const Place& p);
+  void hold(Value result, size_t s, Value v, const Place& p);
+
+  // ---- the common axis block by block ----
+
+  void write_blocks();
+  // The same on a matrix unit (tile_online_matrix.cpp).
+  bool in_registers() const { return online_ && schedule_.threads > 1; }
+  void write_blocks_in_registers();
+  void share_rings();
+  // `changes`: by pivot, what sums are multiplied with.
+  void compute_block(size_t s, std::map<size_t, Value>& changes);
+  bool reduces_common(size_t s) const;
+  void write_stages(Online::Role role);
+  void write_block_stage(size_t s, const Place& p, size_t level);
+  // What a stage reduces along the common axis, for the whole cell.
+  std::vector<size_t> states() const;
+  Place state_place(size_t s);
+  void begin_states();
+  void combine_parts();
+  Builder::Access part_access(size_t s, const Place& p, const Expr& part);
+  // A maximum, or 0 while there is nothing yet.
+  Value finite(Value maximum);
+  Value rescaling(Value change);
+  // What sums relative to the finite maximum are multiplied with at the end.
+  Value last_factor(Value maximum);
+  // The results of stage s at p, times the factor of their rows.
+  void rescale(size_t s, const Place& p, const std::function<Value(const Place&)>& factor);
+  bool is_common(const Expr& var) const { return online_ && online_->along == var; }
+
+  // ---- reductions split over the grid ----
+
+  void write_partial_phase();
+  Builder::Access partial_access(const Place& p, const Expr& part, std::vector<bool> used);
+  void combine_partials();
+
+  // ---- packed operands of a contraction ----
+
+  // A copy of one factor, panel by panel: [other outer axes][panel][inner axes][lane].
+  struct Packed {
+    int buffer = -1;
+    size_t panel_axis = 0;
+    int64_t panel = 1;
+    std::vector<size_t> axes;  // that the factor follows, in storage order, the panel axis included
+    Place block;               // what has been copied
+    bool whole = false;        // the block is the whole operand
+    // Numbers along the axis of the dot that share an element; places and extents count elements.
+    size_t word_axis = SIZE_MAX;
+    int64_t numbers = 1;
+    int64_t pad = 0;            // elements between rows of a panel: threads that go down a column meet in no bank
+    int64_t run = 1;            // elements along the axis of the dot that are neighbours, before the next lane
+    std::vector<Expr> extents;  // of the block along `axes`; the panel axis rounded up to whole panels
+  };
+
+  Packed layout(size_t s, const Staged& staged, const Contraction& c, const Place& block, bool whole);
+  // Element number of the point `index` (one entry per axis, counted from the block's beginning).
+  static Expr packed_address(const Packed& packed, const std::vector<Expr>& index);
+  static Expr packed_size(const Packed& packed);
+
+  void write_packing_phase(size_t s, const Staged& staged);
+
+  // Copies the factor's tile at p into its place. Along the axis of words, p counts words.
+  void copy_tile(size_t s, const Packed& packed, Value factor, const Place& p);
+  Value words_at(size_t s, const Packed& packed, Value narrow, const Place& p);
+  DType packed_dtype(const Packed& packed, Value factor) const;
+  // The reduced axis that the tile spans.
+  size_t dot_axis(size_t s) const;
+  // The place, counted in words along the axis of the dot.
+  Place in_words(size_t s, Place p, int64_t numbers) const;
+  void write_block_dot(size_t s, const Place& p, const Expr& goes_on);
+
+  // ---- a SIMT machine's matrix unit ----
+
+  kernel::Region region_at(size_t s, const MatrixView& view, const Place& p);
+  std::vector<Value> matrix_dot(size_t s, const Place& p, std::vector<Value> before);
+  Value matrix_left(size_t s, const Place& p, Value factor, DType narrow);
+  bool write_matrix_store(const Inst& inst, Instance& in);  // false: not one that a matrix unit can do
+  void write_matrix_packing(size_t s, const Staged& staged);
+  void take_turns(const std::function<void()>& body);
+  bool by_warps(size_t s) const { return schedule_.stages[s].unit == StageSchedule::Unit::Warps; }
+
+  // Copies the blocks that are due inside `level` loops of the stage.
+  void write_cell_packing(size_t s, const Place& p, size_t level);
+
+  // ---- values ----
+
+  // A factor of the contraction: from its packed copy if there is one.
+  Value operand(size_t s, int number, Value factor, Instance& instance);
+
+  Substitution substitution(size_t s, const Place& p);
+
+  // Fills address, guard, coords and binds of an access from the scalar instruction.
+  Builder::Access access_of(const Inst& inst, Instance& in, bool all_axes);
+
+  void write_store(const Inst& inst, Instance& in);
+
+  Value value(Value v, Instance& in);
+
+  Value compute(const Inst& inst, Instance& in);
+
+  const Loops& loops_;
+  const Schedule& schedule_;
+  size_t outer_ = 0, rank_ = 0;
+  int loop_count_ = 0;
+  kernel::Kernel kernel_;
+  std::optional<Builder> builder_;
+  Place cell_;
+  Expr part_;              // of an ordered stage's places, when they are divided
+  int64_t part_size_ = 0;  // 0: they are not
+  std::map<std::pair<size_t, int64_t>, Expr> coordinates_;
+  std::unordered_map<Value, std::pair<size_t, const Inst*>> definition_;
+  std::unordered_map<Value, Value> registers_;  // results of stages in the current nest
+  struct Held {
+    Value tile;
+    size_t stage;
+    Place place;
+  };
+  std::unordered_map<Value, Held> held_;  // results of nested stages in the current nest, which are in memory too
+  std::unordered_map<Value, size_t> result_stage_;  // the stage of every result
+  std::optional<Online> online_;                    // if the common axis is walked in blocks
+  bool in_block_ = false;
+  Expr block_base_ = 0;                      // where the block begins
+  std::optional<std::set<Value>> unmasked_;  // in blocks that are whole, and in which these conditions hold
+  std::map<size_t, int> rings_;              // by stage: blocks on their way, if several loops share them
+  std::map<size_t, int> factor_buffers_;     // by pivot: what its last block changed, one element per point of the cell
+  std::map<Value, int> part_buffers_;        // by result
+  std::vector<std::vector<size_t>> dims_;    // nested: for each stage and axis, its dimension
+  std::vector<std::pair<Expr, Span>> spans_;       // nested: inner axes of which only a part matters
+  std::unordered_map<Value, int> result_buffers_;  // results that pass through Local memory
+  std::vector<int> partial_buffers_;
+  std::map<std::pair<size_t, int>, Packed> packed_;  // by stage and operand
+  std::optional<size_t> packed_at_;                  // this level's blocks are already copied
+  std::map<int, MatrixView> matrices_;               // factors packed for a matrix unit
+  Expr turn_ = 0;                                    // counts the cells that a block of threads takes
+};
+
+}  // namespace heddle
