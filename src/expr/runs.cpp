@@ -61,4 +61,12 @@ std::optional<Runs> runs_of(const Expr& address, const Expr& lane, const Expr& e
   return runs;
 }
 
+bool in_pieces(const Expr& address, const Expr& guard, const Expr& index, int64_t piece) {
+  const Expr number = Expr::index("number", ceildiv(index.extent(), piece)), element = Expr::index("element", piece);
+  const Substitution to = {{index, number * piece + element}};
+  if (depends_on(substitute(guard, to), element)) return false;
+  const std::optional<Linear> linear = linear_in(substitute(address, to), element);
+  return linear && linear->coefficient == 1 && linear->rest.multiple() % piece == 0;
+}
+
 }  // namespace heddle

@@ -21,4 +21,8 @@ struct Runs {
 //   (i + lane) // 49 * 100 + (i + lane) % 49, 16 lanes: two runs, the second begins at lane 49 - i % 49
 std::optional<Runs> runs_of(const Expr& address, const Expr& lane, const Expr& end, size_t most);
 
+// Whether the address of each `piece` elements along an index, from multiples of that on, goes up one by one from a
+// multiple of `piece`, and the guard is the same for all of them.
+bool in_pieces(const Expr& address, const Expr& guard, const Expr& index, int64_t piece);
+
 }  // namespace heddle

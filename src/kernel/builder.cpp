@@ -432,8 +432,12 @@ void Builder::clone(const Inst& inst, std::vector<Value>& map, const Substitutio
   copy.panels = inst.panels;
   for (Panel& panel : copy.panels) panel.address = substitute(panel.address, exprs);
   copy.regions = inst.regions;
-  for (Region& region : copy.regions)
+  for (Region& region : copy.regions) {
     for (Expr& at : region.at) at = substitute(at, exprs);
+    if (!region.is_gathered()) continue;
+    region.offset = substitute(region.offset, exprs);
+    region.guard = substitute(region.guard, exprs);
+  }
   for (Value v : inst.args) copy.args.push_back(mapped(v, map));
 
   // A loop whose bound changed needs a variable of the new range; one that the caller renames gets that name.

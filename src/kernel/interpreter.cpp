@@ -323,15 +323,21 @@ void Machine::region_element(const Step& s, size_t n, int64_t x, int64_t y, Cell
   const Region& region = s.inst->regions[n];
   const Step::RegionProgram& program = s.regions[n];
   const Buffer& buffer = kernel_.buffers[region.buffer];
-  int64_t element = program.offset.run(slots_.data());
+  int64_t element = region.is_gathered() ? 0 : program.offset.run(slots_.data());
+  bool inside = true;
   for (size_t d = 0; d < region.at.size(); ++d) {
     const int64_t at = program.at[d].run(slots_.data()) + (d == 0 ? x : d == 1 ? y : 0);
-    if (at < 0 || at >= program.extents[d].run(slots_.data())) {
-      if (!write) value = cell(Scalar::of(buffer.dtype, 0));
-      return;
-    }
-    element += at * region.strides[d];
+    inside = inside && at >= 0 && at < program.extents[d].run(slots_.data());
+    if (region.is_gathered())
+      slots_[program.coord_slots[d]] = at;
+    else
+      element += at * region.strides[d];
   }
+  if (!inside || program.guard.run(slots_.data()) == 0) {
+    if (!write) value = cell(Scalar::of(buffer.dtype, 0));
+    return;
+  }
+  if (region.is_gathered()) element = program.offset.run(slots_.data());
   Memory& m = memory_[region.buffer];
   const auto owner = static_cast<int32_t>(cell_);
   const char* wrong = write ? m.store(element, phase_, owner, value) : m.load(element, phase_, owner, value);

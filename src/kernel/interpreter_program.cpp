@@ -122,6 +122,8 @@ class Preparation {
       region.offset = compiled(r.offset);
       for (const Expr& e : r.extents) region.extents.push_back(compiled(e));
       for (const Expr& e : r.at) region.at.push_back(compiled(e));
+      for (const Expr& e : r.coords) region.coord_slots.push_back(slot(e));
+      region.guard = compiled(r.guard);
     }
     if (i.reducer) s.reducer.emplace(*i.reducer);
     for (const Block& b : i.blocks) {

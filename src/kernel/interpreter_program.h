@@ -35,6 +35,8 @@ struct Step {
   struct RegionProgram {
     IndexProgram offset;
     std::vector<IndexProgram> extents, at;
+    IndexProgram guard;
+    std::vector<int> coord_slots;
   };
   std::vector<RegionProgram> regions;
   int var_slot = -1;

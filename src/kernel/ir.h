@@ -151,12 +151,19 @@ struct Panel {
 // the fastest first, whose elements are `strides` apart, and begins at element `offset` of the buffer: these speak of
 // symbols only. The block spans dimensions 0 and 1 and begins at `at`; outside the matrix it reads as 0 and is not
 // written.
+//
+// A *gathered* matrix has two dimensions and no strides: its elements lie where `offset` says as an expression in
+// `coords`, the positions along both dimensions, and read as 0 where `guard` does not hold. 16 bytes along dimension 0
+// are always neighbours, and the guard is the same for all of them. Only a warp_dot has such factors.
 struct Region {
   int32_t buffer = -1;
   Expr offset = 0;
   SmallVector<Expr, 4> extents;
   SmallVector<int64_t, 4> strides;
   SmallVector<Expr, 4> at;
+  SmallVector<Expr, 2> coords;
+  Expr guard = 1;
+  bool is_gathered() const { return !coords.empty(); }
   bool turned = false;  // of a factor: dimension 1 runs along the sum, not dimension 0
   bool stays = false;   // of a matrix_dot's left factor: the same whenever the threads come by, so it is copied once
   friend bool operator==(const Region&, const Region&) = default;

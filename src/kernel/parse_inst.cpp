@@ -224,12 +224,11 @@ void Parser::factors(Inst& inst, size_t count) {
   variables_.restore(variables);
 }
 
-// %b[offset] of (extents) by (strides) at (corner)
+// %b[offset] of (extents) by (strides) at (corner), or %b gathers (x < extent, y < extent) [address if guard] at
+// (corner)
 Region Parser::region() {
   Region r;
-  const Panel begins = place();
-  r.buffer = begins.buffer;
-  r.offset = begins.address;
+  r.buffer = buffer();
   auto list = [&](const char* word, const std::function<void()>& item) {
     expect_word(word);
     expect('(');
@@ -237,6 +236,27 @@ Region Parser::region() {
     while (accept(','));
     expect(')');
   };
+  auto address = [&] {
+    expect('[');
+    r.offset = expression(span());
+    if (r.is_gathered() && accept_word("if")) r.guard = expression(span());
+    expect(']');
+  };
+  if (accept_word("gathers")) {
+    const size_t variables = variables_.mark();
+    expect('(');
+    do {
+      r.coords.push_back(index_variable());
+      r.extents.push_back(extent_);
+    } while (accept(','));
+    expect(')');
+    address();
+    variables_.restore(variables);
+    list("at", [&] { r.at.push_back(expression(span())); });
+    r.turned = accept_word("turned");
+    return r;
+  }
+  address();
   list("of", [&] { r.extents.push_back(expression(span())); });
   list("by", [&] { r.strides.push_back(integer<int64_t>(0, INT64_MAX)); });
   list("at", [&] { r.at.push_back(expression(span())); });

@@ -124,7 +124,7 @@ class Printer {
   std::string reducer_text(const Reducer& r);
   void reducer_lines(const Reducer& r, std::string& s);
   std::string binds(const Inst& inst, const std::vector<std::string>& declared) const;
-  std::string region(const Region& r) const;
+  std::string region(const Region& r);
   std::vector<std::string> enter_element(const Inst& inst);
 
   Level level_;
@@ -268,15 +268,30 @@ std::string Printer::binds(const Inst& inst, const std::vector<std::string>& dec
   return s;
 }
 
-// %b[offset] of (extents) by (strides) at (corner)
-std::string Printer::region(const Region& r) const {
+// %b[offset] of (extents) by (strides) at (corner), or %b gathers (x < extent, y < extent) [address if guard] at
+// (corner)
+std::string Printer::region(const Region& r) {
+  const std::string kind = std::string(r.turned ? " turned" : "") + (r.stays ? " stays" : "");
+  if (r.is_gathered()) {
+    std::string s = buffer_name(r.buffer) + " gathers (", corner;
+    for (size_t d = 0; d < r.at.size(); ++d) corner += (d ? ", " : "") + expr(r.at[d]);
+    const size_t outer = mark();
+    for (size_t d = 0; d < r.coords.size(); ++d) {
+      const std::string bound = expr(r.extents[d]);
+      s += (d ? ", " : "") + declare_index(r.coords[d], r.extents[d], 'g') + " < " + bound;
+    }
+    s += ") [" + expr(r.offset);
+    if (!r.guard.is_const(1)) s += " if " + expr(r.guard);
+    restore(outer);
+    return s + "] at (" + corner + ")" + kind;
+  }
   std::string s = buffer_name(r.buffer) + "[" + expr(r.offset) + "] of (";
   for (size_t i = 0; i < r.extents.size(); ++i) s += (i ? ", " : "") + expr(r.extents[i]);
   s += ") by (";
   for (size_t i = 0; i < r.strides.size(); ++i) s += (i ? ", " : "") + std::to_string(r.strides[i]);
   s += ") at (";
   for (size_t i = 0; i < r.at.size(); ++i) s += (i ? ", " : "") + expr(r.at[i]);
-  return s + (r.turned ? ") turned" : ")") + (r.stays ? " stays" : "");
+  return s + ")" + kind;
 }
 
 void Printer::inst(const Inst& inst) {

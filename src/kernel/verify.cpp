@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "expr/runs.h"
 #include "kernel/tensor_maps.h"
 #include "kernel/text.h"
 #include "kernel/types.h"
@@ -72,6 +73,7 @@ class Verifier {
   void reducer(const Inst& i, size_t width);
   void block_dot(const Inst& i);
   void region(const Region& r, DType dtype);
+  void gathered(const Region& r, DType dtype);
   void factors(const Inst& i, DType dtype);
   void matrix_dot(const Inst& i);
   void matrix_store(const Inst& i);
@@ -232,6 +234,7 @@ void Verifier::region(const Region& r, DType dtype) {
   check(b.space != Space::Local, "a matrix in local memory, %", b.name);
   check(b.dtype == dtype, "buffer %", b.name, " holds ", b.dtype, ", not ", dtype);
   const size_t rank = r.extents.size();
+  if (r.is_gathered()) return gathered(r, dtype);
   check(rank >= 2 && rank <= 5 && r.strides.size() == rank && r.at.size() == rank, "a matrix of ", rank, " extents, ",
         r.strides.size(), " strides, ", r.at.size(), " positions");
   check(r.strides[0] == 1, "neighbours ", r.strides[0], " elements apart");
@@ -242,6 +245,21 @@ void Verifier::region(const Region& r, DType dtype) {
   of_symbols(r.offset);
   for (const Expr& e : r.extents) of_symbols(e);
   for (const Expr& e : r.at) expression(e, "position");
+}
+
+void Verifier::gathered(const Region& r, DType dtype) {
+  check(r.extents.size() == 2 && r.coords.size() == 2 && r.at.size() == 2 && r.strides.empty(), "gathers a matrix of ",
+        r.extents.size(), " extents, ", r.coords.size(), " coordinates, ", r.at.size(), " positions");
+  const int64_t piece = 16 / size_of(dtype);
+  for (const Expr& e : r.at) expression(e, "position");
+  check(r.extents[0].multiple() % piece == 0, "gathers rows of ", r.extents[0], ", which are no whole pieces");
+  check(r.at[0].multiple() % piece == 0, "gathers from ", r.at[0], " on, inside a piece");
+  const size_t outer = variables_.size();
+  for (size_t d = 0; d < 2; ++d) enter(r.coords[d], r.extents[d], "coordinate");
+  expression(r.offset, "address");
+  expression(r.guard, "guard");
+  variables_.resize(outer);
+  check(in_pieces(r.offset, r.guard, r.coords[0], piece), "gathers pieces that are not neighbours");
 }
 
 // Vectors of two that the threads of a tile of sums hold.
@@ -267,7 +285,7 @@ void Verifier::factors(const Inst& i, DType dtype) {
   enter(i.var, i.extent, "step");
   for (const Region& r : i.regions) {
     region(r, dtype);
-    check(is_copied(kernel_, r), "copies 16 bytes at a time from %",
+    check(r.is_gathered() || is_copied(kernel_, r), "copies 16 bytes at a time from %",
           kernel_.buffers[static_cast<size_t>(r.buffer)].name, ", whose rows begin between them");
     check(!r.turned || size_of(dtype) == 2, "turned blocks of ", dtype);
   }
@@ -444,6 +462,7 @@ void Verifier::inst(const Inst& i) {
   check(i.panels.empty() == (i.op != Op::block_dot && i.op != Op::copy), "has panels or lacks them");
   check(i.regions.empty() || i.op == Op::matrix_dot || i.op == Op::matrix_store || i.op == Op::warp_dot,
         "has matrices");
+  for (const Region& r : i.regions) check(!r.is_gathered() || i.op == Op::warp_dot, "has gathered matrices");
   check(i.blocks.empty() || i.op == Op::loop || i.op == Op::branch, "has blocks");
   bool many_threads = kernel_.level == Level::Thread && kernel_.threads > 1;
   for (Value v : i.results) define(v);

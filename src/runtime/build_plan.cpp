@@ -44,11 +44,11 @@ class PlanBuilder {
     if (log_enabled(Log::Graph)) log_write(Log::Graph, print_graph(simple));
     choose_outputs(simple);
     if (!computed_.empty()) {
-      program_ = fuse(computed_, replaced_leaves(), true, key_.modes);
-      if (!nests_fit()) program_ = fuse(computed_, replaced_leaves(), false, key_.modes);
+      const Machine machine = device_.target().machine;
+      fuse_with_room();
       if (config().check_kernels) check_on_random_data(program_);
       // Only schedules of GPUs count with it; elsewhere it would be another kernel for nothing.
-      if (device_.target().machine != Machine::Simt)
+      if (machine != Machine::Simt)
         for (Program::Step& step : program_.steps) step.loops.together = 1;
       place_outputs();
       compile_steps();
@@ -62,14 +62,22 @@ class PlanBuilder {
   }
 
  private:
-  // Whether the machine has room for what kernels of nested sums keep, and is the faster for them.
-  bool nests_fit() const {
+  // Nests that the machine has no room for, or is slower with, are taken apart.
+  void fuse_with_room() {
+    FuseOptions options{key_.modes, device_.target().machine};
+    for (bool again = true; again;) {
+      program_ = fuse(computed_, replaced_leaves(), options);
+      again = false;
+      for (const Program::Step& step : program_.steps)
+        if (!step.nested.empty() && !nest_fits(step))
+          for (const Node* sum : step.nested) again |= options.not_nested.insert(sum).second;
+    }
+  }
+
+  bool nest_fits(const Program::Step& step) const {
     const Target& target = device_.target_for(key_.modes.tf32);
-    return std::all_of(program_.steps.begin(), program_.steps.end(), [&](const Program::Step& step) {
-      if (step.direct || !is_nested(step.loops)) return true;
-      const Schedule schedule = default_schedule(step.loops, target);
-      return check(schedule, step.loops, target).empty() && nest_pays(schedule, step.loops, target);
-    });
+    const Schedule schedule = default_schedule(step.loops, target);
+    return check(schedule, step.loops, target).empty() && nest_pays(schedule, step.loops, target);
   }
 
   // An argument becomes what no rewrite can look into.

@@ -105,12 +105,28 @@ Tensor rounded(const Tensor& x, DType to) {
   return Tensor(make_pullback(value, from, rule));
 }
 
+std::shared_ptr<const GradientRule> narrow_rule(DType narrow) {
+  return std::make_shared<const GradientRule>(
+      GradientRule{text("gradient in ", narrow), [narrow](const Node&, const NodeRef& g) {
+                     return std::vector<NodeRef>{make_cast(make_cast(g, narrow), g->dtype)};
+                   }});
+}
+
+// A product of narrow factors, whose gradient, a factor of the next products, is as narrow.
+Tensor with_narrow_gradient(const Tensor& product, DType narrow) {
+  if (narrow != DType::bf16 && narrow != DType::f16) return product;
+  NoFork whole;
+  static const auto bf16 = narrow_rule(DType::bf16), f16 = narrow_rule(DType::f16);
+  const NodeRef from[] = {product.node()};
+  return Tensor(make_pullback(product.node(), from, narrow == DType::bf16 ? bf16 : f16));
+}
+
 // Softmax of the scores, times the values. Weights for narrow values are as narrow, so that matrix units multiply them.
 Tensor weighted(const Tensor& scores, const Tensor& wide_v, DType values) {
   const bool narrow = values == DType::bf16 || values == DType::f16;
   if (!narrow || scores.numel() == 0) return matmul(softmax(scores, -1), wide_v);
   Tensor weights = rounded(exp(scores - max(scores, -1, true).detach()), values);
-  return matmul(weights, wide_v) * reciprocal(sum(weights, -1, true));
+  return with_narrow_gradient(matmul(weights, wide_v), values) * reciprocal(sum(weights, -1, true));
 }
 
 }  // namespace
@@ -134,7 +150,9 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   }
   const std::optional<Tensor>& mask = options.mask;
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(-1))));
-  Tensor scores = matmul(wide_q, transpose(wide_k, -2, -1)) * scale;
+  Tensor scores = matmul(wide_q, transpose(wide_k, -2, -1));
+  if (q.dtype() == k.dtype()) scores = with_narrow_gradient(scores, q.dtype());
+  scores = scores * scale;
   if (mask) {
     Tensor plain = mask->dtype() == kBool ? *mask : to_wide_float(*mask);
     if (each > 1) plain = regrouped(for_all_heads(plain, score_shape(q, k)), heads / each);

@@ -9,6 +9,7 @@
 #include "compile/direct/sort.h"
 #include "compile/fuse/join_steps.h"
 #include "compile/fuse/order_steps.h"
+#include "compile/fuse/pack_products.h"
 #include "compile/fuse/partition.h"
 #include "compile/fuse/write_loops.h"
 
@@ -125,10 +126,11 @@ std::unordered_set<const Node*> write_steps(const Partition& parts, Program& pro
 
 }  // namespace
 
-Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces, bool nests, const Modes& modes) {
+Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces, const FuseOptions& options) {
+  const Modes& modes = options.modes;
   Program program;
   TensorNumbers tensor_of;
-  PartitionLimits limits{.nests = nests};
+  PartitionLimits limits{.not_nested = options.not_nested};
   for (Partition parts = partition(roots, limits);; parts = partition(roots, limits)) {
     std::unordered_set<const Node*> misread = write_steps(parts, program, tensor_of, modes.deterministic);
     if (misread.empty()) break;
@@ -141,6 +143,10 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
     if (step.direct) continue;
     merge_reductions(step.loops);
     merge_axes(step.loops);
+  }
+  if (options.machine == Machine::Simt) pack_products(program);
+  for (Program::Step& step : program.steps) {
+    if (step.direct) continue;
     merge_columns(step.loops);
     share_blocks(step.loops);
     step.loops.symbols = find_symbols(step.loops);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <unordered_set>
 #include <vector>
 
 #include "base/modes.h"
@@ -16,7 +17,8 @@ struct Program {
     const Node* node;   // kept alive by the roots
     bool leaf = false;  // realised already (Buffer), or an Input the caller provides
     bool output = false;
-    int replaces = -1;  // an output: the leaf whose memory it is meant to take over
+    int replaces = -1;    // an output: the leaf whose memory it is meant to take over
+    bool packed = false;  // a factor as a unit wants it: no graph has it, the node only says dtype and shape
   };
   // One use of a kernel: what its buffers and symbols stand for.
   struct Segment {
@@ -37,18 +39,26 @@ struct Program {
       friend bool operator==(const Check&, const Check&) = default;
     };
     std::vector<Check> checks;
-    Substitution given;  // the values of symbols that are no sizes, in its only segment
-    bool tf32 = false;   // products of f32 may round their factors
+    Substitution given;               // the values of symbols that are no sizes, in its only segment
+    bool tf32 = false;                // products of f32 may round their factors
+    std::vector<const Node*> nested;  // its sums that compute a factor on the way
   };
   std::vector<Tensor> tensors;
-  std::vector<Step> steps;   // in an order in which they may run
-  std::vector<int> outputs;  // for each root, its tensor
+  std::vector<Step> steps;    // in an order in which they may run
+  std::vector<int> outputs;   // for each root, its tensor
+  std::vector<NodeRef> made;  // those of packed tensors
+};
+
+struct FuseOptions {
+  Modes modes = {};
+  Machine machine = Machine::Simd;  // what products are laid out for
+  // Sums that may not compute a factor on the way, because the machine has no room for what that keeps.
+  std::unordered_set<const Node*> not_nested = {};
 };
 
 // Every root becomes a tensor in memory; constants are folded into kernels. `replaces` says for each root which leaf's
 // memory it should take over (null: none), so that it is written after the leaf has been read where that is possible.
-// `nests`: whether sums may be nested in one kernel, which a machine must have room for.
-Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces = {}, bool nests = true,
-             const Modes& modes = {});
+Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces = {},
+             const FuseOptions& options = {});
 
 }  // namespace heddle

@@ -38,6 +38,7 @@ class LoopsWriter {
       for (const Group::Shared& shared : group.shared)
         if (shared.before == i) write_shared(unit(shared.unit));
       const Unit& u = unit(group.units[i]);
+      if (u.nest && u.factor) step_.nested.push_back(u.nest);
       u.reduces ? write_reduction(u) : u.scatters() ? write_scatter(u) : write_store(u);
       for (const Node* token : u.after)
         if (unit(parts.storing.at(token)).group != u.group) step_.after.push_back(tensor(token, false));

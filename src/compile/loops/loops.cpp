@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "compile/loops/contraction.h"
 
 namespace heddle {
 namespace {
@@ -85,8 +86,14 @@ bool computes_the_same(const Loops& loops, const kernel::Inst& a, const kernel::
 }
 
 void merge_axes(Loops& loops) {
+  // A factor of a product that follows one of two axes would follow both.
+  const std::optional<Contraction> product = is_nested(loops) ? std::nullopt : find_contraction(loops, loops.stages[0]);
+  auto alike = [&](size_t i) {
+    return !product || (product->a_axes[i] == product->a_axes[i + 1] && product->b_axes[i] == product->b_axes[i + 1]);
+  };
   // From the inside out, so that runs of axes collapse into one.
-  for (size_t i = loops.outer.size(); i-- > 1;) try_merge(loops.outer, i - 1, loops.stages, 0, loops.stages.size());
+  for (size_t i = loops.outer.size(); i-- > 1;)
+    if (alike(i - 1)) try_merge(loops.outer, i - 1, loops.stages, 0, loops.stages.size());
   if (is_nested(loops)) return;  // stages share axes
   for (size_t s = 0; s < loops.stages.size(); ++s) {
     std::vector<Axis> inner = loops.stages[s].inner;

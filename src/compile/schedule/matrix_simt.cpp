@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "expr/runs.h"
 #include "kernel/tensor_maps.h"
 
 namespace heddle {
@@ -55,6 +56,26 @@ std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, co
   for (size_t d = 1; d < view.axes.size(); ++d)
     if (view.strides[d] <= 0 || view.strides[d] % whole != 0) return {};
   return view;
+}
+
+std::optional<MatrixView> gathered_view(const Loops& loops, const Stage& stage, const kernel::Inst& access, size_t own,
+                                        size_t along) {
+  if (!access.binds.empty()) return {};
+  auto axis = [&](size_t i) { return i < loops.outer.size() ? loops.outer[i] : stage.inner[i - loops.outer.size()]; };
+  const int64_t piece = 16 / size_of(loops.buffers[static_cast<size_t>(access.buffer)].dtype);
+  for (bool turned : {false, true}) {
+    const size_t fast = turned ? own : along, slow = turned ? along : own;
+    if (!axis(fast).var.is_var() || axis(fast).extent.multiple() % piece != 0) continue;
+    if (!in_pieces(access.address, access.guard, axis(fast).var, piece)) continue;
+    MatrixView view;
+    view.buffer = access.buffer;
+    view.offset = access.address;
+    view.guard = access.guard;
+    view.axes = {fast, slow};
+    view.turned = turned;
+    return view;
+  }
+  return {};
 }
 
 std::optional<kernel::Value> matrix_factor(const Loops& loops, const Stage& stage, kernel::Value factor) {

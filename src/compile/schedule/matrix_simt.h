@@ -7,17 +7,23 @@
 namespace heddle {
 
 // An access that walks a matrix: dimension 0 of it is the fastest. Without positions, which the place of a tile gives.
+// A gathered one (kernel::Region) has no strides: offset and guard are expressions in the variables of all axes.
 struct MatrixView {
   int buffer = -1;
-  Expr offset = 0;
+  Expr offset = 0, guard = 1;
   SmallVector<size_t, 4> axes;  // of the stage, that dimensions follow
   SmallVector<int64_t, 4> strides;
   bool turned = false;  // `own` runs along dimension 0
+  bool is_gathered() const { return strides.empty(); }
 };
 // A load or store as a matrix over axes `own` and `along` (and others around it), if nothing is guarded; `copied`: if
 // copies of whole blocks can do it, for which strides are multiples of 16 bytes.
 std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, const kernel::Inst& access, size_t own,
                                       size_t along, bool copied = true);
+
+// The same for any index and guard, as long as 16 bytes along one of both axes are always neighbours.
+std::optional<MatrixView> gathered_view(const Loops& loops, const Stage& stage, const kernel::Inst& access, size_t own,
+                                        size_t along);
 
 // The narrow numbers that a factor is cast from, where a matrix unit multiplies such: f16 or bf16 for sums of f32.
 std::optional<kernel::Value> matrix_factor(const Loops& loops, const Stage& stage, kernel::Value factor);

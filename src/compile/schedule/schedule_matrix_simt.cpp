@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "compile/schedule/matrix_simt.h"
+#include "compile/schedule/warp_simt.h"
 #include "kernel/tensor_maps.h"
 
 namespace heddle {
@@ -18,6 +19,22 @@ constexpr Choice kChoices[] = {
     {128, 256, 4, 1.0}, {128, 128, 6, 0.95}, {64, 256, 4, 0.7}, {64, 128, 6, 0.66}, {64, 64, 8, 0.4}};
 constexpr int64_t kLeastRows = 4;
 constexpr int64_t kGroup = 8;
+
+// Whether a matrix made of what a factor loads would be several times as large as what it is loaded from: then warps
+// gather it.
+bool repeats(const Loops& loops, const Contraction& c, int operand) {
+  constexpr double kSeveral = 2;
+  const std::optional<MatrixView> view = warp_view(loops, loops.stages[0], c, operand);
+  if (!view || !view->is_gathered()) return false;
+  double elements = 1;
+  const std::vector<bool>& follows = operand == 0 ? c.a_axes : c.b_axes;
+  for (size_t i = 0; i < follows.size(); ++i) {
+    const size_t rank = loops.outer.size();
+    if (follows[i])
+      elements *= static_cast<double>(extent_of(i < rank ? loops.outer[i] : loops.stages[0].inner[i - rank]));
+  }
+  return elements > kSeveral * static_cast<double>(loops.buffers[static_cast<size_t>(view->buffer)].size.hi());
+}
 
 int64_t pieces(int64_t size, int64_t step) { return (size + step - 1) / step; }
 
@@ -70,6 +87,7 @@ bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contract
   constexpr int64_t kWarpRows = 16;
   const int64_t least_rows = target.warp_products ? kWarpRows + 1 : kLeastRows;
   if (!worth_a_unit(sizes, least_rows)) return false;
+  if (target.warp_products && (repeats(loops, c, 0) || repeats(loops, c, 1))) return false;
 
   Schedule best;
   double least = INFINITY;

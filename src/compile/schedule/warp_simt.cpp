@@ -75,6 +75,7 @@ std::optional<MatrixView> warp_view(const Loops& loops, const Stage& stage, cons
   if (!load || load->op != kernel::Op::load) return {};
   const auto own = static_cast<size_t>(operand == 0 ? c.a_axis : c.b_axis);
   std::optional<MatrixView> view = matrix_view(loops, stage, *load, own, loops.outer.size());
+  if (!view) view = gathered_view(loops, stage, *load, own, loops.outer.size());
   if (view && view->turned && size_of(dtype_of(loops, narrow)) != 2) return {};
   return view;
 }

@@ -92,14 +92,20 @@ void Lowering::emit_warp_dot(const Inst& inst) {
       for (int64_t first = 0; first < total; first += tile_.threads) {
         const Expr number = thread_ + first, x = mod(number, across) * chunk, y = floordiv(number, across);
         Expr guard = lt(step, inst.extent), address = region.offset, count = chunk;
+        Substitution gathered;
         for (size_t d = 0; d < region.at.size(); ++d) {
           Expr at = substitute(region.at[d], {{inst.var, step}}) + (d == 0 ? x : d == 1 ? y : Expr(0));
-          address = address + at * region.strides[d];
+          if (region.is_gathered())
+            gathered.emplace_back(region.coords[d], at);
+          else
+            address = address + at * region.strides[d];
           if (d == 0 && region.extents[0].multiple() % chunk != 0)
             count = min(max(region.extents[0] - at, 0), chunk);
           else
             guard = logical_and(guard, lt(at, region.extents[d]));
         }
+        address = substitute(address, gathered);
+        guard = logical_and(guard, substitute(region.guard, gathered));
         kernel::Panel to{ring.buffer, slot * ring.size() + y * ring.pitch() + x}, from{region.buffer, address};
         auto copy = [&] {
           builder_->copy(to, from, count, guard);

@@ -18,6 +18,19 @@ kernel::Region Tiler::region_at(size_t s, const MatrixView& view, const Place& p
     region.extents.push_back(axis(s, i).extent);
     region.at.push_back(p.base[i]);
   }
+  if (!view.is_gathered()) return region;
+  Substitution to;
+  for (size_t i = 0; i < axis_count(s); ++i) {
+    const auto dimension = std::find(view.axes.begin(), view.axes.end(), i);
+    if (dimension != view.axes.end()) region.coords.push_back(0);
+    if (axis(s, i).var.is_var() && dimension == view.axes.end()) to.emplace_back(axis(s, i).var, p.base[i]);
+  }
+  for (size_t d = 0; d < view.axes.size(); ++d) {
+    region.coords[d] = Expr::index(d == 0 ? "x" : "y", region.extents[d]);
+    if (axis(s, view.axes[d]).var.is_var()) to.emplace_back(axis(s, view.axes[d]).var, region.coords[d]);
+  }
+  region.offset = substitute(view.offset, to);
+  region.guard = substitute(view.guard, to);
   return region;
 }
 
