@@ -21,13 +21,21 @@ struct Suite {
   bool has_rows = false;  // that others can do: Contests
 };
 constexpr Suite kSuites[] = {
-    {"memory", measure_memory, false},     {"odd", measure_odd, false},
-    {"small", measure_small, false},       {"index", measure_index, false},
-    {"compile", measure_compile, false},   {"matmul", measure_matmul, true, true},
-    {"overhead", measure_overhead, false}, {"sort", measure_sort, true},
-    {"conv", measure_conv, true, true},    {"attention", measure_attention, true, true},
-    {"train", measure_train, false, true}, {"zoo", measure_zoo, false, true},
-    {"cliffs", measure_cliffs, false},     {"gpu", measure_gpu, false, true},
+    {"memory", measure_memory, false},
+    {"odd", measure_odd, false},
+    {"small", measure_small, false},
+    {"index", measure_index, false},
+    {"compile", measure_compile, false},
+    {"matmul", measure_matmul, true, true},
+    {"overhead", measure_overhead, false},
+    {"sort", measure_sort, true},
+    {"conv", measure_conv, true, true},
+    {"attention", measure_attention, true, true},
+    {"train", measure_train, false, true},
+    {"zoo", measure_zoo, false, true},
+    {"cliffs", measure_cliffs, false},
+    {"gpu", measure_gpu, false, true},
+    {"patterns", measure_patterns, false, true},
 };
 
 bool is_meant(const Suite& suite, const std::string& name) {
@@ -87,7 +95,7 @@ bool lists_rows() { return only_rows; }
 void set_lists_rows(bool on) { only_rows = on; }
 
 bool part_of_all(const std::string& suite) {
-  return suite != "gpu" || (!config().device.empty() && config().device != "cpu");
+  return (suite != "gpu" && suite != "patterns") || (!config().device.empty() && config().device != "cpu");
 }
 
 std::vector<std::string> suite_names() {

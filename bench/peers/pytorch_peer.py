@@ -7,6 +7,7 @@ import sys
 from functools import lru_cache
 
 import models
+import patterns
 from peer import Missing, Skip, main
 
 
@@ -255,6 +256,12 @@ def load(arguments):
         function = made(memory_cases[row["name"]])
         return inference(lambda: function(x, y))
 
+    def pattern(row):
+        action = patterns.make(torch, F, row)
+        if action is None:
+            raise Skip("not written for it")
+        return action if "backward" in row["name"] or "gradients" in row["name"] else inference(action)
+
     def captured(action, count):
         """`count` calls as one CUDA graph."""
         side = torch.cuda.Stream()
@@ -290,7 +297,7 @@ def load(arguments):
 
         return make
 
-    works = [matmul, conv, attention, mlp_step, gpt2_forward, gpt2_step, resnet18, zoo, memory, add]
+    works = [matmul, conv, attention, mlp_step, gpt2_forward, gpt2_step, resnet18, zoo, memory, pattern, add]
     return {"about": torch.__version__, "works": {work.__name__: on_device(work) for work in works}}
 
 
