@@ -23,6 +23,8 @@ constexpr int64_t kLeastRows = 8, kLeastDepth = 16;
 // So few columns of one image leave much of a tile empty, and are joined with those of the others.
 constexpr int64_t kShortRow = 64;
 constexpr double kMostElements = 1 << 30;
+// What a byte costs that is written alone.
+constexpr double kScattered = 8;
 // Products that a unit does while a byte is read or written.
 constexpr double kProductsPerByte = 50;
 
@@ -69,6 +71,7 @@ class Packer {
   Access best_access(const Factor& factor, size_t last_summed) const;
   bool lies_in_pieces(const Factor& factor, size_t fast) const;
   double packed_elements(const Factor& factor, size_t fast) const;
+  double result_bytes() const;
   std::vector<size_t> order_of(std::vector<size_t> axes, size_t last) const;
   int64_t walked(size_t axis) const { return axis == last_summed_ ? padded_ : extent(axis); }
   Substitution flat(const std::vector<size_t>& axes, const Expr& whole) const;
@@ -242,6 +245,16 @@ double Packer::packed_elements(const Factor& factor, size_t fast) const {
   return n;
 }
 
+double Packer::result_bytes() const {
+  double bytes = 0, points = 1;
+  for (const Axis& axis : loops_.outer) points *= static_cast<double>(axis.extent.value());
+  for (size_t s = 1; s < loops_.stages.size(); ++s)
+    for (const Inst& inst : loops_.stages[s].body.insts)
+      if (inst.op == Op::store)
+        bytes += points * static_cast<double>(size_of(loops_.buffers[static_cast<size_t>(inst.buffer)].dtype));
+  return bytes;
+}
+
 bool Packer::lies_in_pieces(const Factor& factor, size_t fast) const {
   if (factor.insts.size() != 1 || factor.insts[0].op != Op::load) return false;
   if (extent(fast) % factor.piece() != 0) return false;
@@ -267,6 +280,8 @@ Access Packer::best_access(const Factor& factor, size_t last_summed) const {
     } else if (!lies_in_pieces(factor, fast)) {
       return;
     }
+    // Results that no longer lie side by side leave one by one.
+    if (turned && fast != factor.own.back() && is_columns(factor.own)) cost += kScattered * result_bytes();
     if (cost < best.cost) best = {packed, fast, turned, cost};
   };
   for (bool packed : {false, true}) {

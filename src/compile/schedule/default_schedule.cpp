@@ -175,6 +175,16 @@ void schedule_turned(Schedule& schedule, const Loops& loops, const Shape2& shape
   schedule.cell[other] = std::min(shape.outer[other], length);
 }
 
+// So many elements of the last axes.
+void fill_cell(Schedule& schedule, const Shape2& shape, int64_t elements) {
+  int64_t held = 1;
+  for (size_t i = shape.outer.size(); i-- > 0;) {
+    schedule.cell[i] = std::clamp<int64_t>(elements / held, 1, shape.outer[i]);
+    held *= schedule.cell[i];
+    if (schedule.cell[i] < shape.outer[i]) break;
+  }
+}
+
 void schedule_elementwise(Schedule& schedule, const Loops& loops, const Shape2& shape, const Target& target) {
   size_t rank = shape.outer.size();
   if (rank == 0) return;
@@ -187,13 +197,18 @@ void schedule_elementwise(Schedule& schedule, const Loops& loops, const Shape2& 
     schedule_turned(schedule, loops, shape, other, target);
     return;
   }
-  const int64_t chunk = target.machine == Machine::Simd ? kChunk : 1024;
-  int64_t held = 1;
-  for (size_t i = rank; i-- > 0;) {
-    schedule.cell[i] = std::clamp<int64_t>(chunk / held, 1, shape.outer[i]);
-    held *= schedule.cell[i];
-    if (schedule.cell[i] < shape.outer[i]) break;
-  }
+  fill_cell(schedule, shape, target.machine == Machine::Simd ? kChunk : 1024);
+}
+
+// Whether each sum is short enough for one thread, which a SIMT machine has one for: windows of a pool, a filter of one
+// channel. `apart`: neighbouring threads read neighbours in memory, or nobody does.
+bool worth_a_thread(const Loops& loops, const Shape2& shape, int64_t longest, bool apart) {
+  constexpr int64_t kShort = 64, kShortRow = 16;
+  constexpr double kManySums = 1 << 15;
+  if (!reduces_once(loops) || shape.rows < kManySums) return false;
+  for (size_t s = 1; s < loops.stages.size(); ++s)
+    if (!loops.stages[s].inner.empty()) return false;
+  return longest <= (apart ? kShort : kShortRow);
 }
 
 // Rows, or columns, with reductions inside.
@@ -231,6 +246,12 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Shape2& shape, 
     int64_t step = column_step(loops);
     schedule.cell[column_axis] = std::min(round_up(shape.outer[column_axis], step), round_up(4096, step));
     for (StageSchedule& plan : schedule.stages) plan.loops = {{static_cast<int>(column_axis), step}};
+    return;
+  }
+  if (!simd && worth_a_thread(loops, shape, widest, column_axis < rank || along_inner == 0)) {
+    fill_cell(schedule, shape, 1024);
+    for (size_t i = 0; i < shape.inner[0].size(); ++i)
+      if (shape.inner[0][i] > 1) schedule.stages[0].loops.push_back({static_cast<int>(rank + i), 1});
     return;
   }
   if (columns) {

@@ -37,12 +37,22 @@ std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, co
     strides.push_back(0);
     if (!axis.var.is_var() || !depends_on(view.offset, axis.var)) continue;
     std::optional<Linear> linear = linear_in(view.offset, axis.var);
-    if (!linear) return {};
+    if (!linear && (i == own || i == along)) return {};
+    if (!linear) continue;
     strides.back() = linear->coefficient;
     view.offset = linear->rest;
   }
-  for (const Expr& v : variables(view.offset))
-    if (!v.is_symbol()) return {};
+  const std::vector<Expr> others = variables(view.offset);
+  if (std::any_of(others.begin(), others.end(), [](const Expr& v) { return !v.is_symbol(); })) {
+    // Outer axes alone, each of which has one place in a cell.
+    for (const Expr& v : others)
+      if (std::none_of(loops.outer.begin(), loops.outer.end(), [&](const Axis& axis) { return axis.var == v; }))
+        return {};
+    if (view.offset.lo() < 0) return {};
+    view.apart = view.offset.multiple();
+    view.position = floordiv(view.offset, view.apart);
+    view.offset = 0;
+  }
   const int64_t whole = copied ? 16 / size : 1;
   if (view.offset.multiple() % whole != 0) return {};
   view.turned = strides[own] == 1;
@@ -52,7 +62,7 @@ std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, co
   add(slow, strides[slow]);
   for (size_t i = 0; i < strides.size(); ++i)
     if (i != own && i != along && strides[i] != 0) add(i, strides[i]);
-  if (view.axes.size() > 5) return {};
+  if (view.axes.size() + (view.apart > 0) > 5 || view.apart % whole != 0) return {};
   for (size_t d = 1; d < view.axes.size(); ++d)
     if (view.strides[d] <= 0 || view.strides[d] % whole != 0) return {};
   return view;

@@ -14,6 +14,10 @@ struct MatrixView {
   SmallVector<size_t, 4> axes;  // of the stage, that dimensions follow
   SmallVector<int64_t, 4> strides;
   bool turned = false;  // `own` runs along dimension 0
+  // One more dimension for what other axes say in another way, as heads that share keys do (h // 4): its position is an
+  // expression in their variables. 0: there is none.
+  Expr position = 0;
+  int64_t apart = 0;  // elements from one position to the next
   bool is_gathered() const { return strides.empty(); }
 };
 // A load or store as a matrix over axes `own` and `along` (and others around it), if nothing is guarded; `copied`: if
@@ -47,9 +51,15 @@ ProductSizes product_sizes(const Loops& loops, const Contraction& c);
 // Whether a matrix unit is worth it. Of few rows most of a tile is empty; but what counts then is how fast the other
 // factor is read.
 bool worth_a_unit(const ProductSizes& sizes, int64_t least_rows);
-// Few cells with long sums: the sums are divided, if that is legal. `depth`: of a step.
-void divide_sums(Schedule& schedule, const ProductSizes& sizes, int64_t depth, const Loops& loops,
-                 const Target& target);
+// Into how many parts the sums of so large tiles are divided, in steps of `depth`: few cells with long sums would leave
+// much of the machine idle.
+int64_t parts_of_sums(const ProductSizes& sizes, int64_t rows, int64_t columns, int64_t depth, const Target& target);
+// What that takes, in products of one multiprocessor, at a `rate` of the fastest one. `bytes`: of partial sums, cost so
+// many products.
+double product_time(const ProductSizes& sizes, int64_t rows, int64_t columns, int64_t parts, double rate, double bytes,
+                    const Target& target);
+// Divides the sums, if that is legal: true.
+bool divide_sums(Schedule& schedule, int64_t parts, const Loops& loops, const Target& target);
 
 // What all matrix units of SIMT machines ask of a schedule's stage s: one product of two matrices a cell, later stages
 // that finish it element by element, and factors that are packed whole, if at all. Empty, or why not.

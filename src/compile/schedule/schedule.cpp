@@ -69,7 +69,9 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
     if (level.axis < 0 || static_cast<size_t>(level.axis) >= count)
       return text("stage ", s, " has no axis ", level.axis);
     size_t axis = static_cast<size_t>(level.axis);
-    if (level.step < 1 || level.step > std::max<int64_t>(size[axis], 1))
+    // Matrix units of SIMT machines take steps of one size; what is beyond the axis counts as 0.
+    const bool fixed = target.machine == Machine::Simt && plan.unit != StageSchedule::Unit::Numbers && axis >= outer;
+    if (level.step < 1 || (level.step > std::max<int64_t>(size[axis], 1) && !fixed))
       return text("stage ", s, ": a step of ", level.step, " in ", size[axis], " elements");
     if (axis < outer && size[axis] % level.step != 0)
       return text("stage ", s, ": outer steps of ", level.step, " do not divide ", size[axis]);

@@ -19,6 +19,7 @@ constexpr Choice kChoices[] = {
     {128, 256, 4, 1.0}, {128, 128, 6, 0.95}, {64, 256, 4, 0.7}, {64, 128, 6, 0.66}, {64, 64, 8, 0.4}};
 constexpr int64_t kLeastRows = 4;
 constexpr int64_t kGroup = 8;
+constexpr double kProductsPerByte = 90;  // that a multiprocessor does while it reads or writes a byte
 
 // Whether a matrix made of what a factor loads would be several times as large as what it is loaded from: then warps
 // gather it.
@@ -66,18 +67,32 @@ bool worth_a_unit(const ProductSizes& sizes, int64_t least_rows) {
   return std::min(sizes.m, sizes.n) >= least_rows && sizes.k >= kLeastDepth && products >= kLeastProducts;
 }
 
-void divide_sums(Schedule& schedule, const ProductSizes& sizes, int64_t depth, const Loops& loops,
-                 const Target& target) {
+int64_t parts_of_sums(const ProductSizes& sizes, int64_t rows, int64_t columns, int64_t depth, const Target& target) {
   constexpr int64_t kLeastSteps = 8;  // of a part
-  const double cells = sizes.cells(schedule.cell[sizes.a], schedule.cell[sizes.b]);
-  const auto split =
-      std::min(static_cast<int64_t>(target.multiprocessors / cells), pieces(sizes.k, depth) / kLeastSteps);
-  if (split <= 1) return;
+  const auto parts = std::min(static_cast<int64_t>(target.multiprocessors / sizes.cells(rows, columns)),
+                              pieces(sizes.k, depth) / kLeastSteps);
+  return std::max<int64_t>(parts, 1);
+}
+
+double product_time(const ProductSizes& sizes, int64_t rows, int64_t columns, int64_t parts, double rate, double bytes,
+                    const Target& target) {
+  const auto of = [](int64_t n) { return static_cast<double>(n); };
+  const double waves = std::ceil(sizes.cells(rows, columns) * of(parts) / target.multiprocessors);
+  double time = waves * of(rows * columns) * of(sizes.k) / (of(parts) * rate);
+  // Partial sums of four bytes are written and read again.
+  if (parts > 1) time += 8 * sizes.others * of(sizes.m) * of(sizes.n) * of(parts) * bytes / target.multiprocessors;
+  return time;
+}
+
+bool divide_sums(Schedule& schedule, int64_t parts, const Loops& loops, const Target& target) {
+  if (parts <= 1) return false;
   Schedule divided = schedule;
-  divided.stages[0].split = split;
+  divided.stages[0].split = parts;
   divided.blocks = 0;
   divided.group = 1;
-  if (check(divided, loops, target).empty()) schedule = std::move(divided);
+  if (!check(divided, loops, target).empty()) return false;
+  schedule = std::move(divided);
+  return true;
 }
 
 bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
@@ -92,9 +107,11 @@ bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contract
   Schedule best;
   double least = INFINITY;
   for (const Choice& choice : kChoices) {
-    const double waves = std::ceil(sizes.cells(choice.rows, choice.columns) / target.multiprocessors);
-    const double time = waves * static_cast<double>(choice.rows * choice.columns) / choice.rate;
-    if (time >= least) continue;
+    const int64_t parts = parts_of_sums(sizes, choice.rows, choice.columns, kernel::kMatrixBytes / 2, target);
+    auto time = [&](int64_t n) {
+      return product_time(sizes, choice.rows, choice.columns, n, choice.rate, kProductsPerByte, target);
+    };
+    if (std::min(time(1), time(parts)) >= least) continue;
     Schedule candidate = schedule;
     candidate.cell.assign(loops.outer.size(), 1);
     candidate.cell[sizes.a] = choice.rows;
@@ -111,11 +128,12 @@ bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contract
       if (!factor_view(loops, loops.stages[0], c, operand))
         plan.staged.push_back({operand, Staged::Scope::Phase, 0, 0});
     if (!check(candidate, loops, target).empty()) continue;
-    least = time;
+    const bool divided = time(parts) < time(1) && divide_sums(candidate, parts, loops, target);
+    if (time(divided ? parts : 1) >= least) continue;
+    least = time(divided ? parts : 1);
     best = std::move(candidate);
   }
   if (!std::isfinite(least)) return false;
-  divide_sums(best, sizes, kernel::kMatrixBytes / 2, loops, target);
   schedule = std::move(best);
   return true;
 }

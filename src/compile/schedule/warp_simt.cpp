@@ -138,6 +138,7 @@ struct Choice {
 constexpr Choice kChoices[] = {{128, 256, 256, 1.0, 4}, {128, 128, 128, 0.86, 4}, {64, 128, 128, 0.6, 4},
                                {64, 64, 128, 0.43, 4},  {32, 128, 128, 0.39, 6},  {16, 128, 128, 0.26, 8}};
 constexpr int64_t kLeastRows = 4;
+constexpr double kProductsPerByte = 40;  // that a multiprocessor does while it reads or writes a byte
 constexpr int64_t kGroup = 8;
 constexpr int64_t kEachItsOwn = 1 << 20;  // blocks of threads: as many as cells, as a rule
 
@@ -158,9 +159,11 @@ bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contractio
     for (bool high : {false, true}) {
       const int64_t rows = high ? choice.columns : choice.rows, columns = high ? choice.rows : choice.columns;
       if (high && rows == columns) continue;
-      const double waves = std::ceil(sizes.cells(rows, columns) / target.multiprocessors);
-      const double time = waves * static_cast<double>(rows * columns) / choice.rate;
-      if (time >= least) continue;
+      const int64_t parts = parts_of_sums(sizes, rows, columns, depth, target);
+      auto time = [&](int64_t n) {
+        return product_time(sizes, rows, columns, n, choice.rate, kProductsPerByte, target);
+      };
+      if (std::min(time(1), time(parts)) >= least) continue;
       Schedule candidate = schedule;
       candidate.cell.assign(loops.outer.size(), 1);
       candidate.cell[sizes.a] = rows;
@@ -177,11 +180,12 @@ bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contractio
           plan.staged.push_back({operand, Staged::Scope::Phase, 0, 0});
       for (plan.ahead = choice.ahead; plan.ahead > 2 && !check(candidate, loops, target).empty();) --plan.ahead;
       if (!check(candidate, loops, target).empty()) continue;
-      least = time;
+      const bool divided = time(parts) < time(1) && divide_sums(candidate, parts, loops, target);
+      if (time(divided ? parts : 1) >= least) continue;
+      least = time(divided ? parts : 1);
       best = std::move(candidate);
     }
   if (!std::isfinite(least)) return false;
-  divide_sums(best, sizes, depth, loops, target);
   schedule = std::move(best);
   return true;
 }

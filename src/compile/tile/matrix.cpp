@@ -18,6 +18,14 @@ kernel::Region Tiler::region_at(size_t s, const MatrixView& view, const Place& p
     region.extents.push_back(axis(s, i).extent);
     region.at.push_back(p.base[i]);
   }
+  if (view.apart > 0) {
+    Substitution cell;
+    for (size_t i = 0; i < outer_; ++i)
+      if (axis(s, i).var.is_var()) cell.emplace_back(axis(s, i).var, p.base[i]);
+    region.extents.push_back(view.position.hi() + 1);
+    region.strides.push_back(view.apart);
+    region.at.push_back(substitute(view.position, cell));
+  }
   if (!view.is_gathered()) return region;
   Substitution to;
   for (size_t i = 0; i < axis_count(s); ++i) {
