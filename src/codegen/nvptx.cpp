@@ -14,6 +14,7 @@
 #include "codegen/codegen.h"
 #include "codegen/emit.h"
 #include "codegen/generate.h"
+#include "kernel/local_memory.h"
 #include "kernel/tensor_maps.h"
 
 namespace heddle {
@@ -71,24 +72,6 @@ llvm::TargetMachine& target_machine(const Target& target, bool f8) {
 
 namespace {
 
-// Where a Local buffer begins in the shared memory of its block. Large ones, which the copy engine may fill, begin
-// where it wants them.
-std::vector<int64_t> local_offsets(const kernel::Kernel& kernel, int64_t& bytes) {
-  constexpr int64_t kLarge = 4096, kLargeAlignment = 1024, kAlignment = 64;
-  std::vector<int64_t> offsets;
-  bytes = 0;
-  for (const kernel::Buffer& buffer : kernel.buffers) {
-    offsets.push_back(-1);
-    if (buffer.space != kernel::Space::Local) continue;
-    HD_ASSERT(buffer.size.is_const(), buffer.name);
-    const int64_t size = buffer.size.value() * size_of(buffer.dtype);
-    const int64_t alignment = size >= kLarge ? kLargeAlignment : kAlignment;
-    offsets.back() = (bytes + alignment - 1) / alignment * alignment;
-    bytes = offsets.back() + size;
-  }
-  return offsets;
-}
-
 // Entries of a module. Parameters are pointers, symbols and what the entry itself needs.
 class Entries {
  public:
@@ -96,9 +79,9 @@ class Entries {
       : kernel_(kernel), module_(module), emitter_(emitter), b_(emitter.b), context_(emitter.context), early_(early) {
     for (const kernel::Buffer& buffer : kernel.buffers) pointers_ += buffer.space != kernel::Space::Local;
     maps_ = kernel::tensor_maps(kernel).size();
-    int64_t bytes = 0;
-    offsets_ = local_offsets(kernel, bytes);
-    if (bytes == 0) return;
+    kernel::LocalMemory local = kernel::local_memory(kernel);
+    offsets_ = std::move(local.offsets);
+    if (local.bytes == 0) return;
     auto* array = llvm::ArrayType::get(b_.getInt8Ty(), 0);
     shared_ = new llvm::GlobalVariable(module, array, false, llvm::GlobalValue::ExternalLinkage, nullptr, "shared",
                                        nullptr, llvm::GlobalValue::NotThreadLocal, kSharedSpace);
@@ -289,11 +272,7 @@ std::string entry_name(const kernel::Kernel& kernel, int phase) {
   return codegen::symbol_name(kernel, static_cast<size_t>(phase));
 }
 
-int64_t local_bytes(const kernel::Kernel& kernel) {
-  int64_t bytes = 0;
-  codegen::local_offsets(kernel, bytes);
-  return bytes;
-}
+int64_t local_bytes(const kernel::Kernel& kernel) { return kernel::local_memory(kernel).bytes; }
 
 std::string ptx(const kernel::Kernel& kernel, const Target& target, bool many) {
   NoFork whole;

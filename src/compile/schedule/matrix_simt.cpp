@@ -182,6 +182,8 @@ std::string check_matrix_simt(const Schedule& schedule, const Loops& loops, size
   if (kernel::MatrixRing{rows, columns, plan.ahead}.bytes() + 1024 + kernel::matrix_store_bytes(rows) >
       target.local_bytes)
     return text("stage ", s, ": ", plan.ahead, " blocks do not fit");
+  if (plan.split > 1 && rows * columns * 4 > target.local_bytes)
+    return text("stage ", s, ": divided sums of ", rows, " x ", columns, " do not fit");
   for (int operand : {0, 1})
     if (!is_packed(plan, operand) && !factor_view(loops, stage, c, operand))
       return text("stage ", s, ": operand ", operand, " cannot be copied as it is");

@@ -117,11 +117,9 @@ std::string check_warp_simt(const Schedule& schedule, const Loops& loops, size_t
       return text("stage ", s, ": operand ", operand, " cannot be copied as it is");
   const int64_t block = warp_block_bytes(rows, columns, *dtype, lies_turned(loops, stage, c, 0, packed[0]),
                                          lies_turned(loops, stage, c, 1, packed[1]));
-  // Phases that pack factors or put divided sums together have local memory of their own.
-  constexpr int64_t kAlignment = 1024, kPacking = 32 << 10;
-  int64_t bytes = plan.ahead * block + 2 * kAlignment;
-  if (packed[0] || packed[1]) bytes += kPacking;
-  if (plan.split > 1) bytes += rows * columns * 4;
+  // Divided sums are put together by a phase of their own.
+  constexpr int64_t kAlignment = 1024;
+  const int64_t bytes = std::max(plan.ahead * block, plan.split > 1 ? rows * columns * 4 : 0) + 2 * kAlignment;
   if (bytes > target.local_bytes) return text("stage ", s, ": ", plan.ahead, " blocks of ", block, " bytes do not fit");
   return "";
 }

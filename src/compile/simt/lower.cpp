@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "compile/simt/lower.h"
+#include "kernel/local_memory.h"
 
 namespace heddle::simt {
 
@@ -46,10 +47,7 @@ Kernel Lowering::run() {
       if (inst.op == Op::load || inst.op == Op::store || inst.op == Op::combine) inst.immediate = 0;
     });
   }
-  int64_t bytes = 0;
-  for (const kernel::Buffer& buffer : out_.buffers) {
-    if (buffer.space == kernel::Space::Local) bytes += (buffer.size.value() * size_of(buffer.dtype) + 63) / 64 * 64;
-  }
+  const int64_t bytes = kernel::local_memory(out_).bytes;
   if (bytes > target_.local_bytes) {
     throw CompileError(text("kernel ", tile_.name, " needs ", bytes, " bytes of local memory, ", target_.name, " has ",
                             target_.local_bytes));
