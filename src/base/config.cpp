@@ -117,6 +117,7 @@ Config read_environment() {
   c.cache_size = read.bytes("HEDDLE_CACHE_SIZE", 1 << 20, "1M");
   c.tune = static_cast<int>(read.number("HEDDLE_TUNE", 0, 1 << 20));
   c.check_jit = read.flag("HEDDLE_JIT_CHECK");
+  c.pack_all = read.flag("HEDDLE_PACK");
   c.check_kernels = read.flag("HEDDLE_CHECK");
   c.fall_back = read.flag("HEDDLE_FALLBACK", true);
   c.all_arguments = read.flag("HEDDLE_ARGUMENTS");

@@ -21,6 +21,7 @@ struct Config {
   std::string cache;         // HEDDLE_CACHE: the file of the disk cache, or off; empty means the user's cache folder
   int64_t cache_size = 0;    // HEDDLE_CACHE_SIZE: bytes the disk cache may take; 0 (not set) means 512 MiB
   int tune = 0;              // HEDDLE_TUNE: schedules to try for each kernel that has no tuned one; 0 (not set): none
+  bool pack_all = false;     // HEDDLE_PACK: sums of products on GPUs are laid out for matrix units, however small
   bool check_kernels = false;  // HEDDLE_CHECK: verify after every pass, check fused kernels
   bool fall_back = true;       // HEDDLE_FALLBACK: a kernel that cannot be compiled gets a plainer schedule
   bool all_arguments = false;  // HEDDLE_ARGUMENTS: every number that can be an argument of a plan is one

@@ -64,7 +64,7 @@ class PlanBuilder {
  private:
   // Nests that the machine has no room for, or is slower with, are taken apart.
   void fuse_with_room() {
-    FuseOptions options{key_.modes, device_.target().machine};
+    FuseOptions options{key_.modes, device_.target().machine, config().pack_all};
     for (bool again = true; again;) {
       program_ = fuse(computed_, replaced_leaves(), options);
       again = false;

@@ -254,8 +254,23 @@ void install(JitLane& lane) {
   lane.last = nullptr;
 }
 
+// Whether another thread has added up or cleared a gradient since the entry was found: the recording is not one of it.
+bool met_other_gradients(const JitEntry& entry, const JitEntry& recorded) {
+  return std::any_of(recorded.gradient_flags.begin(), recorded.gradient_flags.end(), [&](const GradientFlag& now) {
+    return std::any_of(entry.gradient_flags.begin(), entry.gradient_flags.end(), [&](const GradientFlag& then) {
+      const bool same = now.tensor && then.tensor ? &(*now.tensor)->slot() == &(*then.tensor)->slot()
+                                                  : !now.tensor && !then.tensor && now.argument == then.argument;
+      return same && now.before && then.before && *now.before != *then.before;
+    });
+  });
+}
+
 // The recording, which is the second one or a later one, is kept if it must be, and compared with the first one.
 void compare(JitLane& lane, bool may_differ) {
+  if (met_other_gradients(*lane.entry, *lane.recorded)) {
+    lane.entry = nullptr;
+    return install(lane);
+  }
   if (lane.entry->symbolic || reads_what_it_made(*lane.entry, *lane.recorded)) return install(lane);
   std::string what = difference(*lane.entry, *lane.recorded);
   if (!what.empty() && lane.out_of_date) forget_entry(lane);

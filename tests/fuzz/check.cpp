@@ -132,7 +132,12 @@ class ProgramRun {
     std::vector<NodeRef> roots = simplified ? simplify(graph_.roots) : graph_.roots, full;
     for (const NodeRef& root : roots)
       if (numel(root->shape) > 0) full.push_back(root);
-    Program program = fuse(full);
+    FuseOptions options;
+    if (target_.machine == Machine::Simt || (way_ == Way::Loops && random_.chance(0.5))) {
+      options.machine = Machine::Simt;
+      options.pack_all = random_.chance(0.7);
+    }
+    Program program = fuse(full, {}, options);
     if (way_ == Way::Loops) {
       check_program(program, graph_.symbols);
       return {};

@@ -32,6 +32,36 @@ TEST(Simplify, only_axes_repeated_in_every_operand_move) {
   EXPECT_EQ(simplify_one(full), full);
 }
 
+// The gradient of what two layers read: each product is one that units multiply, and none is rounded before the sum.
+TEST(Simplify, a_sum_of_few_products_is_several_sums) {
+  const Shape all = {64, 48, 96};
+  auto product = [&] {
+    return scalar_node(ScalarOp::mul, {make_expand(counting(DType::bf16, {64, 1, 96}), all),
+                                       make_expand(counting(DType::bf16, {1, 48, 96}), all)});
+  };
+  const int axes[] = {2};
+  NodeRef sum = make_reduce(ReduceOp::Sum, scalar_node(ScalarOp::add, {product(), product()}), axes);
+  NodeRef simple = simplify_one(sum);
+  ASSERT_EQ(simple->op, NodeOp::Cast);
+  EXPECT_EQ(simple->dtype, DType::bf16);
+  NodeRef total = simple->inputs[0];
+  ASSERT_EQ(total->op, NodeOp::Scalar);
+  EXPECT_EQ(total->scalar_op, ScalarOp::add);
+  for (const NodeRef& part : total->inputs) {
+    EXPECT_EQ(part->op, NodeOp::Reduce);
+    EXPECT_EQ(part->dtype, DType::f32);
+    EXPECT_EQ(part->inputs[0]->scalar_op, ScalarOp::mul);
+  }
+  // Small ones are done sooner in one kernel.
+  const Shape few = {4, 5, 6};
+  auto small = [&] {
+    return scalar_node(ScalarOp::mul, {make_expand(counting(DType::f32, {4, 1, 6}), few),
+                                       make_expand(counting(DType::f32, {1, 5, 6}), few)});
+  };
+  NodeRef short_sum = make_reduce(ReduceOp::Sum, scalar_node(ScalarOp::add, {small(), small()}), axes);
+  EXPECT_EQ(simplify_one(short_sum)->op, NodeOp::Reduce);
+}
+
 TEST(Simplify, work_on_positions_is_done_once_per_position) {
   NodeRef doubled = scalar_node(ScalarOp::mul, {make_iota(DType::i64, {4, 5}, 1), number(DType::i64, 2, {4, 5})});
   NodeRef once = scalar_node(ScalarOp::mul, {make_iota(DType::i64, {1, 5}, 1), number(DType::i64, 2, {1, 5})});

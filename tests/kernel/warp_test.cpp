@@ -89,6 +89,39 @@ TEST(Warp, text_and_meaning_on_both_levels) {
   expect_product(threads, 16, 16, 16);
 }
 
+// The first factor as an expression in both positions, with rows in another order; what a guard leaves out is 0.
+constexpr const char* kGathered = R"(
+kernel @product(in %a: bf16[2880], in %b: bf16[3456], out %c: f32[1920]) threads 32 {
+  phase grid() {
+    %0 = warp_dot ahead 2 steps (k < 3) %a gathers (x < 72, y < 40) [(y // 8) * 576 + (y % 8) * 72 + x if y < 40] at (k * 32, 0) %b[0] of (48, 72) by (1, 48) at (0, k * 32) turned : tile<48x48xf32>
+    store %c[d0 * 48 + d1], %0 if d0 < 40
+  }
+}
+)";
+
+TEST(Warp, gathered_factors) {
+  Kernel kernel = parse(kGathered);
+  EXPECT_EQ(print(parse(print(kernel))), print(kernel));
+  verify(kernel);
+  expect_product(kernel, 40, 72, 48);
+  Kernel half = parse(replaced(kGathered, "+ x if y < 40]", "+ x if x // 8 % 2 == 0]"));
+  EXPECT_EQ(print(parse(print(half))), print(half));
+  verify(half);
+  auto refused = [&](const char* from, const char* to, const char* why) {
+    try {
+      verify(parse(replaced(kGathered, from, to)));
+      ADD_FAILURE() << "nothing is wrong with " << to;
+    } catch (const InternalError& e) {
+      EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
+    }
+  };
+  refused("(y % 8) * 72 + x", "(y % 8) * 72 + x * 2", "not neighbours");
+  refused("(y % 8) * 72 + x", "(y % 8) * 71 + x", "not neighbours");
+  refused("if y < 40", "if x % 2 == 0", "not neighbours");
+  refused("gathers (x < 72,", "gathers (x < 71,", "no whole pieces");
+  refused("at (k * 32, 0) %b", "at (k * 32 + 1, 0) %b", "inside a piece");
+}
+
 // Elements from `first` on are 0, and so is everything where the guard fails; neither is read.
 TEST(Warp, copies_of_a_part_fill_up_with_zeros) {
   Kernel kernel = parse(R"(

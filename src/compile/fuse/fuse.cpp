@@ -144,7 +144,7 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
     merge_reductions(step.loops);
     merge_axes(step.loops);
   }
-  if (options.machine == Machine::Simt) pack_products(program);
+  if (options.machine == Machine::Simt) pack_products(program, options.pack_all);
   for (Program::Step& step : program.steps) {
     if (step.direct) continue;
     merge_columns(step.loops);

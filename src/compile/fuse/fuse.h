@@ -52,6 +52,7 @@ struct Program {
 struct FuseOptions {
   Modes modes = {};
   Machine machine = Machine::Simd;  // what products are laid out for
+  bool pack_all = false;            // however small they are
   // Sums that may not compute a factor on the way, because the machine has no room for what that keeps.
   std::unordered_set<const Node*> not_nested = {};
 };

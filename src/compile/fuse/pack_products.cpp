@@ -57,7 +57,8 @@ struct Access {
 
 class Packer {
  public:
-  Packer(Program& program, Program::Step& step) : program_(program), step_(step), loops_(step.loops) {}
+  Packer(Program& program, Program::Step& step, bool all)
+      : program_(program), step_(step), loops_(step.loops), all_(all) {}
 
   // The steps that take the place of the step, if it is a product that gains from it.
   std::vector<Program::Step> run();
@@ -90,6 +91,7 @@ class Packer {
   Program& program_;
   Program::Step& step_;
   const Loops& loops_;
+  const bool all_;
   Factor factors_[2];
   Access access_[2];
   std::vector<size_t> batch_, summed_;
@@ -128,9 +130,10 @@ bool Packer::find_product() {
   bool short_rows = false;
   for (const Factor& factor : factors_) {
     const double rows = static_cast<double>(product_of(factor.own).value());
-    if (rows < kLeastRows) return false;
+    if (rows < kLeastRows && !all_) return false;
     short_rows = short_rows || (rows > kShortRow && extent(factor.own.back()) < kShortRow);
   }
+  if (all_) return true;
   return products >= kLeastProducts && depth >= kLeastDepth && (summed_.size() > 1 || short_rows);
 }
 
@@ -496,10 +499,10 @@ std::vector<Program::Step> Packer::run() {
 
 }  // namespace
 
-void pack_products(Program& program) {
+void pack_products(Program& program, bool all) {
   std::vector<Program::Step> steps;
   for (Program::Step& step : program.steps) {
-    std::vector<Program::Step> more = Packer(program, step).run();
+    std::vector<Program::Step> more = Packer(program, step, all).run();
     if (more.empty())
       steps.push_back(std::move(step));
     else
