@@ -86,6 +86,10 @@ class Packer {
     return i < loops_.outer.size() ? loops_.outer[i] : loops_.stages[0].inner[i - loops_.outer.size()];
   }
   int64_t extent(size_t i) const { return axis(i).extent.value(); }
+  const Inst& definition(Value v) const {
+    const std::vector<Inst>& insts = loops_.stages[0].body.insts;
+    return *std::find_if(insts.begin(), insts.end(), [&](const Inst& inst) { return inst.results[0] == v; });
+  }
   bool is_summed(size_t i) const { return i >= loops_.outer.size(); }
 
   Program& program_;
@@ -262,9 +266,8 @@ bool Packer::lies_in_pieces(const Factor& factor, size_t fast) const {
   if (factor.insts.size() != 1 || factor.insts[0].op != Op::load) return false;
   if (extent(fast) % factor.piece() != 0) return false;
   // The load as it stands in the loops: the coordinates may have changed it.
-  const auto load = std::find_if(loops_.stages[0].body.insts.begin(), loops_.stages[0].body.insts.end(),
-                                 [&](const Inst& inst) { return inst.results[0] == factor.narrow; });
-  return load->binds.empty() && in_pieces(load->address, load->guard, axis(fast).var, factor.piece());
+  const Inst& load = definition(factor.narrow);
+  return load.binds.empty() && in_pieces(load.address, load.guard, axis(fast).var, factor.piece());
 }
 
 // The cheapest way for a factor whose summed axes end in `last_summed`.
@@ -444,8 +447,6 @@ Program::Step Packer::multiply(std::span<const Expr> packed) {
     if (access_[f].packed) ++fresh;
   for (int f : {0, 1}) {
     const Factor& factor = factors_[f];
-    const auto narrow = std::find_if(product.body.insts.begin(), product.body.insts.end(),
-                                     [&](const Inst& inst) { return inst.results[0] == factor.narrow; });
     Inst load;
     if (access_[f].packed) {
       load.op = Op::load;
@@ -453,7 +454,7 @@ Program::Step Packer::multiply(std::span<const Expr> packed) {
       load.buffer = access_[0].packed ? f : 0;
       load.address = packed[static_cast<size_t>(f)];
     } else {
-      load = *narrow;
+      load = definition(factor.narrow);
       load.buffer += fresh;
     }
     load.address = substitute(load.address, to);
@@ -461,12 +462,9 @@ Program::Step Packer::multiply(std::span<const Expr> packed) {
     // Only what is packed along the sum has zeros behind its end.
     if (!access_[f].packed || access_[f].turned) load.guard = logical_and(load.guard, inside);
     insts.push_back(std::move(load));
-    if (factor.value == factor.narrow) continue;
-    insts.push_back(*std::find_if(product.body.insts.begin(), product.body.insts.end(),
-                                  [&](const Inst& inst) { return inst.results[0] == factor.value; }));
+    if (factor.value != factor.narrow) insts.push_back(definition(factor.value));
   }
-  insts.push_back(*std::find_if(product.body.insts.begin(), product.body.insts.end(),
-                                [&](const Inst& inst) { return inst.results[0] == product.body.results[0]; }));
+  insts.push_back(definition(product.body.results[0]));
   product.body.insts = std::move(insts);
   product.inner = {depth};
   for (size_t s = 1; s < loops.stages.size(); ++s)

@@ -205,10 +205,7 @@ void schedule_elementwise(Schedule& schedule, const Loops& loops, const Shape2& 
 bool worth_a_thread(const Loops& loops, const Shape2& shape, int64_t longest, bool apart) {
   constexpr int64_t kShort = 64, kShortRow = 16;
   constexpr double kManySums = 1 << 15;
-  if (!reduces_once(loops) || shape.rows < kManySums) return false;
-  for (size_t s = 1; s < loops.stages.size(); ++s)
-    if (!loops.stages[s].inner.empty()) return false;
-  return longest <= (apart ? kShort : kShortRow);
+  return reduces_once(loops) && shape.rows >= kManySums && longest <= (apart ? kShort : kShortRow);
 }
 
 // Rows, or columns, with reductions inside.

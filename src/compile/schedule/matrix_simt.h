@@ -1,6 +1,8 @@
 // Contractions on a SIMT machine's matrix unit: which ones it takes, and how their factors and results lie in memory.
 #pragma once
 
+#include <cmath>
+
 #include "compile/loops/contraction.h"
 #include "compile/schedule/schedule.h"
 
@@ -51,15 +53,17 @@ ProductSizes product_sizes(const Loops& loops, const Contraction& c);
 // Whether a matrix unit is worth it. Of few rows most of a tile is empty; but what counts then is how fast the other
 // factor is read.
 bool worth_a_unit(const ProductSizes& sizes, int64_t least_rows);
-// Into how many parts the sums of so large tiles are divided, in steps of `depth`: few cells with long sums would leave
-// much of the machine idle.
-int64_t parts_of_sums(const ProductSizes& sizes, int64_t rows, int64_t columns, int64_t depth, const Target& target);
-// What that takes, in products of one multiprocessor, at a `rate` of the fastest one. `bytes`: of partial sums, cost so
-// many products.
-double product_time(const ProductSizes& sizes, int64_t rows, int64_t columns, int64_t parts, double rate, double bytes,
-                    const Target& target);
-// Divides the sums, if that is legal: true.
-bool divide_sums(Schedule& schedule, int64_t parts, const Loops& loops, const Target& target);
+// The fastest of several schedules of a product.
+struct FastestProduct {
+  Schedule schedule;
+  double time = INFINITY;  // in products of one multiprocessor
+  bool found() const { return std::isfinite(time); }
+  // A legal schedule whose tiles reach a `rate` of the fastest one and take steps of `depth`. Its sums are divided if
+  // that is faster and legal: few cells with long sums would leave much of the machine idle. `bytes`: so many products
+  // are done while a byte of partial sums is read or written.
+  void consider(Schedule candidate, const ProductSizes& sizes, int64_t depth, double rate, double bytes,
+                const Loops& loops, const Target& target);
+};
 
 // What all matrix units of SIMT machines ask of a schedule's stage s: one product of two matrices a cell, later stages
 // that finish it element by element, and factors that are packed whole, if at all. Empty, or why not.

@@ -67,32 +67,35 @@ bool worth_a_unit(const ProductSizes& sizes, int64_t least_rows) {
   return std::min(sizes.m, sizes.n) >= least_rows && sizes.k >= kLeastDepth && products >= kLeastProducts;
 }
 
-int64_t parts_of_sums(const ProductSizes& sizes, int64_t rows, int64_t columns, int64_t depth, const Target& target) {
+void FastestProduct::consider(Schedule candidate, const ProductSizes& sizes, int64_t depth, double rate, double bytes,
+                              const Loops& loops, const Target& target) {
   constexpr int64_t kLeastSteps = 8;  // of a part
-  const auto parts = std::min(static_cast<int64_t>(target.multiprocessors / sizes.cells(rows, columns)),
-                              pieces(sizes.k, depth) / kLeastSteps);
-  return std::max<int64_t>(parts, 1);
-}
-
-double product_time(const ProductSizes& sizes, int64_t rows, int64_t columns, int64_t parts, double rate, double bytes,
-                    const Target& target) {
   const auto of = [](int64_t n) { return static_cast<double>(n); };
-  const double waves = std::ceil(sizes.cells(rows, columns) * of(parts) / target.multiprocessors);
-  double time = waves * of(rows * columns) * of(sizes.k) / (of(parts) * rate);
-  // Partial sums of four bytes are written and read again.
-  if (parts > 1) time += 8 * sizes.others * of(sizes.m) * of(sizes.n) * of(parts) * bytes / target.multiprocessors;
-  return time;
-}
-
-bool divide_sums(Schedule& schedule, int64_t parts, const Loops& loops, const Target& target) {
-  if (parts <= 1) return false;
-  Schedule divided = schedule;
-  divided.stages[0].split = parts;
-  divided.blocks = 0;
-  divided.group = 1;
-  if (!check(divided, loops, target).empty()) return false;
-  schedule = std::move(divided);
-  return true;
+  const int64_t rows = candidate.cell[sizes.a], columns = candidate.cell[sizes.b];
+  const double cells = sizes.cells(rows, columns);
+  auto time_of = [&](int64_t parts) {
+    const double waves = std::ceil(cells * of(parts) / target.multiprocessors);
+    const double multiplying = waves * of(rows * columns) * of(sizes.k) / (of(parts) * rate);
+    // Partial sums of four bytes are written and read again.
+    const double partial = parts > 1 ? 8 * sizes.others * of(sizes.m) * of(sizes.n) * of(parts) : 0;
+    return multiplying + partial * bytes / target.multiprocessors;
+  };
+  double needs = time_of(1);
+  const auto parts =
+      std::min(static_cast<int64_t>(target.multiprocessors / cells), pieces(sizes.k, depth) / kLeastSteps);
+  if (parts > 1 && time_of(parts) < needs) {
+    Schedule divided = candidate;
+    divided.stages[0].split = parts;
+    divided.blocks = 0;
+    divided.group = 1;
+    if (check(divided, loops, target).empty()) {
+      candidate = std::move(divided);
+      needs = time_of(parts);
+    }
+  }
+  if (needs >= time) return;
+  time = needs;
+  schedule = std::move(candidate);
 }
 
 bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
@@ -104,14 +107,8 @@ bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contract
   if (!worth_a_unit(sizes, least_rows)) return false;
   if (target.warp_products && (repeats(loops, c, 0) || repeats(loops, c, 1))) return false;
 
-  Schedule best;
-  double least = INFINITY;
+  FastestProduct fastest;
   for (const Choice& choice : kChoices) {
-    const int64_t parts = parts_of_sums(sizes, choice.rows, choice.columns, kernel::kMatrixBytes / 2, target);
-    auto time = [&](int64_t n) {
-      return product_time(sizes, choice.rows, choice.columns, n, choice.rate, kProductsPerByte, target);
-    };
-    if (std::min(time(1), time(parts)) >= least) continue;
     Schedule candidate = schedule;
     candidate.cell.assign(loops.outer.size(), 1);
     candidate.cell[sizes.a] = choice.rows;
@@ -127,14 +124,12 @@ bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contract
     for (int operand : {0, 1})
       if (!factor_view(loops, loops.stages[0], c, operand))
         plan.staged.push_back({operand, Staged::Scope::Phase, 0, 0});
-    if (!check(candidate, loops, target).empty()) continue;
-    const bool divided = time(parts) < time(1) && divide_sums(candidate, parts, loops, target);
-    if (time(divided ? parts : 1) >= least) continue;
-    least = time(divided ? parts : 1);
-    best = std::move(candidate);
+    if (check(candidate, loops, target).empty())
+      fastest.consider(std::move(candidate), sizes, kernel::kMatrixBytes / 2, choice.rate, kProductsPerByte, loops,
+                       target);
   }
-  if (!std::isfinite(least)) return false;
-  schedule = std::move(best);
+  if (!fastest.found()) return false;
+  schedule = std::move(fastest.schedule);
   return true;
 }
 

@@ -151,17 +151,11 @@ bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contractio
   const ProductSizes sizes = product_sizes(loops, c);
   if (!worth_a_unit(sizes, kLeastRows)) return false;
   const int64_t depth = kWarpBytes / size_of(*dtype);
-  Schedule best;
-  double least = INFINITY;
+  FastestProduct fastest;
   for (const Choice& choice : kChoices)
     for (bool high : {false, true}) {
       const int64_t rows = high ? choice.columns : choice.rows, columns = high ? choice.rows : choice.columns;
       if (high && rows == columns) continue;
-      const int64_t parts = parts_of_sums(sizes, rows, columns, depth, target);
-      auto time = [&](int64_t n) {
-        return product_time(sizes, rows, columns, n, choice.rate, kProductsPerByte, target);
-      };
-      if (std::min(time(1), time(parts)) >= least) continue;
       Schedule candidate = schedule;
       candidate.cell.assign(loops.outer.size(), 1);
       candidate.cell[sizes.a] = rows;
@@ -177,14 +171,11 @@ bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contractio
         if (!warp_view(loops, loops.stages[0], c, operand))
           plan.staged.push_back({operand, Staged::Scope::Phase, 0, 0});
       for (plan.ahead = choice.ahead; plan.ahead > 2 && !check(candidate, loops, target).empty();) --plan.ahead;
-      if (!check(candidate, loops, target).empty()) continue;
-      const bool divided = time(parts) < time(1) && divide_sums(candidate, parts, loops, target);
-      if (time(divided ? parts : 1) >= least) continue;
-      least = time(divided ? parts : 1);
-      best = std::move(candidate);
+      if (check(candidate, loops, target).empty())
+        fastest.consider(std::move(candidate), sizes, depth, choice.rate, kProductsPerByte, loops, target);
     }
-  if (!std::isfinite(least)) return false;
-  schedule = std::move(best);
+  if (!fastest.found()) return false;
+  schedule = std::move(fastest.schedule);
   return true;
 }
 
