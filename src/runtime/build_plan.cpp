@@ -69,9 +69,17 @@ class PlanBuilder {
       program_ = fuse(computed_, replaced_leaves(), options);
       again = false;
       for (const Program::Step& step : program_.steps)
-        if (!step.nested.empty() && !nest_fits(step))
-          for (const Node* sum : step.nested) again |= options.not_nested.insert(sum).second;
+        if (!step.nested.empty() && !nest_fits(step)) again |= take_apart(step, options);
     }
+  }
+
+  // First sums that share a kernel are told apart, then they are no nests. False if nothing is left to forbid.
+  static bool take_apart(const Program::Step& step, FuseOptions& options) {
+    bool changed = false;
+    for (const Node* sum : step.nested) changed |= step.nested.size() > 1 && options.apart.insert(sum).second;
+    if (changed) return true;
+    for (const Node* sum : step.nested) changed |= options.not_nested.insert(sum).second;
+    return changed;
   }
 
   bool nest_fits(const Program::Step& step) const {

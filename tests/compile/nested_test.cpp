@@ -63,6 +63,10 @@ std::vector<Case> cases() {
                   2e-4});
   list.push_back({"gradients", with_gradients(matmul(softmax(scaled), v), {q, k, v}, 18), -1, 1e-4});
   list.push_back({"gradients_causal", with_gradients(matmul(softmax(causal(s2)), v2), {q2, k2, v2}, 19), -1, 1e-4});
+  // Long enough that no gradient is worth a trip of the scores through memory.
+  NodeRef q3 = leaf({2, 80, 8}, 20), k3 = leaf({2, 70, 8}, 21), v3 = leaf({2, 70, 8}, 22);
+  NodeRef s3 = matmul(q3, transposed(k3));
+  list.push_back({"gradients_in_nests", with_gradients(matmul(softmax(s3), v3), {q3, k3, v3}, 23), -1, 1e-4});
   return list;
 }
 
@@ -139,6 +143,39 @@ TEST(NestedLoops, keep_axes_that_later_stages_share) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   // The scores and the weights are held inside: nothing of that size is a buffer.
   for (const kernel::Buffer& buffer : loops.buffers) EXPECT_LE(buffer.size.hi(), 96 * 8);
+}
+
+// The result and all gradients: sums over queries compute the weights again, and the divisor, whoever divides by it,
+// belongs to the sum that has the weights.
+TEST(NestedLoops, gradients_hold_no_scores_in_memory) {
+  NodeRef q = leaf({2, 256, 16}, 1), k = leaf({2, 256, 16}, 2), v = leaf({2, 256, 16}, 3);
+  for (bool mask : {false, true}) {
+    NodeRef s = matmul(q, transposed(k));
+    if (mask) s = causal(s);
+    for (bool result : {true, false}) {
+      NodeRef e = op(ScalarOp::exp, {s});
+      NodeRef weights = op(ScalarOp::div, {e, rows(ReduceOp::Sum, e)});
+      std::vector<NodeRef> roots = with_gradients(matmul(weights, v), {q, k, v}, 4);
+      if (!result) roots.erase(roots.begin());
+      Program program = fuse(roots);
+      for (const Program::Tensor& tensor : program.tensors)
+        EXPECT_LT(tensor.node->shape.numel().value(), 2 * 256 * 256) << mask << result << tensor.node->shape;
+      EXPECT_TRUE(std::ranges::any_of(program.steps, [](const Program::Step& step) { return step.nested.size() > 1; }));
+      // In kernels of their own if that is said.
+      FuseOptions options;
+      for (const Program::Step& step : program.steps) options.apart.insert(step.nested.begin(), step.nested.end());
+      for (const Program::Step& step : fuse(roots, {}, options).steps) EXPECT_LE(step.nested.size(), 1u);
+    }
+  }
+}
+
+// The divisor and the maximum of columns are not those of rows, though there are as many.
+TEST(NestedLoops, statistics_along_another_axis_are_others) {
+  NodeRef q = leaf({64, 8}, 1), k = leaf({64, 8}, 2), v = leaf({64, 8}, 3);
+  NodeRef s = matmul(q, transposed(k));
+  NodeRef columns = reduce(ReduceOp::Sum, op(ScalarOp::exp, {s}), 0);
+  std::vector<NodeRef> roots = {matmul(softmax(s), v), columns};
+  testing::expect_like_evaluator(simplify(roots), -1, 1e-4, [](How) { return 1; });
 }
 
 }  // namespace

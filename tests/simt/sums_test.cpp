@@ -129,6 +129,53 @@ TEST(SumsSimt, layers) {
   expect_right({conv2d(x + 1, w, b, {.padding = 1})});
 }
 
+// All gradients of attention, together and apart: every product of every nest is on the matrix unit, and no scores are
+// in memory.
+TEST(SumsSimt, gradients_of_attention) {
+  struct Heads {
+    Dims q, k;
+    bool causal, masked, together;
+  };
+  const int64_t length = runs() ? 96 : 1024;
+  const Heads cases[] = {{{1, 2, length, 64}, {1, 2, length, 64}, true, false, true},
+                         {{1, 2, length, 64}, {1, 2, length, 64}, false, true, true},
+                         {{1, 2, length, 128}, {1, 2, length, 128}, true, false, true},
+                         {{1, 4, length, 32}, {1, 2, length, 32}, true, false, false}};
+  for (const Heads& c : cases) {
+    Tensor q = leaf(c.q, kBF16, 1), k = leaf(c.k, kBF16, 2), v = leaf(c.k, kBF16, 3);
+    AttentionOptions options{.causal = c.causal};
+    if (c.masked) options.mask = (leaf({1, 1, 1, length}, kF32, 4) < 0.4).realize();
+    Tensor y = scaled_dot_product_attention(q, k, v, options);
+    std::vector<Tensor> results = grad((y * leaf(y.shape(), kBF16, 5)).cast(kF32).sum(), {q, k, v});
+    if (c.together) results.push_back(y);
+    clear_kernel_cache();
+    std::vector<std::string> large;
+    const int64_t scores = c.q[1] * length * length;
+    observe_steps([&](const Program::Step& step, Device& device) {
+      if (step.direct) return;
+      const Schedule schedule = default_schedule(step.loops, device.target_for(step.tf32));
+      for (const kernel::Buffer& buffer : step.loops.buffers)
+        if (!runs() && buffer.size.hi() >= scores) large.push_back(print(step.loops));
+      for (size_t s = 0; s < step.loops.stages.size(); ++s)
+        if (auto product = find_contraction(step.loops, step.loops.stages[s]);
+            !runs() && product && product->is_matmul() && schedule.stages[s].unit == StageSchedule::Unit::Numbers)
+          large.push_back(print(step.loops) + print(schedule));
+    });
+    std::vector<NodeRef> nodes;
+    for (const Tensor& r : results) nodes.push_back(r.node());
+    std::vector<HostArray> want;
+    if (runs()) want = evaluate(nodes);
+    realize(results);
+    observe_steps(nullptr);
+    for (const std::string& step : large) ADD_FAILURE() << "scores in memory, or not on a matrix unit: " << step;
+    for (size_t i = 0; i < want.size(); ++i) {
+      const std::vector<double> got = results[i].to_vector<double>();
+      for (size_t e = 0; e < got.size(); ++e)
+        ASSERT_NEAR(got[e], want[i].floats[e], 0.02 * std::fabs(want[i].floats[e]) + 2e-2) << i << " " << e;
+    }
+  }
+}
+
 // Without a unit for f32 they are ordinary arithmetic, in blocks.
 TEST(SumsSimt, floats) {
   Tensor x = leaf({2, 16, 14, 14}, kF32, 1), w = leaf({24, 16, 3, 3}, kF32, 2);

@@ -130,7 +130,7 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
   const Modes& modes = options.modes;
   Program program;
   TensorNumbers tensor_of;
-  PartitionLimits limits{.not_nested = options.not_nested};
+  PartitionLimits limits{.not_nested = options.not_nested, .apart = options.apart};
   for (Partition parts = partition(roots, limits);; parts = partition(roots, limits)) {
     std::unordered_set<const Node*> misread = write_steps(parts, program, tensor_of, modes.deterministic);
     if (misread.empty()) break;

@@ -55,6 +55,8 @@ struct FuseOptions {
   bool pack_all = false;            // however small they are
   // Sums that may not compute a factor on the way, because the machine has no room for what that keeps.
   std::unordered_set<const Node*> not_nested = {};
+  // Those that may, but in kernels of their own.
+  std::unordered_set<const Node*> apart = {};
 };
 
 // Every root becomes a tensor in memory; constants are folded into kernels. `replaces` says for each root which leaf's

@@ -103,6 +103,7 @@ struct PartitionLimits {
   std::unordered_set<const Node*> in_memory;   // nodes that are read from memory
   std::unordered_set<const Node*> alone;       // those of them that no kernel writes which reads them
   std::unordered_set<const Node*> not_nested;  // sums that compute no factor on the way
+  std::unordered_set<const Node*> apart;       // those that do, but share no kernel with others
 
   // Kernels would have read these reductions elsewhere than where they computed them.
   void forbid_reading(const std::unordered_set<const Node*>& misread);

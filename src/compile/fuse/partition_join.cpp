@@ -23,7 +23,7 @@ void Partitioner::join_siblings() {
 bool Partitioner::join_sibling(int to, int from) {
   const Group &a = group(to), &b = group(from);
   if (a.units.empty() || loop_shape(to) != loop_shape(from)) return false;
-  if (is_alone(to) || is_alone(from)) return false;
+  if (is_alone(to) || is_alone(from) || is_apart(to) || is_apart(from)) return false;
   size_t total = 0;
   for (int member : a.units) total += unit(member).evaluations;
   for (int member : b.units) total += unit(member).evaluations;
@@ -52,6 +52,12 @@ bool Partitioner::join_sibling(int to, int from) {
 bool Partitioner::is_alone(int g) {
   const std::vector<int>& units = group(g).units;
   return std::any_of(units.begin(), units.end(), [&](int id) { return limits_.alone.count(unit(id).node) > 0; });
+}
+
+bool Partitioner::is_apart(int g) {
+  const std::vector<int>& units = group(g).units;
+  return std::any_of(units.begin(), units.end(),
+                     [&](int id) { return unit(id).factor && limits_.apart.count(unit(id).node) > 0; });
 }
 
 bool Partitioner::same_order(const Unit& a, const Unit& b) {

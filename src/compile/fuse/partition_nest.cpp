@@ -67,7 +67,7 @@ double multiplied_elements(const Node& sum) {
 
 struct Partitioner::Below {
   std::vector<std::pair<const Node*, Index>> reductions;
-  std::unordered_set<const Node*> nodes;
+  std::unordered_map<const Node*, Index> nodes;  // and where they are seen first
   bool complete = true;
 };
 
@@ -84,7 +84,7 @@ Partitioner::Below Partitioner::look_below(const Node* node, const Index& index)
     seen.emplace_back(at, where);
     if (seen.size() > kMostBelow) below.complete = false;
     if (!below.complete) return below;
-    below.nodes.insert(at);
+    below.nodes.emplace(at, where);
     if (stored_.count(at) && at != node) continue;
     if (const Node* reduction = reduction_of(at)) {
       below.reductions.emplace_back(reduction, where);
@@ -108,12 +108,16 @@ void Partitioner::find_nests() {
     for (const NodeRef& input : order_[i]->inputs) depth[i] = std::max(depth[i], depth[number(input.get())] + 1);
   std::stable_sort(sums.begin(), sums.end(),
                    [&](const Node* a, const Node* b) { return depth[number(a)] < depth[number(b)]; });
+  // Whether a factor goes to memory anyway is known once all reductions of it have an owner: the second time.
+  sums.insert(sums.end(), sums.begin(), sums.end());
   for (const Node* node : sums) {
-    if (node->op != NodeOp::Reduce || node->reduce_op != ReduceOp::Sum || node->attrs.size() != 1) continue;
+    if (nests_.count(node) || node->op != NodeOp::Reduce || node->reduce_op != ReduceOp::Sum || node->attrs.size() != 1)
+      continue;
     if (!is_float(node->dtype) || limits_.not_nested.count(node)) continue;
     std::optional<Nest> nest = find_nest(node);
     if (!nest) continue;
     kept_.insert(nest->kept.begin(), nest->kept.end());
+    if (read_apart(node)) store(node);
     nests_.emplace(node, std::move(*nest));
   }
 }
@@ -136,6 +140,10 @@ std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
     if (!contains(vars, along) || !covers(*factor, index)) continue;
     Nest nest;
     nest.factor = factor;
+    auto position = [&](const Index& where) {
+      return static_cast<size_t>(std::find(where.begin(), where.end(), along) - where.begin());
+    };
+    nest.anchors.emplace(factor, position(index));
     double width = 1;
     std::vector<Expr> outer;
     for (size_t i = 0; i < probe.at.size(); ++i) {
@@ -161,7 +169,7 @@ std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
                        reduced_extent(*reduction) == upper(along.extent());
       dependent |= statistic;
       if (same_set(follows, vars) && reduced_extent(*reduction) <= kMostNestedWidth)
-        nest.kept.push_back(reduction);
+        nest.kept.push_back(reduction), nest.anchors.emplace(reduction, position(where));
       else if (statistic && !owner_.count(reduction))
         statistics.push_back(reduction);
     }
@@ -179,6 +187,24 @@ std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
     break;
   }
   return best;
+}
+
+bool Partitioner::read_apart(const Node* sum) {
+  std::vector<const Node*> stack{sum};
+  std::unordered_set<const Node*> seen;
+  int kernels = 0;
+  bool reduces = false;
+  while (!stack.empty() && seen.size() < kMostBelow) {
+    const Node* node = stack.back();
+    stack.pop_back();
+    if (!seen.insert(node).second) continue;
+    const bool more = node == sum || is_movement(*node) || is_compute(*node);
+    kernels += !more || stored_.count(node);
+    reduces |= reduction_of(node) && node != sum;
+    if (!more) continue;
+    for (int user : users_[number(node)]) stack.push_back(order_[static_cast<size_t>(user)]);
+  }
+  return reduces && kernels > 1;
 }
 
 bool Partitioner::only_summed(const Node* factor) {
@@ -200,6 +226,7 @@ bool Partitioner::only_summed(const Node* factor) {
       // A sum of products keeps an axis that the factor lacks.
       const Node* from = next->inputs[0].get();
       while (is_movement(*from)) from = from->inputs[0].get();
+      if (owner_.count(next)) continue;  // a nest computes it
       bool contracts = next->reduce_op == ReduceOp::Sum && from->op == NodeOp::Scalar &&
                        from->scalar_op == ScalarOp::mul && upper(from->shape.numel()) > upper(factor->shape.numel());
       if (!contracts) return false;
@@ -208,35 +235,44 @@ bool Partitioner::only_summed(const Node* factor) {
   return true;
 }
 
+// What else is reduced along the axis, of the same values: a softmax's divisor, say, whoever divides by it.
 void Partitioner::own_statistics(const Node* sum, const Nest& nest) {
-  // What the result is divided by, or the like: what elementwise work on it needs besides.
-  constexpr size_t kFar = 8;
-  std::vector<const Node*> tail{sum};
-  for (size_t i = 0; i < tail.size() && tail.size() < kFar; ++i)
-    for (int user : users_[number(tail[i])]) {
+  std::vector<const Node*> users{nest.factor}, reductions;
+  for (const auto& [node, axis] : nest.anchors) users.push_back(node);
+  std::unordered_set<const Node*> seen(users.begin(), users.end());
+  for (size_t i = 0; i < users.size() && users.size() < kMostBelow; ++i)
+    for (int user : users_[number(users[i])]) {
       const Node* next = order_[static_cast<size_t>(user)];
-      bool moves = next->op == NodeOp::Scalar || next->op == NodeOp::Cast || next->op == NodeOp::Reshape;
-      if (moves && next->shape.numel() == sum->shape.numel()) tail.push_back(next);
+      if (!seen.insert(next).second) continue;
+      if (next->op == NodeOp::Reduce && next->attrs.size() == 1 && next != sum && !owner_.count(next))
+        reductions.push_back(next);
+      else if (is_movement(*next) || is_compute(*next))
+        users.push_back(next);
     }
-  for (const Node* end : tail)
-    if (end->op == NodeOp::Scalar) own_around(end, sum, nest);
+  std::sort(reductions.begin(), reductions.end(), [&](const Node* a, const Node* b) { return number(a) < number(b); });
+  for (const Node* reduction : reductions)
+    if (shares_axis(reduction, sum, nest)) owner_.emplace(reduction, sum);
 }
 
-void Partitioner::own_around(const Node* tail, const Node* sum, const Nest& nest) {
-  Unit probe = make_unit(tail, false);
-  Below around = look_below(tail, probe.at);
-  for (auto& [reduction, where] : around.reductions) {
-    if (reduction == sum || owner_.count(reduction) || reduction->op != NodeOp::Reduce) continue;
-    std::vector<Expr> follows;
-    if (reduction->attrs.size() != 1 || !is_plain(where, follows) || !covers(*reduction, where)) continue;
-    if (follows.size() != nest.outer.size() || reduced_extent(*reduction) != reduced_extent(*sum)) continue;
-    Unit own = make_unit(reduction, true);
-    Expr guard = 1;
-    Below below = look_below(reduction->inputs[0].get(), reduction_source(*reduction, own.at, own.reduced, guard));
-    bool related = below.nodes.count(nest.factor) ||
-                   std::any_of(nest.kept.begin(), nest.kept.end(), [&](const Node* n) { return below.nodes.count(n); });
-    if (related) owner_.emplace(reduction, sum);
+bool Partitioner::shares_axis(const Node* reduction, const Node* sum, const Nest& nest) {
+  Unit own = make_unit(reduction, true);
+  if (own.reduced.size() != 1 || own.kept.size() != nest.outer.size()) return false;
+  Expr guard = 1;
+  const Index from = reduction_source(*reduction, own.at, own.reduced, guard);
+  Below below = look_below(reduction->inputs[0].get(), from);
+  if (!below.complete) return false;
+  // What it is made of besides may not wait for the sum.
+  for (auto& [other, where] : below.reductions) {
+    auto owned = owner_.find(other);
+    bool inside = nest.anchors.count(other) || (owned != owner_.end() && owned->second == sum);
+    if (!inside && number(other) > number(sum)) return false;
   }
+  return std::any_of(nest.anchors.begin(), nest.anchors.end(), [&](auto& anchor) {
+    auto found = below.nodes.find(anchor.first);
+    std::vector<Expr> vars;
+    return found != below.nodes.end() && is_plain(found->second, vars) && covers(*anchor.first, found->second) &&
+           vars.size() == own.kept.size() + 1 && found->second[anchor.second] == own.reduced[0];
+  });
 }
 
 void Partitioner::enter_nest(Unit& u) {

@@ -97,18 +97,21 @@ class Partitioner {
   // than what it is made of and what becomes of it, the sum's kernel computes it on the way.
   struct Nest {
     const Node* factor = nullptr;
-    std::vector<size_t> outer;      // axes of the sum that the factor follows
-    std::vector<const Node*> kept;  // reductions that the factor needs at each of its elements
+    std::vector<size_t> outer;                        // axes of the sum that the factor follows
+    std::vector<const Node*> kept;                    // reductions that the factor needs at each of its elements
+    std::unordered_map<const Node*, size_t> anchors;  // the factor and these, and which of their axes is summed along
   };
   void find_nests();
   std::optional<Nest> find_nest(const Node* sum);
+  // Whether several kernels read the sum, one of which reduces it: none of them can be the one that computes it.
+  bool read_apart(const Node* sum);
   // Whether nothing wants the factor but sums of products that keep an axis which it lacks.
   bool only_summed(const Node* factor);
   struct Below;  // what a value is made of
   Below look_below(const Node* node, const Index& index);
   // Reductions along the nest's axis, one value for each point of its outer axes: its kernel computes them.
   void own_statistics(const Node* sum, const Nest& nest);
-  void own_around(const Node* tail, const Node* sum, const Nest& nest);
+  bool shares_axis(const Node* reduction, const Node* sum, const Nest& nest);
   // Fills in what makes a unit part of a nest.
   void enter_nest(Unit& u);
   // The nest that a unit is part of.
@@ -224,7 +227,7 @@ class Partitioner {
   void join_siblings();
 
   bool join_sibling(int to, int from);
-  bool is_alone(int g);                                  // as the limits say
+  bool is_alone(int g), is_apart(int g);                 // as the limits say
   static bool same_order(const Unit& a, const Unit& b);  // units of one node: whether their outer axes are the same
 
   // The extents of the outer axes and of the one kind of reduction inside; empty if the nests differ.
