@@ -5,7 +5,6 @@
 // Long rows are cut into parts; what the parts select is selected from once more. Parts keep the order of the row, so
 // the second selection is stable as well.
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "compile/direct/sort_writer.h"
@@ -36,19 +35,13 @@ struct Sizes {
   Sizes(const SortWriter& w, int64_t positions) : n(positions) {
     int64_t kept = w.task.kept;
     int64_t groups = std::max(kGroupsPerKept * kept, 16 * w.lanes);
-    // More groups have fewer candidates, which matters where memory is short.
-    int64_t balanced = static_cast<int64_t>(std::sqrt(static_cast<double>(2 * kept * n)));
-    groups = std::max(groups, w.target.machine == Machine::Simt ? balanced : n / kLargestGroup);
+    groups = std::max(groups, n / kLargestGroup);
     vectors = ceil_div(groups, w.lanes);
     each = ceil_div(n, vectors * w.lanes);
     fine = each >= 32 ? 8 : each >= 8 ? 4 : each;
     each = ceil_div(each, fine) * fine;
     candidates = ceil_div((kept - 1) * each + kept + 1, w.lanes) * w.lanes;
     few = std::min(candidates, ceil_div(2 * kept, w.lanes) * w.lanes);
-  }
-  int64_t bytes(const SortWriter& w) const {
-    int64_t kept = w.task.kept, key = size_of(w.key);
-    return (vectors * (1 + each / fine) + 1) * w.lanes * key + (candidates + kept + w.lanes) * (key + 4) + 64 * 8;
   }
 };
 
@@ -71,9 +64,8 @@ struct Cut {
 
 class Selection {
  public:
-  // `source` gives the keys at positions i, i + 1, ...; positions from n on have the largest.
-  using Source = std::function<Value(const Expr& i)>;
-  using Put = std::function<void(Value rank, Value position)>;
+  using Source = SortWriter::Source;
+  using Put = SortWriter::Put;
 
   // `number` tells the buffers of several selections apart.
   Selection(SortWriter& writer, int64_t n, int number) : w(writer), kept(writer.task.kept), size(writer, n) {
@@ -234,11 +226,23 @@ bool selection_is_best(const SortWriter& w) {
   const SortTask& task = w.task;
   if (task.kept > kMostKept || task.n < kLeastRatio * task.kept) return false;
   if (w.target.machine == Machine::Simd) return true;
-  Cut cut(w);
-  int64_t bytes = Sizes(w, cut.part).bytes(w);
-  if (cut.parts > 1) bytes += Sizes(w, cut.parts * task.kept).bytes(w);
-  return bytes <= w.target.local_bytes;
+  const Cut cut(w);
+  constexpr int64_t kMost = 0xffff;  // positions that a block counts
+  const int64_t second = cut.parts > 1 ? cut.parts * task.kept : 0;
+  return std::max(cut.part, second) <= kMost &&
+         block_selection_bytes(w, cut.part) + block_selection_bytes(w, second) <= w.target.local_bytes;
 }
+
+namespace {
+
+SortWriter::Select selection(SortWriter& w, int64_t n, int number) {
+  if (w.target.machine == Machine::Simt) return block_selection(w, n, number);
+  return [one = Selection(w, n, number)](const SortWriter::Source& source, const SortWriter::Put& put) mutable {
+    one.write(source, put);
+  };
+}
+
+}  // namespace
 
 void write_selection(SortWriter& w) {
   const SortTask& task = w.task;
@@ -263,18 +267,18 @@ void write_selection(SortWriter& w) {
   };
 
   if (parts == 1) {
-    Selection selection(w, task.n, 0);
+    SortWriter::Select of_row = selection(w, task.n, 0);
     Expr row = w.phase({task.rows})[0];
-    selection.write(elements(row, 0), [&](Value rank, Value position) { result(row, rank, position); });
+    of_row(elements(row, 0), [&](Value rank, Value position) { result(row, rank, position); });
     return;
   }
   int64_t total = parts * task.kept;
   int keys = w.buffer("part_keys", w.key, Space::Temp, task.rows * total);
   int positions = w.buffer("part_positions", DType::i32, Space::Temp, task.rows * total);
-  Selection of_part(w, part, 0), of_parts(w, total, 1);
+  SortWriter::Select of_part = selection(w, part, 0), of_parts = selection(w, total, 1);
   auto cells = w.phase({task.rows, parts});
   Expr base = cells[0] * total + cells[1] * task.kept;
-  of_part.write(elements(cells[0], cells[1] * part), [&](Value rank, Value position) {
+  of_part(elements(cells[0], cells[1] * part), [&](Value rank, Value position) {
     // The key again, and the position in the row.
     Value in_row = w.op(ScalarOp::add, position, w.b().index(DType::i32, cells[1] * part, {}));
     Value k = w.order(w.to_key(w.load_at(w.x, in_row, cells[0] * task.n, kAny, task.n)));
@@ -285,7 +289,7 @@ void write_selection(SortWriter& w) {
   });
   cells = w.phase({task.rows});
   Expr row = cells[0];
-  of_parts.write(
+  of_parts(
       [&](const Expr& i) {
         Expr at = row * total + i, end = (row + 1) * total;
         bool inside = provably_true(le(i + w.lanes, total));

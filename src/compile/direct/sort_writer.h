@@ -16,6 +16,11 @@ namespace heddle {
 struct SortWriter {
   using Value = kernel::Value;
   using Values = std::vector<Value>;
+  // A selection: keys at positions i, i + 1, ...; positions from n on have the largest. And what becomes of the
+  // results.
+  using Source = std::function<Value(const Expr& i)>;
+  using Put = std::function<void(Value rank, Value position)>;
+  using Select = std::function<void(const Source&, const Put&)>;
 
   SortWriter(const SortTask& task, const Target& target, const std::string& name,
              const std::vector<kernel::Buffer>& arguments);
@@ -65,6 +70,9 @@ void write_rank_sort(SortWriter& w);
 // Finds a bound that only few elements pass, and sorts those: for the first few of many.
 bool selection_is_best(const SortWriter& w);
 void write_selection(SortWriter& w);
+// One selection from n positions by the threads of a block. `number` tells the buffers of several apart.
+SortWriter::Select block_selection(SortWriter& w, int64_t n, int number);
+int64_t block_selection_bytes(const SortWriter& w, int64_t n);  // of local memory
 // Digit by digit, least significant first.
 void write_radix_sort(SortWriter& w);
 // Longer and longer runs, for SIMT machines.

@@ -1,0 +1,155 @@
+// The first few of many by all threads of a block. Keys lie in local memory; the k-th smallest of them is found bit by
+// bit, every thread counting its share. What does not exceed it is collected in order and sorted by counting.
+#include "compile/direct/sort_writer.h"
+
+namespace heddle {
+namespace {
+
+using kernel::Space;
+using kernel::Value;
+using Values = SortWriter::Values;
+
+constexpr int64_t kThreads = 256, kWarp = 32;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+class BlockSelection {
+ public:
+  BlockSelection(SortWriter& writer, int64_t n, int number)
+      : w(writer), kept(writer.task.kept), each(ceil_div(n, kThreads)) {
+    w.kernel.threads = static_cast<int>(kThreads);
+    w.kernel.thread = Expr::index("t", kThreads);
+    auto local = [&](const char* name, DType dtype, int64_t count) {
+      return w.buffer((name + std::to_string(number)).c_str(), dtype, Space::Local, count);
+    };
+    keys = local("keys", w.key, place(each * kThreads));
+    sums = local("sums", DType::i32, kThreads / kWarp);
+    before = local("before", DType::i32, kThreads);
+    chosen_keys = local("chosen_keys", w.key, kept);
+    chosen_positions = local("chosen_positions", DType::i32, kept);
+  }
+
+  static int64_t bytes(const SortWriter& w, int64_t n) {
+    const int64_t key = size_of(w.key), size = ceil_div(n, kThreads) * kThreads;
+    return (size + size / kWarp + w.task.kept) * key + (kThreads + kThreads / kWarp + w.task.kept) * 4 + 64;
+  }
+
+  void write(const SortWriter::Source& source, const SortWriter::Put& put) const {
+    const Expr t = w.kernel.thread;
+    w.loop(each, {}, [&](const Expr& k, const Values&) {
+      // Both zeros are equal from here on.
+      w.store(keys, w.order(source(k * kThreads + t)), place(k * kThreads + t));
+      return Values{};
+    });
+    w.b().barrier();
+    const Value bound = kth();
+    const Value equal_wanted = w.op(ScalarOp::sub, w.i32(kept), count_below(bound));
+    collect(bound, equal_wanted);
+    w.b().barrier();
+    w.b().branch(lt(t, kept), [&] {
+      const Value own = w.load(chosen_keys, t);
+      Values rank = w.loop(kept, {w.i32(0)}, [&](const Expr& i, const Values& r) {
+        const Value other = w.load(chosen_keys, i), first = w.b().index(DType::boolean, lt(i, t), {});
+        const Value equal = w.op(ScalarOp::bit_and, w.op(ScalarOp::eq, other, own), first);
+        const Value comes = w.op(ScalarOp::bit_or, w.op(ScalarOp::lt, other, own), equal);
+        return Values{w.op(ScalarOp::add, r[0], w.b().cast(comes, DType::i32))};
+      });
+      put(rank[0], w.load(chosen_positions, t));
+      return Values{};
+    });
+    w.b().barrier();  // whoever writes to this memory next
+  }
+
+ private:
+  // Runs of one thread begin in different banks.
+  static Expr place(const Expr& i) { return i + floordiv(i, kWarp); }
+  static int64_t place(int64_t i) { return i + i / kWarp; }
+
+  // Of all threads; all get it.
+  Value summed(Value count) const {
+    for (int64_t lane = kWarp / 2; lane > 0; lane /= 2)
+      count = w.op(ScalarOp::add, count, w.b().shuffle_xor(count, static_cast<int>(lane)));
+    const Expr t = w.kernel.thread;
+    w.b().branch(eq(mod(t, kWarp), 0), [&] {
+      w.store(sums, count, floordiv(t, kWarp));
+      return Values{};
+    });
+    w.b().barrier();
+    Value total = w.load(sums, 0);
+    for (int64_t warp = 1; warp < kThreads / kWarp; ++warp) total = w.op(ScalarOp::add, total, w.load(sums, warp));
+    w.b().barrier();
+    return total;
+  }
+
+  Value count_below(Value than) const {
+    Values count = w.loop(
+        each, {w.i32(0)},
+        [&](const Expr& k, const Values& c) {
+          const Value less = w.op(ScalarOp::lt, w.load(keys, place(k * kThreads + w.kernel.thread)), than);
+          return Values{w.op(ScalarOp::add, c[0], w.b().cast(less, DType::i32))};
+        },
+        8);
+    return summed(count[0]);
+  }
+
+  // The largest number than which fewer than k are smaller.
+  Value kth() const {
+    const Value top = w.number(w.key, uint64_t{1} << (8 * size_of(w.key) - 1));
+    Values state = w.loop(8 * size_of(w.key), {w.number(w.key, 0), top}, [&](const Expr&, const Values& s) {
+      const Value larger = w.op(ScalarOp::bit_or, s[0], s[1]);
+      const Value fits = w.op(ScalarOp::lt, count_below(larger), w.i32(kept));
+      return Values{w.b().op(ScalarOp::where, {fits, larger, s[0]}), w.op(ScalarOp::shr, s[1], w.number(w.key, 1))};
+    });
+    return state[0];
+  }
+
+  // A thread's run is in the order of the row. It knows how many smaller and how many equal ones the threads before it
+  // have: two numbers of 16 bits.
+  void collect(Value bound, Value equal_wanted) const {
+    const Expr t = w.kernel.thread;
+    auto walk =
+        [&](const Value& start,
+            const std::function<void(const Expr& at, Value key, const Values& flags, const Values& so_far)>& body) {
+          return w.loop(each, {start}, [&](const Expr& k, const Values& so_far) {
+            const Expr at = t * each + k;
+            const Value key = w.load(keys, place(at));
+            const Values flags{w.op(ScalarOp::lt, key, bound), w.op(ScalarOp::eq, key, bound)};
+            if (body) body(at, key, flags, so_far);
+            const Value equal = w.op(ScalarOp::shl, w.b().cast(flags[1], DType::i32), w.i32(16));
+            return Values{w.op(ScalarOp::add, so_far[0], w.op(ScalarOp::add, w.b().cast(flags[0], DType::i32), equal))};
+          })[0];
+        };
+    w.store(before, walk(w.i32(0), {}), t);
+    w.b().barrier();
+    Values sum = w.loop(t, {w.i32(0)}, [&](const Expr& i, const Values& s) {
+      return Values{w.op(ScalarOp::add, s[0], w.load(before, i))};
+    });
+    walk(sum[0], [&](const Expr& at, Value key, const Values& flags, const Values& so_far) {
+      const Value smaller = w.op(ScalarOp::bit_and, so_far[0], w.i32(0xffff));
+      const Value equal = w.op(ScalarOp::shr, so_far[0], w.i32(16));
+      const Value wanted = w.op(ScalarOp::bit_and, flags[1], w.op(ScalarOp::lt, equal, equal_wanted));
+      w.b().branch_on(w.op(ScalarOp::bit_or, flags[0], wanted), [&] {
+        const Value to = w.op(ScalarOp::add, smaller, w.op(ScalarOp::minimum, equal, equal_wanted));
+        w.store_at(chosen_keys, key, to, 0, kept);
+        w.store_at(chosen_positions, w.b().index(DType::i32, at, {}), to, 0, kept);
+        return Values{};
+      });
+    });
+  }
+
+  SortWriter& w;
+  int64_t kept, each;
+  int keys, sums, before, chosen_keys, chosen_positions;
+};
+
+}  // namespace
+
+int64_t block_selection_bytes(const SortWriter& w, int64_t n) { return BlockSelection::bytes(w, n); }
+
+SortWriter::Select block_selection(SortWriter& w, int64_t n, int number) {
+  return [selection = BlockSelection(w, n, number)](const SortWriter::Source& source, const SortWriter::Put& put) {
+    selection.write(source, put);
+  };
+}
+
+}  // namespace heddle
