@@ -100,5 +100,47 @@ TEST_P(DeepMlp, needs_little_more_than_what_lives_and_half_of_it_with_checkpoint
 
 INSTANTIATE_TEST_SUITE_P(Activations, DeepMlp, ::testing::Values("tanh", "relu", "gelu"));
 
+// Tokens are looked up by several kernels, going forward and backward. Their indices are checked once, before anything
+// is written: all weights and moments are updated in place, and a bad token leaves them as they were.
+TEST(StepMemory, indices_are_checked_once_and_state_has_one_buffer) {
+  Tensor table = noise_tensor({64, 32}, 1).realize(), scale = noise_tensor({32}, 2).realize(),
+         head = noise_tensor({32, 64}, 3).realize();
+  std::vector<Tensor> state{table, scale, head};
+  for (Tensor& x : state) x.requires_grad_();
+  for (int i = 0; i < 3; ++i) state.push_back(zeros_like(state[static_cast<size_t>(i)]).realize());
+  auto step = jit([&](const Tensor& ids, const Tensor& targets) {
+    Tensor x = take(table, ids, 0);
+    Tensor hidden = tanh(x * rsqrt(mean(square(x), -1, true)) * scale) + x;
+    Tensor loss = cross_entropy(matmul(hidden, head), targets);
+    std::vector<Tensor> g = grad(loss, {table, scale, head});
+    for (size_t i = 0; i < 3; ++i) {
+      state[3 + i] *= 0.9;
+      state[3 + i] += g[i];
+      state[i] -= 0.1 * state[3 + i];
+    }
+    return loss;
+  });
+  Tensor ids = tensor({1, 49, 7, 7, 0, 3}, kI64).realize(), targets = tensor({3, 4, 5, 6, 7, 49}, kI64).realize();
+  for (int i = 0; i < 3; ++i) step(ids, targets).realize();
+  EXPECT_EQ(step.plans()[0].copied, 0u) << to_string(step.plans()[0]);
+  EXPECT_EQ(step.plans()[0].donated, 6u);
+  std::vector<std::vector<double>> before, after;
+  for (const Tensor& x : state) before.push_back(doubles(x));
+  EXPECT_THROW(step(tensor({1, 2, 64, 7, 0, 3}, kI64), targets).realize(), IndexError);
+  EXPECT_THROW(step(ids, tensor({1, 2, -3, 7, 0, 64}, kI64)).realize(), IndexError);
+  for (const Tensor& x : state) after.push_back(doubles(x));
+  EXPECT_EQ(before, after);
+  step(ids, targets).realize();
+}
+
+// An index that was only looked at in part is checked where the rest of it is used.
+TEST(StepMemory, parts_of_an_index_do_not_vouch_for_all_of_it) {
+  Tensor table = noise_tensor({10, 4}, 1).realize(), ids = tensor({1, 2, 3, 10}, kI64).realize();
+  Tensor rows = take(table, ids, 0);
+  Tensor few = sum(slice(rows, 0, 0, 3), 0);
+  EXPECT_NO_THROW(take(table, ids, 0).slice(0, 0, 3).realize());
+  EXPECT_THROW(realize({few, sum(rows + sum(few), 1)}), IndexError);
+}
+
 }  // namespace
 }  // namespace heddle

@@ -32,12 +32,13 @@ DirectKernel sort_kernel(const SortTask& task) {
   if (task.indices) direct.buffers.push_back({"indices", DType::i64, kernel::Space::Out, task.rows * task.kept});
   direct.build = [task, name = direct.name, buffers = direct.buffers](const Target& target) {
     SortWriter writer(task, target, name, buffers);
-    if (target.machine == Machine::Simt) {
-      write_merge_sort(writer);
-    } else if (ranks_are_best(task)) {
+    const bool simt = target.machine == Machine::Simt;
+    if (!simt && ranks_are_best(task)) {
       write_rank_sort(writer);
     } else if (selection_is_best(writer)) {
       write_selection(writer);
+    } else if (simt) {
+      write_merge_sort(writer);
     } else {
       write_radix_sort(writer);
     }

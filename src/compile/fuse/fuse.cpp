@@ -164,6 +164,7 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
       program.tensors[static_cast<size_t>(program.outputs[i])].replaces = leaf->second;
   join_steps(program);
   order_steps(program);
+  drop_checks(program);
   for (const Program::Step& step : program.steps)
     if (!step.direct) verify(step.loops);
   return program;

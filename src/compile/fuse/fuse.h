@@ -39,6 +39,13 @@ struct Program {
       friend bool operator==(const Check&, const Check&) = default;
     };
     std::vector<Check> checks;
+    // The indices that a check looks at: all elements of `index`, or some.
+    struct Checked {
+      const Node* index;
+      size_t check;
+      bool whole;
+    };
+    std::vector<Checked> checked;
     Substitution given;               // the values of symbols that are no sizes, in its only segment
     bool tf32 = false;                // products of f32 may round their factors
     std::vector<const Node*> nested;  // its sums that compute a factor on the way

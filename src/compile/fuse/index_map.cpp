@@ -79,4 +79,14 @@ Expr linear_address(const Shape& shape, const Index& index) {
   return address;
 }
 
+bool is_whole(const Node& node, const Index& index) {
+  for (size_t i = 0; i < index.size(); ++i) {
+    if (node.shape[i].is_const(1)) continue;
+    if (!index[i].is_var() || !(index[i].extent() == node.shape[i])) return false;
+    for (size_t j = 0; j < i; ++j)
+      if (index[j] == index[i]) return false;
+  }
+  return true;
+}
+
 }  // namespace heddle

@@ -19,4 +19,7 @@ Index source_index(const Node& node, const Index& index, Expr& guard);
 // Row-major element number.
 Expr linear_address(const Shape& shape, const Index& index);
 
+// Whether the index, over all values of its variables, names every element of the node.
+bool is_whole(const Node& node, const Index& index);
+
 }  // namespace heddle

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <queue>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "compile/fuse/step_graph.h"
@@ -103,6 +104,26 @@ void order_steps(Program& program) {
   }
   HD_ASSERT(ordered.size() == count, "steps wait for each other in a circle");
   program.steps = std::move(ordered);
+}
+
+void drop_checks(Program& program) {
+  std::unordered_map<const Node*, std::vector<Expr>> known;  // of indices: the sizes that they fit
+  for (Program::Step& step : program.steps) {
+    std::vector<bool> needed(step.checks.size(), false);
+    for (const Program::Step::Checked& checked : step.checked) {
+      const std::vector<Expr>& sizes = known[checked.index];
+      if (std::find(sizes.begin(), sizes.end(), step.checks[checked.check].size) == sizes.end())
+        needed[checked.check] = true;
+    }
+    for (const Program::Step::Checked& checked : step.checked)
+      if (checked.whole) known[checked.index].push_back(step.checks[checked.check].size);
+    if (step.checks.empty() || std::find(needed.begin(), needed.end(), true) != needed.end()) continue;
+    for (Stage& stage : step.loops.stages)
+      std::erase_if(stage.body.insts, [](const kernel::Inst& inst) { return inst.op == kernel::Op::check; });
+    step.loops.buffers.pop_back();  // that of checks
+    step.checks.clear();
+    step.checked.clear();
+  }
 }
 
 }  // namespace heddle

@@ -11,4 +11,8 @@ namespace heddle {
 // an order in which they may run before, too. In place, n log n.
 void order_steps(Program& program);
 
+// Indices that an earlier step has checked are not checked again. What later steps write may then take the place of
+// what it replaces: a run with a bad index has been found out before.
+void drop_checks(Program& program);
+
 }  // namespace heddle

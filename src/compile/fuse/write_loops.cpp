@@ -354,6 +354,8 @@ class LoopsWriter {
     auto known = std::find(step_.checks.begin(), step_.checks.end(), check);
     Builder::Access access;
     access.address = known - step_.checks.begin();
+    step_.checked.push_back({node.inputs[1].get(), static_cast<size_t>(known - step_.checks.begin()),
+                             guard.is_const(1) && is_whole(*node.inputs[1], at)});
     if (known == step_.checks.end()) step_.checks.push_back(check);
     access.guard = logical_and(guard, logical_or(lt(var, 0), ge(var, n)));
     bind_data(access);
