@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the order of folders (docs/architecture.md, section 2) over the include lines of all sources.
+"""Checks the order of folders (docs/architecture.md, Folders) over the include lines of all sources.
 
 * A folder of src/ includes itself, folders before it in HEDDLE_FOLDERS (CMakeLists.txt), and public headers that
   belong to one of these.

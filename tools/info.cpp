@@ -97,7 +97,7 @@ void print_device(const std::string& kind) {
                         bytes_text(memory.peak));
   if (target.machine == Machine::Simt && !the_device.code_version().empty())
     row("", text("code by ", the_device.code_version(), "; for scripts/warm_cache: --multiprocessors ",
-                 target.multiprocessors, " --l2 ", target.l2_bytes, " --shared ", target.local_bytes));
+                 target.multiprocessors, " --l2 ", target.l2_bytes, " --shared ", target.shared_bytes));
 }
 
 void print_environment(const Problems& problems) {

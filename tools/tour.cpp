@@ -149,7 +149,7 @@ void show_compiler(const hd::Tensor& y) {
   const hd::Loops& loops = program.steps.back().loops;
   hd::Schedule schedule = hd::default_schedule(loops, target);
   heading("Schedule",
-          "Every decision about how to run it, as plain data: the size of a cell of the grid, and for each\n"
+          "Every decision about how to run it, as plain data: the size of a block of the grid, and for each\n"
           "stage the loops around its tile.");
   show(lines_of(hd::print(schedule)));
 

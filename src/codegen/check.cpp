@@ -5,10 +5,10 @@
 
 namespace heddle::codegen {
 
-void Emitter::check(const kernel::Inst& inst, const Values& block_values) {
+void Emitter::check(const kernel::Inst& inst, const Values& body_values) {
   const kernel::Type& type = kernel.values[inst.args[0]];
   int64_t lanes = lanes_of(type);
-  Place at = place(inst, lanes, block_values);
+  Place at = place(inst, lanes, body_values);
   if (at.never) return;
   llvm::Value* failed = at.condition;
   if (at.mask) {
@@ -16,7 +16,7 @@ void Emitter::check(const kernel::Inst& inst, const Values& block_values) {
     failed = failed ? b.CreateAnd(failed, any) : any;
   }
   auto write_down = [&] {
-    llvm::Value* v = block_values[inst.args[0]];
+    llvm::Value* v = body_values[inst.args[0]];
     if (lanes_of(v) > 1) {
       llvm::Value* lane = b.getInt64(0);
       if (at.mask) {

@@ -1,4 +1,4 @@
-// The structure of a kernel: blocks, loops, branches, reductions.
+// The structure of a kernel: bodies, loops, branches, reductions.
 #include "codegen/emit.h"
 
 #include <llvm/IR/MDBuilder.h>
@@ -117,33 +117,33 @@ void Emitter::open_scope(const char* name) {
   scopes.push_back({head, {}});
 }
 
-void Emitter::bind_cells(const kernel::Phase& phase, llvm::Value* cell) {
-  // The variables live at the head of the innermost scope, where `cell` is known.
+void Emitter::bind_blocks(const kernel::Phase& phase, llvm::Value* block) {
+  // The variables live at the head of the innermost scope, where `block` is known.
   llvm::IRBuilder<>::InsertPointGuard guard(b);
   b.SetInsertPoint(scopes.back().head->getTerminator());
-  for (size_t k = phase.cells.size(); k-- > 0;) {
-    if (!phase.cells[k].is_var()) continue;  // a cell of extent 1 is just 0
-    Expr extent = phase.cells[k].extent();
+  for (size_t k = phase.blocks.size(); k-- > 0;) {
+    if (!phase.blocks[k].is_var()) continue;  // a block of extent 1 is just 0
+    Expr extent = phase.blocks[k].extent();
     if (k == 0) {
-      bind(phase.cells[k], cell);
+      bind(phase.blocks[k], block);
     } else if (extent.is_const(1)) {
-      bind(phase.cells[k], b.getInt64(0));
+      bind(phase.blocks[k], b.getInt64(0));
     } else {
-      // With an empty grid there is no cell, but the machine may divide before it finds out.
+      // With an empty grid there is no block, but the machine may divide before it finds out.
       llvm::Value* size = integer(max(extent, 1));
-      bind(phase.cells[k], b.CreateURem(cell, size));
-      cell = b.CreateUDiv(cell, size);
+      bind(phase.blocks[k], b.CreateURem(block, size));
+      block = b.CreateUDiv(block, size);
     }
   }
 }
 
-void Emitter::block(const kernel::Block& code, Values& block_values) {
-  for (const kernel::Inst& inst : code.insts) instruction(inst, block_values);
+void Emitter::emit_body(const kernel::Body& code, Values& body_values) {
+  for (const kernel::Inst& inst : code.insts) instruction(inst, body_values);
 }
 
-void Emitter::instruction(const kernel::Inst& inst, Values& block_values) {
+void Emitter::instruction(const kernel::Inst& inst, Values& body_values) {
   using kernel::Op;
-  auto result = [&](llvm::Value* v) { block_values[inst.results[0]] = v; };
+  auto result = [&](llvm::Value* v) { body_values[inst.results[0]] = v; };
   // Inside a reducer values have another numbering; there the dtypes come from it.
   const std::vector<kernel::Type>& types = *types_;
   switch (inst.op) {
@@ -152,43 +152,43 @@ void Emitter::instruction(const kernel::Inst& inst, Values& block_values) {
 #undef HD_OP
     {
       Values args;
-      for (kernel::Value v : inst.args) args.push_back(block_values[v]);
+      for (kernel::Value v : inst.args) args.push_back(body_values[v]);
       return result(op(scalar_op(inst.op), types[inst.args.back()].dtype, args));
     }
     case Op::constant: return result(constant(inst.literal));
     case Op::cast: {
       DType to = types[inst.results[0]].dtype;
-      return result(cast(block_values[inst.args[0]], types[inst.args[0]].dtype, to));
+      return result(cast(body_values[inst.args[0]], types[inst.args[0]].dtype, to));
     }
     case Op::bitcast: {
       DType to = types[inst.results[0]].dtype;
-      return result(bitcast(block_values[inst.args[0]], types[inst.args[0]].dtype, to));
+      return result(bitcast(body_values[inst.args[0]], types[inst.args[0]].dtype, to));
     }
-    case Op::index: return result(index(inst, block_values));
-    case Op::load: return result(load(inst, block_values));
-    case Op::store: return store(inst, block_values);
-    case Op::combine: return combine(inst, block_values);
-    case Op::check: return check(inst, block_values);
-    case Op::reduce: return reduce(inst, block_values);
-    case Op::scan: return scan(inst, block_values);
+    case Op::index: return result(index(inst, body_values));
+    case Op::load: return result(load(inst, body_values));
+    case Op::store: return store(inst, body_values);
+    case Op::combine: return combine(inst, body_values);
+    case Op::check: return check(inst, body_values);
+    case Op::reduce: return reduce(inst, body_values);
+    case Op::scan: return scan(inst, body_values);
     case Op::dot: fail("dot must be lowered to fma before machine code is made");
-    case Op::block_dot: return block_dot(inst);
-    case Op::matrix_dot: return matrix_dot(inst, block_values);
-    case Op::matrix_store: return matrix_store(inst, block_values);
+    case Op::panel_dot: return panel_dot(inst);
+    case Op::matrix_dot: return matrix_dot(inst, body_values);
+    case Op::matrix_store: return matrix_store(inst, body_values);
     case Op::warp_dot: fail("warp_dot must be lowered to mma before machine code is made");
     case Op::copy: return copy(inst);
     case Op::copy_fence: return copy_fence(inst);
     case Op::load_matrix: return result(load_matrix(inst));
-    case Op::mma: return mma(inst, block_values);
-    case Op::word_dot:
-      return result(word_dot(block_values[inst.args[0]], block_values[inst.args[1]], block_values[inst.args[2]]));
-    case Op::loop: return loop(inst, block_values);
-    case Op::branch: return branch(inst, block_values);
+    case Op::mma: return mma(inst, body_values);
+    case Op::packed_dot:
+      return result(packed_dot(body_values[inst.args[0]], body_values[inst.args[1]], body_values[inst.args[2]]));
+    case Op::loop: return loop(inst, body_values);
+    case Op::branch: return branch(inst, body_values);
     case Op::barrier:
       if (traits.barrier) traits.barrier(*this);
       return;
-    case Op::shuffle_xor: return shuffle(inst, block_values);
-    case Op::transpose: return transpose(inst, block_values);
+    case Op::shuffle_xor: return shuffle(inst, body_values);
+    case Op::transpose: return transpose(inst, body_values);
   }
 }
 
@@ -242,24 +242,24 @@ Emitter::Values Emitter::counted_loop(const char* name, llvm::Value* begin, llvm
   return final_values;
 }
 
-void Emitter::loop(const kernel::Inst& inst, Values& block_values) {
-  const kernel::Block& code = inst.blocks[0];
+void Emitter::loop(const kernel::Inst& inst, Values& body_values) {
+  const kernel::Body& code = inst.bodies[0];
   Values carried;
   for (size_t k = 0; k < inst.args.size(); ++k)
-    carried.push_back(splat(block_values[inst.args[k]], lanes_of(kernel.values[code.params[k]])));
+    carried.push_back(splat(body_values[inst.args[k]], lanes_of(kernel.values[code.params[k]])));
   llvm::Value* end = integer(inst.extent);
   Values last = counted_loop("loop", b.getInt64(0), end, inst.extent.lo() > 0, carried,
                              [&](llvm::Value* i, const Values& current) {
                                bind(inst.var, i);
-                               for (size_t k = 0; k < current.size(); ++k) block_values[code.params[k]] = current[k];
-                               fetch_ahead(inst, i, end, block_values);
-                               block(code, block_values);
+                               for (size_t k = 0; k < current.size(); ++k) body_values[code.params[k]] = current[k];
+                               prefetch(inst, i, end, body_values);
+                               emit_body(code, body_values);
                                Values next;
                                for (size_t k = 0; k < current.size(); ++k)
-                                 next.push_back(splat(block_values[code.results[k]], lanes_of(current[k])));
+                                 next.push_back(splat(body_values[code.results[k]], lanes_of(current[k])));
                                return next;
                              });
-  for (size_t k = 0; k < last.size(); ++k) block_values[inst.results[k]] = last[k];
+  for (size_t k = 0; k < last.size(); ++k) body_values[inst.results[k]] = last[k];
 }
 
 void Emitter::when(llvm::Value* condition_, const std::function<void()>& body) {
@@ -275,14 +275,14 @@ void Emitter::when(llvm::Value* condition_, const std::function<void()>& body) {
   b.SetInsertPoint(after);
 }
 
-void Emitter::branch(const kernel::Inst& inst, Values& block_values) {
-  Formula formula = open_formula(inst, 1, block_values);
+void Emitter::branch(const kernel::Inst& inst, Values& body_values) {
+  Formula formula = open_formula(inst, 1, body_values);
   llvm::Value* flag = condition(formula.guard);
   close_scope();
   llvm::Function* function = b.GetInsertBlock()->getParent();
   auto* after = llvm::BasicBlock::Create(context, "after", function);
   llvm::BasicBlock* sides[2] = {llvm::BasicBlock::Create(context, "then", function), after};
-  bool both = inst.blocks.size() > 1 && !(inst.blocks[1].insts.empty() && inst.results.empty());
+  bool both = inst.bodies.size() > 1 && !(inst.bodies[1].insts.empty() && inst.results.empty());
   if (both) sides[1] = llvm::BasicBlock::Create(context, "else", function);
   llvm::BasicBlock* from = b.GetInsertBlock();
   b.CreateCondBr(flag, sides[0], sides[1]);
@@ -290,10 +290,10 @@ void Emitter::branch(const kernel::Inst& inst, Values& block_values) {
   llvm::BasicBlock* ends[2] = {from, from};
   for (size_t side = 0; side < (both ? 2 : 1); ++side) {
     b.SetInsertPoint(sides[side]);
-    block(inst.blocks[side], block_values);
+    emit_body(inst.bodies[side], body_values);
     for (size_t k = 0; k < inst.results.size(); ++k)
       results[side].push_back(
-          splat(block_values[inst.blocks[side].results[k]], lanes_of(kernel.values[inst.results[k]])));
+          splat(body_values[inst.bodies[side].results[k]], lanes_of(kernel.values[inst.results[k]])));
     ends[side] = b.GetInsertBlock();
     b.CreateBr(after);
   }
@@ -302,7 +302,7 @@ void Emitter::branch(const kernel::Inst& inst, Values& block_values) {
   for (size_t k = 0; k < inst.results.size(); ++k) {
     llvm::PHINode* v = b.CreatePHI(results[0][k]->getType(), 2);
     for (size_t side = 0; side < 2; ++side) v->addIncoming(results[side][k], ends[side]);
-    block_values[inst.results[k]] = v;
+    body_values[inst.results[k]] = v;
   }
 }
 
@@ -316,7 +316,7 @@ Emitter::Values Emitter::apply(const kernel::Reducer& reducer, std::span<llvm::V
   }
   const std::vector<kernel::Type>* outer_types = types_;
   types_ = &reducer.values;
-  block(reducer.combine, inner);
+  emit_body(reducer.combine, inner);
   types_ = outer_types;
   Values results;
   for (size_t k = 0; k < width; ++k) results.push_back(splat(inner[reducer.combine.results[k]], lanes_of(left[k])));
@@ -324,17 +324,17 @@ Emitter::Values Emitter::apply(const kernel::Reducer& reducer, std::span<llvm::V
 }
 
 // Halves the vector until one lane is left; an odd lane waits aside and joins at the end. Reducers are commutative.
-void Emitter::reduce(const kernel::Inst& inst, Values& block_values) {
+void Emitter::reduce(const kernel::Inst& inst, Values& body_values) {
   const kernel::Reducer& reducer = *inst.reducer;
   size_t width = reducer.width();
   int64_t lanes = lanes_of(kernel.values[inst.args[0]]);
-  Formula formula = open_formula(inst, lanes, block_values);
+  Formula formula = open_formula(inst, lanes, body_values);
   llvm::Value* mask = formula.guard.is_const() ? nullptr : condition(formula.guard);
   if (formula.guard.is_const(0)) mask = b.getFalse();
   close_scope();
   Values state;
   for (size_t k = 0; k < width; ++k) {
-    llvm::Value* v = splat(block_values[inst.args[k]], lanes);
+    llvm::Value* v = splat(body_values[inst.args[k]], lanes);
     if (mask) v = b.CreateSelect(mask, v, splat(constant(reducer.identity[k]), lanes));
     state.push_back(v);
   }
@@ -343,7 +343,7 @@ void Emitter::reduce(const kernel::Inst& inst, Values& block_values) {
   bool any = simple == ScalarOp::bit_or || simple == ScalarOp::maximum;
   bool all = simple == ScalarOp::bit_and || simple == ScalarOp::minimum;
   if (lanes > 1 && reducer.identity[0].dtype == kBool && (any || all)) {
-    block_values[inst.results[0]] = any ? b.CreateOrReduce(state[0]) : b.CreateAndReduce(state[0]);
+    body_values[inst.results[0]] = any ? b.CreateOrReduce(state[0]) : b.CreateAndReduce(state[0]);
     return;
   }
   auto part = [&](const Values& from, int64_t first, int64_t count) {
@@ -362,26 +362,26 @@ void Emitter::reduce(const kernel::Inst& inst, Values& block_values) {
     state = apply(reducer, part(state, 0, lanes), part(state, lanes, lanes));
   }
   for (; !odd.empty(); odd.pop_back()) state = apply(reducer, state, odd.back());
-  for (size_t k = 0; k < width; ++k) block_values[inst.results[k]] = state[k];
+  for (size_t k = 0; k < width; ++k) body_values[inst.results[k]] = state[k];
 }
 
 // Each step combines every lane with the one 1, 2, 4, ... before it. What came before the vector joins at the end: from
 // one vector to the next only that has to be waited for.
-void Emitter::scan(const kernel::Inst& inst, Values& block_values) {
+void Emitter::scan(const kernel::Inst& inst, Values& body_values) {
   const kernel::Reducer& reducer = *inst.reducer;
   size_t width = reducer.width();
   int64_t lanes = lanes_of(kernel.values[inst.args[0]]);
-  Formula formula = open_formula(inst, lanes, block_values);
+  Formula formula = open_formula(inst, lanes, body_values);
   llvm::Value* mask = formula.guard.is_const() ? nullptr : condition(formula.guard);
   if (formula.guard.is_const(0)) mask = b.getFalse();
   close_scope();
   Values state, before, neutral;
   for (size_t k = 0; k < width; ++k) {
     neutral.push_back(splat(constant(kernel::neutral(reducer, k)), lanes));
-    llvm::Value* v = splat(block_values[inst.args[k]], lanes);
+    llvm::Value* v = splat(body_values[inst.args[k]], lanes);
     if (mask) v = b.CreateSelect(mask, v, neutral[k]);
     state.push_back(v);
-    before.push_back(block_values[inst.args[width + k]]);
+    before.push_back(body_values[inst.args[width + k]]);
   }
   for (int64_t step = 1; step < lanes; step *= 2) {
     std::vector<int> from(static_cast<size_t>(lanes));
@@ -398,14 +398,14 @@ void Emitter::scan(const kernel::Inst& inst, Values& block_values) {
   }
   Values scanned = apply(reducer, spread, state), totals = apply(reducer, before, last);
   for (size_t k = 0; k < width; ++k) {
-    block_values[inst.results[k]] = scanned[k];
-    block_values[inst.results[width + k]] = totals[k];
+    body_values[inst.results[k]] = scanned[k];
+    body_values[inst.results[width + k]] = totals[k];
   }
 }
 
-void Emitter::shuffle(const kernel::Inst& inst, Values& block_values) {
+void Emitter::shuffle(const kernel::Inst& inst, Values& body_values) {
   if (!traits.shuffle_xor) fail("shuffle_xor exists only where threads form warps");
-  llvm::Value* v = block_values[inst.args[0]];
+  llvm::Value* v = body_values[inst.args[0]];
   llvm::Type* type = v->getType();
   llvm::Type* word_type = b.getInt32Ty();
   int64_t lanes = lanes_of(v);
@@ -425,13 +425,13 @@ void Emitter::shuffle(const kernel::Inst& inst, Values& block_values) {
     x = b.CreateBitCast(x, element_type);
     result = lanes == 1 ? x : b.CreateInsertElement(result, x, static_cast<uint64_t>(lane));
   }
-  block_values[inst.results[0]] = result;
+  body_values[inst.results[0]] = result;
 }
 
-llvm::Value* Emitter::index(const kernel::Inst& inst, const Values& block_values) {
+llvm::Value* Emitter::index(const kernel::Inst& inst, const Values& body_values) {
   const kernel::Type& type = kernel.values[inst.results[0]];
   int64_t lanes = lanes_of(type);
-  Formula formula = open_formula(inst, lanes, block_values);
+  Formula formula = open_formula(inst, lanes, body_values);
   llvm::Value* result = nullptr;
   if (type.dtype == kBool) {
     result = condition(formula.address);

@@ -23,18 +23,18 @@ struct Traits {
   bool half = false;    // converts between f16 and f32
   bool bfloat = false;  // converts vectors of f32 to bf16 as AVX-512 does
   bool fma = false;
-  bool scale = false;         // multiplies by powers of two as AVX-512 does
-  bool pairs = false;         // adds the products of pairs of bf16 as AVX-512 does
-  bool bytes = false;         // adds the products of four unsigned and four signed bytes
-  bool matrix = false;        // has matrix registers as AMX does
-  bool nan_minmax = false;    // has minimum and maximum that propagate NaN
-  bool read_zeros = false;    // a load whose guard fails may read a block of zeros instead of being jumped over
-  bool stream = false;        // has stores that bypass the caches, and fetches lines into them on request
-  bool shuffle = false;       // rearranges the lanes of vectors in registers
-  bool narrow = false;        // computes indices in 32 bits where that is enough
-  bool early = false;         // kernels start before those before them have ended, and wait: no load may come earlier
-  bool shared_local = false;  // several threads of a cell work on Local memory at once
-  bool fragments = false;     // copies, fragments and their products as NVIDIA's warps have them
+  bool scale = false;       // multiplies by powers of two as AVX-512 does
+  bool pairs = false;       // adds the products of pairs of bf16 as AVX-512 does
+  bool bytes = false;       // adds the products of four unsigned and four signed bytes
+  bool matrix = false;      // has matrix registers as AMX does
+  bool nan_minmax = false;  // has minimum and maximum that propagate NaN
+  bool read_zeros = false;  // a load whose guard fails may read a line of zeros instead of being jumped over
+  bool stream = false;      // has stores that bypass the caches, and fetches lines into them on request
+  bool shuffle = false;     // rearranges the lanes of vectors in registers
+  bool narrow = false;      // computes indices in 32 bits where that is enough
+  bool early = false;       // kernels start before those before them have ended, and wait: no load may come earlier
+  bool shared_by_threads = false;                   // several threads of a block work on Shared memory at once
+  bool fragments = false;                           // copies, fragments and their products as NVIDIA's warps have them
   bool atomic_half = false, atomic_bfloat = false;  // adds f16, bf16 to memory in one instruction
   llvm::Value* (*shuffle_xor)(Emitter& emitter, llvm::Value* word, int mask) = nullptr;  // of 32-bit integers
   void (*barrier)(Emitter& emitter) = nullptr;
@@ -104,31 +104,31 @@ struct Emitter {
   void open_scope(const char* name);
   void close_scope() { scopes.pop_back(); }
   void bind(const Expr& variable, llvm::Value* value, unsigned bits = 0);
-  // Binds the variables of a grid to the parts of a cell's number.
-  void bind_cells(const kernel::Phase& phase, llvm::Value* cell);
+  // Binds the variables of a grid to the parts of a block's number.
+  void bind_blocks(const kernel::Phase& phase, llvm::Value* block);
 
   // structure (emit.cpp)
   using Values = std::vector<llvm::Value*>;
-  void block(const kernel::Block& block, Values& block_values);
-  void instruction(const kernel::Inst& inst, Values& block_values);
-  void loop(const kernel::Inst& inst, Values& block_values);
-  // At the start of a loop's body: fetches what the iterations to come name by an index (fetch_ahead.cpp).
-  void fetch_ahead(const kernel::Inst& loop, llvm::Value* i, llvm::Value* end, const Values& block_values);
-  void branch(const kernel::Inst& inst, Values& block_values);
-  void reduce(const kernel::Inst& inst, Values& block_values);
-  void scan(const kernel::Inst& inst, Values& block_values);
-  void shuffle(const kernel::Inst& inst, Values& block_values);
-  void transpose(const kernel::Inst& inst, Values& block_values);           // transpose.cpp
-  llvm::Value* word_dot(llvm::Value* a, llvm::Value* b, llvm::Value* acc);  // words.cpp
-  void block_dot(const kernel::Inst& inst);
-  void matrix_dot(const kernel::Inst& inst, Values& block_values);  // nvptx_matrix.cpp
-  void matrix_store(const kernel::Inst& inst, const Values& block_values);
+  void emit_body(const kernel::Body& code, Values& body_values);
+  void instruction(const kernel::Inst& inst, Values& body_values);
+  void loop(const kernel::Inst& inst, Values& body_values);
+  // At the start of a loop's body: fetches what the iterations to come name by an index (prefetch.cpp).
+  void prefetch(const kernel::Inst& loop, llvm::Value* i, llvm::Value* end, const Values& body_values);
+  void branch(const kernel::Inst& inst, Values& body_values);
+  void reduce(const kernel::Inst& inst, Values& body_values);
+  void scan(const kernel::Inst& inst, Values& body_values);
+  void shuffle(const kernel::Inst& inst, Values& body_values);
+  void transpose(const kernel::Inst& inst, Values& body_values);              // transpose.cpp
+  llvm::Value* packed_dot(llvm::Value* a, llvm::Value* b, llvm::Value* acc);  // packed_dot.cpp
+  void panel_dot(const kernel::Inst& inst);
+  void matrix_dot(const kernel::Inst& inst, Values& body_values);  // nvptx_matrix.cpp
+  void matrix_store(const kernel::Inst& inst, const Values& body_values);
   llvm::Value* tensor_map(const kernel::Inst& inst, size_t number);
   void copy(const kernel::Inst& inst);  // nvptx_mma.cpp
   void copy_fence(const kernel::Inst& inst);
   llvm::Value* load_matrix(const kernel::Inst& inst);
-  void mma(const kernel::Inst& inst, Values& block_values);
-  llvm::Value* index(const kernel::Inst& inst, const Values& block_values);
+  void mma(const kernel::Inst& inst, Values& body_values);
+  llvm::Value* index(const kernel::Inst& inst, const Values& body_values);
   // for (i = begin; i < end; ++i) carried = body(i, carried); gives the final ones.
   Values counted_loop(const char* name, llvm::Value* begin, llvm::Value* end, bool runs, Values carried,
                       const std::function<Values(llvm::Value* i, const Values& carried)>& body);
@@ -151,16 +151,16 @@ struct Emitter {
     Expr lane;                  // the lane variable, or 0 for a scalar
     bool lanes_differ = false;  // a bound value differs between lanes
   };
-  Formula open_formula(const kernel::Inst& inst, int64_t lanes, const Values& block_values);
+  Formula open_formula(const kernel::Inst& inst, int64_t lanes, const Values& body_values);
 
   // memory (memory.cpp)
-  llvm::Value* load(const kernel::Inst& inst, const Values& block_values);
-  void store(const kernel::Inst& inst, const Values& block_values);
-  void combine(const kernel::Inst& inst, const Values& block_values);
-  void check(const kernel::Inst& inst, const Values& block_values);
+  llvm::Value* load(const kernel::Inst& inst, const Values& body_values);
+  void store(const kernel::Inst& inst, const Values& body_values);
+  void combine(const kernel::Inst& inst, const Values& body_values);
+  void check(const kernel::Inst& inst, const Values& body_values);
   DType accessed(const kernel::Inst& inst) const;  // of the elements: those of the buffer, or words of them
   // `in_runs`: the place may be one of several runs, if they are few.
-  Place place(const kernel::Inst& inst, int64_t lanes, const Values& block_values, bool in_runs = false);
+  Place place(const kernel::Inst& inst, int64_t lanes, const Values& body_values, bool in_runs = false);
   bool place_runs(Place& at, const kernel::Inst& inst, int64_t lanes, const Formula& formula);
   llvm::Value* pointer_to(const kernel::Inst& inst, const Expr& element);
   // What lies at `at`, all its runs but not those of `at.runs`; `otherwise`, if not null, where its mask is false.

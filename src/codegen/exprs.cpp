@@ -36,7 +36,7 @@ bool Emitter::varies(const Expr& e) {
   return std::ranges::any_of(variables(e), [&](const Expr& v) { return lanes_of(emit(v, 32).value) > 1; });
 }
 
-Emitter::Formula Emitter::open_formula(const kernel::Inst& inst, int64_t lanes, const Values& block_values) {
+Emitter::Formula Emitter::open_formula(const kernel::Inst& inst, int64_t lanes, const Values& body_values) {
   Formula formula{inst.address, inst.guard, 0, false};
   if (!inst.coords.empty() && inst.coords[0].is_var()) {
     formula.lane = lanes > 1 ? lane_variable(lanes) : Expr(0);
@@ -48,7 +48,7 @@ Emitter::Formula Emitter::open_formula(const kernel::Inst& inst, int64_t lanes, 
   scopes.emplace_back();  // no head: bound values exist only here
   size_t first = inst.args.size() - inst.binds.size();
   for (size_t k = 0; k < inst.binds.size(); ++k) {
-    llvm::Value* v = block_values[inst.args[first + k]];
+    llvm::Value* v = body_values[inst.args[first + k]];
     DType dtype = kernel.values[inst.args[first + k]].dtype;
     bool is_sign = is_signed(dtype);
     if (lanes_of(v) == 1) {

@@ -36,17 +36,17 @@ void initialize_llvm() {
 
 namespace {
 
-constexpr int64_t kLocalAlign = 64;
+constexpr int64_t kSharedAlign = 64;
 
-// Where each Local buffer lies in the scratch memory of a thread, and how much of that there is.
-std::vector<int64_t> local_offsets(const kernel::Kernel& kernel, int64_t& bytes) {
+// Where each Shared buffer lies in the scratch memory of a thread, and how much of that there is.
+std::vector<int64_t> scratch_offsets(const kernel::Kernel& kernel, int64_t& bytes) {
   std::vector<int64_t> offsets;
   bytes = 0;
   for (const kernel::Buffer& buffer : kernel.buffers) {
     offsets.push_back(bytes);
-    if (buffer.space != kernel::Space::Local) continue;
+    if (buffer.space != kernel::Space::Shared) continue;
     HD_ASSERT(buffer.size.is_const(), buffer.name);
-    bytes += (buffer.size.value() * size_of(buffer.dtype) + kLocalAlign - 1) / kLocalAlign * kLocalAlign;
+    bytes += (buffer.size.value() * size_of(buffer.dtype) + kSharedAlign - 1) / kSharedAlign * kSharedAlign;
   }
   return offsets;
 }
@@ -81,12 +81,12 @@ void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module&
   if (target.machine != Machine::Simd)
     throw CompileError(text("kernel ", kernel.name, ": target ", target.name, " is not a CPU"));
   if (kernel.threads != 1)
-    throw CompileError(text("kernel ", kernel.name, ": a cell has ", kernel.threads, " threads, on a CPU it has one"));
+    throw CompileError(text("kernel ", kernel.name, ": a block has ", kernel.threads, " threads, on a CPU it has one"));
   Traits traits;
   traits.gather = traits.scale = target.vector_bytes >= 64;
   traits.half = traits.fma = target.vector_bytes >= 32;
   traits.bfloat = target.vector_bytes >= 64 && target.llvm_features.find("+avx512bf16") != std::string::npos;
-  traits.pairs = target.word_products && traits.bfloat;
+  traits.pairs = target.packed_products && traits.bfloat;
   traits.bytes = target.byte_products && target.llvm_features.find("+avx512vnni") != std::string::npos;
   traits.matrix = target.matrix_unit;
   traits.read_zeros = traits.stream = traits.shuffle = true;
@@ -94,7 +94,7 @@ void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module&
   auto& b = emitter.b;
 
   int64_t scratch_bytes = 0;
-  std::vector<int64_t> offsets = local_offsets(kernel, scratch_bytes);
+  std::vector<int64_t> offsets = scratch_offsets(kernel, scratch_bytes);
 
   llvm::Type* pointer = b.getPtrTy();
   llvm::Type* word = b.getInt64Ty();
@@ -112,7 +112,7 @@ void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module&
       llvm::IRBuilder<>::InsertPointGuard guard(b);
       b.SetInsertPoint(emitter.scopes[0].head->getTerminator());
       for (size_t k = 0; k < kernel.buffers.size(); ++k) {
-        if (kernel.buffers[k].space == kernel::Space::Local) {
+        if (kernel.buffers[k].space == kernel::Space::Shared) {
           emitter.buffers[k] =
               b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), function->getArg(4), static_cast<uint64_t>(offsets[k]));
         } else {
@@ -126,10 +126,10 @@ void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module&
     }
     const kernel::Phase& code = kernel.phases[phase];
     if (uses_matrix_unit(code)) configure_matrix_unit(emitter);
-    emitter.counted_loop("cell", function->getArg(2), function->getArg(3), false, {},
-                         [&](llvm::Value* cell, const Emitter::Values&) -> Emitter::Values {
-                           emitter.bind_cells(code, cell);
-                           emitter.block(code.body, emitter.values);
+    emitter.counted_loop("block", function->getArg(2), function->getArg(3), false, {},
+                         [&](llvm::Value* block, const Emitter::Values&) -> Emitter::Values {
+                           emitter.bind_blocks(code, block);
+                           emitter.emit_body(code.body, emitter.values);
                            return {};
                          });
     if (uses_matrix_unit(code)) b.CreateIntrinsic(llvm::Intrinsic::x86_tilerelease, {}, {});
@@ -159,7 +159,7 @@ CompiledKernel load_host(const kernel::Kernel& kernel, const std::string& object
   NoFork whole;
   using namespace codegen;
   CompiledKernel result;
-  local_offsets(kernel, result.scratch_bytes);
+  scratch_offsets(kernel, result.scratch_bytes);
   std::vector<std::string> names;
   for (size_t phase = 0; phase < kernel.phases.size(); ++phase) names.push_back(symbol_name(kernel, phase));
   Linked linked = link(kernel.name, llvm::MemoryBufferRef(object, kernel.name), names);

@@ -82,7 +82,7 @@ Target make_target(const llvm::StringMap<bool>& features, const Kind& kind, bool
     }
   }
   auto supports = [&](const char* feature) { return best && features.lookup(feature); };
-  target.word_products = supports("avx512bf16");
+  target.packed_products = supports("avx512bf16");
   target.byte_products = supports("avx512vnni");
   target.matrix_unit = supports("amx-tile") && supports("amx-bf16") && supports("amx-int8") && may_use_matrix_unit();
   target.cores = available_cores();

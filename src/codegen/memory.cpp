@@ -105,10 +105,10 @@ bool Emitter::place_runs(Place& at, const kernel::Inst& inst, int64_t lanes, con
   return true;
 }
 
-Place Emitter::place(const kernel::Inst& inst, int64_t lanes, const Values& block_values, bool in_runs) {
+Place Emitter::place(const kernel::Inst& inst, int64_t lanes, const Values& body_values, bool in_runs) {
   DType dtype = accessed(inst);
   Place result;
-  Formula formula = open_formula(inst, lanes, block_values);
+  Formula formula = open_formula(inst, lanes, body_values);
   result.never = formula.guard.is_const(0);
   std::vector<Expr> uniform, varying;
   for (const Expr& part : conjuncts(formula.guard)) (varies(part) ? varying : uniform).push_back(part);
@@ -259,16 +259,16 @@ llvm::Value* Emitter::pick(const kernel::Inst& inst, llvm::Type* type, const Pla
   return result;
 }
 
-llvm::Value* Emitter::load(const kernel::Inst& inst, const Values& block_values) {
+llvm::Value* Emitter::load(const kernel::Inst& inst, const Values& body_values) {
   int64_t lanes = lanes_of(kernel.values[inst.results[0]]);
   DType dtype = accessed(inst);
   llvm::Type* scalar = memory_element(dtype);
   llvm::Type* type = lanes == 1 ? scalar : llvm::FixedVectorType::get(scalar, static_cast<unsigned>(lanes));
   if (inst.guard.is_const(0)) return from_memory(llvm::Constant::getNullValue(type), dtype);
-  Place at = place(inst, lanes, block_values, true);
+  Place at = place(inst, lanes, body_values, true);
   if (at.never) return from_memory(llvm::Constant::getNullValue(type), dtype);
-  // Into the second level: the first is full of what the cell works on.
-  if (inst.hint == kernel::Hint::Ahead && traits.stream && at.pattern == Place::Pattern::Forward) {
+  // Into the second level: the first is full of what the block works on.
+  if (inst.hint == kernel::Hint::Prefetch && traits.stream && at.pattern == Place::Pattern::Forward) {
     llvm::Value* next = b.CreateGEP(scalar, at.pointer, b.getInt64(static_cast<uint64_t>(int64_t{inst.immediate})));
     b.CreateIntrinsic(llvm::Intrinsic::prefetch, {b.getPtrTy()}, {next, b.getInt32(0), b.getInt32(2), b.getInt32(1)});
   }
@@ -316,13 +316,13 @@ llvm::Value* Emitter::load_run(const kernel::Inst& inst, llvm::Type* type, const
   return v;
 }
 
-void Emitter::store(const kernel::Inst& inst, const Values& block_values) {
+void Emitter::store(const kernel::Inst& inst, const Values& body_values) {
   const kernel::Type& value_type = kernel.values[inst.args[0]];
   int64_t lanes = lanes_of(value_type);
   DType dtype = kernel.buffers[inst.buffer].dtype;
-  Place at = place(inst, lanes, block_values, true);
+  Place at = place(inst, lanes, body_values, true);
   if (at.never) return;
-  llvm::Value* v = to_memory(splat(block_values[inst.args[0]], lanes), dtype);
+  llvm::Value* v = to_memory(splat(body_values[inst.args[0]], lanes), dtype);
   store_run(inst, v, at);
   for (const Place& run : at.runs) store_run(inst, v, run);
 }
@@ -400,7 +400,7 @@ void Emitter::combine_lane(const kernel::Inst& inst, llvm::Value* pointer, llvm:
     return to_memory(apply(*inst.reducer, left, right)[0], dtype);
   };
   when(flag, [&] {
-    bool atomic = buffer.space != kernel::Space::Local || traits.shared_local;
+    bool atomic = buffer.space != kernel::Space::Shared || traits.shared_by_threads;
     if (!atomic) {
       llvm::Value* old = annotate(b.CreateAlignedLoad(type, pointer, align), inst);
       annotate(b.CreateAlignedStore(combined(old), pointer, align), inst);
@@ -439,13 +439,13 @@ void Emitter::combine_lane(const kernel::Inst& inst, llvm::Value* pointer, llvm:
 }
 
 // Lane after lane, for lanes may meet in one element.
-void Emitter::combine(const kernel::Inst& inst, const Values& block_values) {
+void Emitter::combine(const kernel::Inst& inst, const Values& body_values) {
   const kernel::Buffer& buffer = kernel.buffers[inst.buffer];
   int64_t lanes = lanes_of(kernel.values[inst.args[0]]);
   llvm::Type* type = memory_element(buffer.dtype);
-  Place at = place(inst, lanes, block_values);
+  Place at = place(inst, lanes, body_values);
   if (at.never) return;
-  llvm::Value* v = splat(block_values[inst.args[0]], lanes);
+  llvm::Value* v = splat(body_values[inst.args[0]], lanes);
   if (lanes == 1) return combine_lane(inst, at.pointer, v, at.condition);
 
   auto element_number = [&](llvm::Value* lane) -> llvm::Value* {
@@ -458,7 +458,7 @@ void Emitter::combine(const kernel::Inst& inst, const Values& block_values) {
     return b.CreateExtractElement(at.indices, lane);
   };
   when(at.condition, [&] {
-    if (traits.shared_local || lanes <= 4) {
+    if (traits.shared_by_threads || lanes <= 4) {
       for (int64_t k = 0; k < lanes; ++k) {
         llvm::Value* lane = b.getInt64(static_cast<uint64_t>(k));
         llvm::Value* pointer = b.CreateGEP(type, at.pointer, element_number(lane));

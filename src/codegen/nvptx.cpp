@@ -14,7 +14,7 @@
 #include "codegen/codegen.h"
 #include "codegen/emit.h"
 #include "codegen/generate.h"
-#include "kernel/local_memory.h"
+#include "kernel/shared_memory.h"
 #include "kernel/tensor_maps.h"
 
 namespace heddle {
@@ -77,11 +77,11 @@ class Entries {
  public:
   Entries(const kernel::Kernel& kernel, llvm::Module& module, Emitter& emitter, bool early)
       : kernel_(kernel), module_(module), emitter_(emitter), b_(emitter.b), context_(emitter.context), early_(early) {
-    for (const kernel::Buffer& buffer : kernel.buffers) pointers_ += buffer.space != kernel::Space::Local;
+    for (const kernel::Buffer& buffer : kernel.buffers) pointers_ += buffer.space != kernel::Space::Shared;
     maps_ = kernel::tensor_maps(kernel).size();
-    kernel::LocalMemory local = kernel::local_memory(kernel);
-    offsets_ = std::move(local.offsets);
-    if (local.bytes == 0) return;
+    kernel::SharedMemory shared = kernel::shared_memory(kernel);
+    offsets_ = std::move(shared.offsets);
+    if (shared.bytes == 0) return;
     auto* array = llvm::ArrayType::get(b_.getInt8Ty(), 0);
     shared_ = new llvm::GlobalVariable(module, array, false, llvm::GlobalValue::ExternalLinkage, nullptr, "shared",
                                        nullptr, llvm::GlobalValue::NotThreadLocal, kSharedSpace);
@@ -107,7 +107,7 @@ class Entries {
     if (maps_ > 0) annotate(function, "minctasm", 1);  // else registers cannot go from some threads to others
     if (!many) annotate_tensor_maps(function);
     emitter_.begin_function(function);
-    llvm::Value* cell = nullptr;
+    llvm::Value* block = nullptr;
     {
       llvm::IRBuilder<>::InsertPointGuard guard(b_);
       b_.SetInsertPoint(emitter_.scopes[0].head->getTerminator());
@@ -115,13 +115,13 @@ class Entries {
       if (kernel_.threads > 1)
         thread = b_.CreateZExt(b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {}), word);
       emitter_.bind(kernel_.thread, thread);
-      cell = b_.CreateZExt(b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, {}, {}), word);
-      cell = many ? bind_row(function, phase, cell) : bind_parameters(function, cell);
+      block = b_.CreateZExt(b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, {}, {}), word);
+      block = many ? bind_row(function, phase, block) : bind_parameters(function, block);
       for (size_t k = 0; k < offsets_.size(); ++k)
         if (offsets_[k] >= 0)
           emitter_.buffers[k] = b_.CreateGEP(b_.getInt8Ty(), shared_, b_.getInt64(static_cast<uint64_t>(offsets_[k])));
     }
-    emitter_.bind_cells(kernel_.phases[phase], cell);
+    emitter_.bind_blocks(kernel_.phases[phase], block);
     if (early_) wait_for_others();
     emit_phase(emitter_, kernel_.phases[phase]);
     emitter_.end_function();
@@ -159,8 +159,8 @@ class Entries {
                        llvm::MDNode::get(context_, numbers)}));
   }
 
-  // Buffers, symbols and descriptors from parameters; gives the cell.
-  llvm::Value* bind_parameters(llvm::Function* function, llvm::Value* cell) {
+  // Buffers, symbols and descriptors from parameters; gives the block.
+  llvm::Value* bind_parameters(llvm::Function* function, llvm::Value* block) {
     unsigned next = 0;
     for (size_t k = 0; k < offsets_.size(); ++k) {
       if (offsets_[k] >= 0) continue;
@@ -169,14 +169,14 @@ class Entries {
       emitter_.buffers[k] = argument;
     }
     for (const Expr& symbol : kernel_.symbols) emitter_.bind(symbol, function->getArg(next++));
-    if (kernel_.rounds) cell = b_.CreateAdd(cell, function->getArg(next++));
+    if (kernel_.rounds) block = b_.CreateAdd(block, function->getArg(next++));
     emitter_.tensor_maps.clear();
     for (size_t k = 0; k < maps_; ++k) emitter_.tensor_maps.push_back(function->getArg(next++));
-    return cell;
+    return block;
   }
 
-  // The same from the row of a table; gives the cell within the segment.
-  llvm::Value* bind_row(llvm::Function* function, size_t phase, llvm::Value* cell) {
+  // The same from the row of a table; gives the block within the segment.
+  llvm::Value* bind_row(llvm::Function* function, size_t phase, llvm::Value* block) {
     llvm::Type* word = b_.getInt64Ty();
     llvm::Value *table = function->getArg(0), *rows = function->getArg(1);
     const uint64_t stride = kernel_.phases.size() + pointers_ + kernel_.symbols.size();
@@ -186,20 +186,20 @@ class Entries {
       loaded->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(context_, {}));
       return loaded;
     };
-    // The last row with no more cells before it than this one's number.
+    // The last row with no more blocks before it than this one's number.
     llvm::Value *row = b_.getInt64(0), *last = b_.CreateSub(rows, b_.getInt64(1));
     for (uint64_t step = kMostSegments / 2; step > 0; step /= 2) {
       llvm::Value* next = b_.CreateAdd(row, b_.getInt64(step));
       llvm::Value* inside = b_.CreateICmpULE(next, last);
       llvm::Value* before = load(b_.CreateSelect(inside, next, last), phase);
-      row = b_.CreateSelect(b_.CreateAnd(inside, b_.CreateICmpULE(before, cell)), next, row);
+      row = b_.CreateSelect(b_.CreateAnd(inside, b_.CreateICmpULE(before, block)), next, row);
     }
     uint64_t column = kernel_.phases.size();
     for (size_t k = 0; k < offsets_.size(); ++k)
       if (offsets_[k] < 0)
         emitter_.buffers[k] = b_.CreateIntToPtr(load(row, column++), llvm::PointerType::get(context_, kGlobalSpace));
     for (const Expr& symbol : kernel_.symbols) emitter_.bind(symbol, load(row, column++));
-    return b_.CreateSub(cell, load(row, phase));
+    return b_.CreateSub(block, load(row, phase));
   }
 
   const kernel::Kernel& kernel_;
@@ -209,7 +209,7 @@ class Entries {
   llvm::LLVMContext& context_;
   bool early_;
   size_t pointers_ = 0, maps_ = 0;
-  std::vector<int64_t> offsets_;  // of Local buffers; -1 for others
+  std::vector<int64_t> offsets_;  // of Shared buffers; -1 for others
   llvm::GlobalVariable* shared_ = nullptr;
 };
 
@@ -217,7 +217,7 @@ class Entries {
 
 void emit_nvptx(const kernel::Kernel& kernel, const Target& target, llvm::Module& module, bool many) {
   Traits traits;
-  traits.half = traits.fma = traits.nan_minmax = traits.narrow = traits.shared_local = true;
+  traits.half = traits.fma = traits.nan_minmax = traits.narrow = traits.shared_by_threads = true;
   traits.atomic_half = std::atoi(target.llvm_cpu.c_str() + 3) >= 70;
   traits.atomic_bfloat = std::atoi(target.llvm_cpu.c_str() + 3) >= 90;
   traits.shuffle_xor = shuffle_xor;
@@ -246,7 +246,7 @@ Target nvidia_target(const std::string& arch) {
   target.vector_bytes = 16;
   if (arch == "sm_90a") {
     target.matrix_unit = true;
-    target.local_bytes = 232448;
+    target.shared_bytes = 232448;
   }
   const int version = std::atoi(arch.c_str() + 3);
   target.warp_products = version >= 80;
@@ -257,9 +257,9 @@ Target nvidia_target(const std::string& arch) {
   // Shared memory that a block may have, by compute capability.
   static constexpr std::pair<const char*, int64_t> kShared[] = {
       {"sm_90", 232448}, {"sm_10", 232448}, {"sm_80", 166912}, {"sm_87", 166912}, {"sm_7", 65536}};
-  target.local_bytes = 101376;
+  target.shared_bytes = 101376;
   for (auto [prefix, bytes] : kShared)
-    if (arch.starts_with(prefix)) target.local_bytes = bytes;
+    if (arch.starts_with(prefix)) target.shared_bytes = bytes;
   return target;
 }
 
@@ -272,16 +272,16 @@ std::string entry_name(const kernel::Kernel& kernel, int phase) {
   return codegen::symbol_name(kernel, static_cast<size_t>(phase));
 }
 
-int64_t local_bytes(const kernel::Kernel& kernel) { return kernel::local_memory(kernel).bytes; }
+int64_t shared_bytes(const kernel::Kernel& kernel) { return kernel::shared_memory(kernel).bytes; }
 
 std::string ptx(const kernel::Kernel& kernel, const Target& target, bool many) {
   NoFork whole;
   using namespace codegen;
   if (target.machine != Machine::Simt)
     throw CompileError(text("kernel ", kernel.name, ": target ", target.name, " is no GPU"));
-  if (local_bytes(kernel) > target.local_bytes)
-    throw CompileError(text("kernel ", kernel.name, ": a cell needs ", local_bytes(kernel), " bytes of local memory, ",
-                            target.name, " has ", target.local_bytes));
+  if (shared_bytes(kernel) > target.shared_bytes)
+    throw CompileError(text("kernel ", kernel.name, ": a block needs ", shared_bytes(kernel),
+                            " bytes of shared memory, ", target.name, " has ", target.shared_bytes));
   CodeUnit unit(kernel, target_machine(target, multiplies_f8(kernel)));
   emit_nvptx(kernel, target, unit.module(), many);
   if (log_enabled(Log::Llvm)) log_write(Log::Llvm, text_of(unit.module()));

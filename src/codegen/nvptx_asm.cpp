@@ -24,7 +24,7 @@ llvm::Value* word(Emitter& emitter, const Expr& e) {
   return emitter.b.CreateTrunc(emitter.integer(e), emitter.b.getInt32Ty());
 }
 
-llvm::Value* local_address(Emitter& emitter, int buffer) {
+llvm::Value* shared_address(Emitter& emitter, int buffer) {
   llvm::Value* pointer = emitter.buffers[static_cast<size_t>(buffer)];
   return emitter.b.CreatePtrToInt(pointer, emitter.b.getInt32Ty());
 }

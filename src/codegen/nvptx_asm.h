@@ -18,6 +18,6 @@ void assemble(Emitter& emitter, const std::string& code, const std::string& cons
 
 llvm::Value* word(Emitter& emitter, const Expr& e);
 // Of element 0. Swizzled blocks begin at multiples of 1024; so do large buffers.
-llvm::Value* local_address(Emitter& emitter, int buffer);
+llvm::Value* shared_address(Emitter& emitter, int buffer);
 
 }  // namespace heddle::codegen

@@ -1,6 +1,6 @@
 // NVIDIA's matrix unit (wgmma) and the copies that feed it.
 //
-// Warp groups but the last multiply, and do all other work; a thread of the last one copies blocks of the factors into
+// Warp groups but the last multiply, and do all other work; a thread of the last one copies tiles of the factors into
 // a ring in shared memory, by descriptors of the matrices. Two barrier objects belong to each place of the ring:
 // `full`, on which the bytes of a copy arrive, and `empty`, on which the warps arrive that have read it. Both count
 // phases: a wait names the parity of the one it waits for.
@@ -23,13 +23,13 @@ using Ring = kernel::MatrixRing;
 // The barrier objects of a matrix_dot: all `full` ones, then all `empty` ones, then that of a factor that stays.
 llvm::Value* barriers_of(Emitter& emitter, const kernel::Inst& inst) {
   const Ring ring = kernel::matrix_ring(emitter.kernel, inst);
-  return emitter.b.CreateAdd(local_address(emitter, inst.buffer),
+  return emitter.b.CreateAdd(shared_address(emitter, inst.buffer),
                              emitter.b.getInt32(static_cast<uint32_t>(ring.barriers())));
 }
 
-// What describes a block in shared memory to the matrix unit, but for its address. The first number is the distance of
+// What describes a tile in shared memory to the matrix unit, but for its address. The first number is the distance of
 // boxes along the factor's own axis, used where that is the fast one; the second that of groups of eight rows.
-uint64_t block_description() {
+uint64_t tile_description() {
   constexpr uint64_t kBetweenBoxes = kBox, kBetweenRows = 1024, kSwizzle128 = 1;
   return kBetweenBoxes / 16 << 16 | kBetweenRows / 16 << 32 | kSwizzle128 << 62;
 }
@@ -103,12 +103,13 @@ class Multiplying {
 
   void describe(const char* name, Operands base) {
     const bool stays = base == kLeft && ring_.steps > 0;
-    s_ << " mad.lo.u32 at, " << (stays ? "k" : "slot") << ", " << (stays ? ring_.rows * kMatrixBytes : ring_.block())
-       << ", " << at(base) << ";\n shr.u32 at, at, 4;\n and.b32 at, at, 16383;\n cvt.u64.u32 " << name
-       << ", at;\n or.b64 " << name << ", " << name << ", " << block_description() << ";\n";
+    s_ << " mad.lo.u32 at, " << (stays ? "k" : "slot") << ", "
+       << (stays ? ring_.rows * kMatrixBytes : ring_.stage_bytes()) << ", " << at(base)
+       << ";\n shr.u32 at, at, 4;\n and.b32 at, at, 16383;\n cvt.u64.u32 " << name << ", at;\n or.b64 " << name << ", "
+       << name << ", " << tile_description() << ";\n";
   }
 
-  // Waits for a block, and begins to multiply it when the one before is done.
+  // Waits for a tile, and begins to multiply it when the one before is done.
   void one_step(int64_t step) {
     const bool in_args = inst_.left_in_args();
     s_ << " shl.b32 bar, slot, 3;\n add.u32 bar, bar, " << at(kBarriers) << ";\n" << wait();
@@ -130,19 +131,19 @@ class Multiplying {
       s_ << ", right, 1";
       if (kind_.turns) {
         s_ << ", 1, 1";
-        for (const kernel::Region& region : inst_.regions) s_ << ", " << region.turned;
+        for (const kernel::Region& region : inst_.regions) s_ << ", " << region.transposed;
       }
       s_ << ";\n";
       if (part + 1 == parts) break;
       // Along the rows of a box, or from one row to another.
-      auto move = [&](const kernel::Region& r) { return r.turned ? kind_.depth * kMatrixBytes / 16 : 2; };
+      auto move = [&](const kernel::Region& r) { return r.transposed ? kind_.depth * kMatrixBytes / 16 : 2; };
       if (!in_args) s_ << " add.u64 left, left, " << move(inst_.regions[0]) << ";\n";
       s_ << " add.u64 right, right, " << move(inst_.regions.back()) << ";\n";
     }
     s_ << " wgmma.commit_group.sync.aligned;\n wgmma.wait_group.sync.aligned 1;\n";
   }
 
-  // The block before this one has been read.
+  // The tile before this one has been read.
   void tell(const char* if_) {
     s_ << " shl.b32 bar, before, 3;\n add.u32 bar, bar, " << at(kBarriers) << ";\n @" << if_
        << " mbarrier.arrive.shared::cta.b64 _, [bar+" << 8 * ring_.stages << "];\n";
@@ -157,7 +158,7 @@ class Multiplying {
   std::ostringstream s_;
 };
 
-// Copies into a ring. $0 ring, $1 barriers, $2 steps, $3 place, $4 parity, $5 blocks so far, then for each region its
+// Copies into a ring. $0 ring, $1 barriers, $2 steps, $3 place, $4 parity, $5 tiles so far, then for each region its
 // descriptor and its coordinates, which move by `moves` at each step.
 class Copying {
  public:
@@ -180,10 +181,10 @@ class Copying {
     const int64_t stages = ring_.stages;
     s_ << "LOOP:\n shl.b32 bar, slot, 3;\n add.u32 bar, bar, $1;\n add.u32 bar, bar, " << 8 * stages << ";\n" << wait();
     s_ << " sub.u32 bar, bar, " << 8 * stages << ";\n";
-    s_ << " mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], " << ring_.block() << ";\n";
-    s_ << " mad.lo.u32 at, slot, " << ring_.block() << ", $0;\n";
+    s_ << " mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], " << ring_.stage_bytes() << ";\n";
+    s_ << " mad.lo.u32 at, slot, " << ring_.stage_bytes() << ", $0;\n";
     for (size_t n = ring_.steps > 0 ? 1 : 0; n < moves_.size(); ++n) {
-      copy_block(n, ring_.stays() + (is_left(n) ? 0 : ring_.left()));
+      copy_tile(n, ring_.stays() + (is_left(n) ? 0 : ring_.left()));
       move(n);
     }
     s_ << next_place(stages) << " setp.lt.u32 q, k, $2;\n @q bra LOOP;\nDONE:\n}";
@@ -193,18 +194,18 @@ class Copying {
  private:
   bool is_left(size_t n) const { return n + 1 < moves_.size(); }
 
-  // All of it, before the first block.
+  // All of it, before the first tile.
   void copy_what_stays() {
     s_ << " setp.ne.u32 q, $5, 0;\n @q bra LOOP;\n add.u32 bar, $1, " << 16 * ring_.stages << ";\n";
     s_ << " mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], " << ring_.stays() << ";\n mov.u32 at, $0;\n";
     for (int64_t step = 0; step < ring_.steps; ++step) {
-      copy_block(0, step * ring_.rows * kMatrixBytes);
+      copy_tile(0, step * ring_.rows * kMatrixBytes);
       move(0);
     }
   }
 
-  void copy_block(size_t n, int64_t to) {
-    const int64_t boxes = inst_.regions[n].turned ? (is_left(n) ? ring_.rows : ring_.columns) / kMatrixRows : 1;
+  void copy_tile(size_t n, int64_t to) {
+    const int64_t boxes = inst_.regions[n].transposed ? (is_left(n) ? ring_.rows : ring_.columns) / kMatrixRows : 1;
     for (int64_t box = 0; box < boxes; ++box) {
       s_ << " add.u32 x, c" << n << "0, " << box * kMatrixRows << ";\n";
       s_ << " cp.async.bulk.tensor." << moves_[n].size()
@@ -242,9 +243,9 @@ Progress progress(Emitter& emitter, const kernel::Inst& inst) {
           word(emitter, mod(floordiv(inst.address, inst.immediate), 2))};
 }
 
-void copy_blocks(Emitter& emitter, const kernel::Inst& inst) {
+void copy_tiles(Emitter& emitter, const kernel::Inst& inst) {
   const Progress at = progress(emitter, inst);
-  std::vector<llvm::Value*> args = {local_address(emitter, inst.buffer), at.barriers, at.steps, at.place, at.parity,
+  std::vector<llvm::Value*> args = {shared_address(emitter, inst.buffer), at.barriers, at.steps, at.place, at.parity,
                                     word(emitter, inst.address)};
   std::vector<std::vector<int64_t>> moves;
   std::string constraints = "r,r,r,r,r,r";
@@ -270,23 +271,23 @@ void copy_blocks(Emitter& emitter, const kernel::Inst& inst) {
 
 bool has_product(const kernel::Inst& inst) {
   bool found = inst.op == kernel::Op::matrix_dot;
-  for (const kernel::Block& block : inst.blocks)
-    kernel::visit(block, [&](const kernel::Inst& inner) { found = found || inner.op == kernel::Op::matrix_dot; });
+  for (const kernel::Body& code : inst.bodies)
+    kernel::visit(code, [&](const kernel::Inst& inner) { found = found || inner.op == kernel::Op::matrix_dot; });
   return found;
 }
 
-// What the thread that copies does of a block: its loops, and the copies for its products.
-void copy_for(Emitter& emitter, const kernel::Block& block) {
-  for (const kernel::Inst& inst : block.insts) {
+// What the thread that copies does of a body: its loops, and the copies for its products.
+void copy_for(Emitter& emitter, const kernel::Body& code) {
+  for (const kernel::Inst& inst : code.insts) {
     if (!has_product(inst)) continue;
     if (inst.op == kernel::Op::matrix_dot) {
-      copy_blocks(emitter, inst);
+      copy_tiles(emitter, inst);
     } else if (inst.op == kernel::Op::loop) {
       llvm::Value* end = emitter.integer(inst.extent);
       emitter.counted_loop("loop", emitter.b.getInt64(0), end, inst.extent.lo() > 0, {},
                            [&](llvm::Value* i, const Emitter::Values&) {
                              emitter.bind(inst.var, i);
-                             copy_for(emitter, inst.blocks[0]);
+                             copy_for(emitter, inst.bodies[0]);
                              return Emitter::Values();
                            });
     } else {
@@ -331,7 +332,7 @@ int working_registers(int working) {
 
 void emit_phase(Emitter& emitter, const kernel::Phase& phase) {
   const int working = kernel::working_threads(emitter.kernel, phase);
-  if (working == emitter.kernel.threads) return emitter.block(phase.body, emitter.values);
+  if (working == emitter.kernel.threads) return emitter.emit_body(phase.body, emitter.values);
   if (emitter.tensor_maps.empty()) emitter.fail("this machine has no matrix unit that copies");
   auto& b = emitter.b;
   make_barriers(emitter, phase, working);
@@ -351,7 +352,7 @@ void emit_phase(Emitter& emitter, const kernel::Phase& phase) {
   b.SetInsertPoint(works);
   if (trade) assemble(emitter, text("setmaxnreg.inc.sync.aligned.u32 ", working_registers(working), ";"));
   emitter.working = working;
-  emitter.block(phase.body, emitter.values);
+  emitter.emit_body(phase.body, emitter.values);
   emitter.working = 0;
   bool stores = false;
   kernel::visit(phase.body, [&](const kernel::Inst& inst) { stores |= inst.op == kernel::Op::matrix_store; });
@@ -372,11 +373,11 @@ llvm::Value* Emitter::tensor_map(const kernel::Inst& inst, size_t number) {
 
 // Sum or factor number i of a product, in the order of fragment(), as the matrix unit counts: eight columns after the
 // other, each with two rows of two.
-void Emitter::matrix_dot(const kernel::Inst& inst, Values& block_values) {
+void Emitter::matrix_dot(const kernel::Inst& inst, Values& body_values) {
   const Ring ring = kernel::matrix_ring(kernel, inst);
   const DType factor = kernel.buffers[static_cast<size_t>(inst.regions[0].buffer)].dtype;
   llvm::Value* thread = word(*this, kernel.thread);
-  llvm::Value* base = local_address(*this, inst.buffer);
+  llvm::Value* base = shared_address(*this, inst.buffer);
   const Progress at = progress(*this, inst);
   llvm::Value* group = b.CreateUDiv(thread, b.getInt32(kMatrixThreads));
   llvm::Value* left = b.CreateAdd(base, b.CreateMul(group, b.getInt32(kBox)));
@@ -390,7 +391,7 @@ void Emitter::matrix_dot(const kernel::Inst& inst, Values& block_values) {
   std::string constraints = repeated(number->isFloatTy() ? "=&f" : "=&r", sums);
   for (size_t i = 0; i < sums && inst.sums_in_args() > 0; ++i) {
     const size_t vector = i / 4 + i % 4 / 2 * per_row;
-    args.push_back(b.CreateExtractElement(splat(block_values[inst.args[vector]], 2), uint64_t{i % 2}));
+    args.push_back(b.CreateExtractElement(splat(body_values[inst.args[vector]], 2), uint64_t{i % 2}));
     constraints += text(",", i);
   }
   for (llvm::Value* v : {left, right, at.barriers, at.steps, at.place, at.parity, tells}) args.push_back(v);
@@ -399,7 +400,7 @@ void Emitter::matrix_dot(const kernel::Inst& inst, Values& block_values) {
     // For 16 columns: both rows of the first eight, then those of the others.
     const size_t first = inst.sums_in_args(), row = (inst.args.size() - first) / 2;
     for (size_t i = 0; i < 2 * row; ++i) {
-      llvm::Value* v = splat(block_values[inst.args[first + i / 4 * 2 + i % 4 / 2 + i % 2 * row]], 2);
+      llvm::Value* v = splat(body_values[inst.args[first + i / 4 * 2 + i % 4 / 2 + i % 2 * row]], 2);
       args.push_back(b.CreateBitCast(v, b.getInt32Ty()));
       constraints += ",r";
     }
@@ -410,7 +411,7 @@ void Emitter::matrix_dot(const kernel::Inst& inst, Values& block_values) {
     const auto from = static_cast<unsigned>(i % per_row * 4 + i / per_row * 2);
     llvm::Value* v = llvm::PoisonValue::get(llvm::FixedVectorType::get(number, 2));
     v = b.CreateInsertElement(v, b.CreateExtractValue(made, from), uint64_t{0});
-    block_values[inst.results[i]] = b.CreateInsertElement(v, b.CreateExtractValue(made, from + 1), uint64_t{1});
+    body_values[inst.results[i]] = b.CreateInsertElement(v, b.CreateExtractValue(made, from + 1), uint64_t{1});
   }
 }
 

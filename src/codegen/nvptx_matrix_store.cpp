@@ -29,7 +29,7 @@ class Leaving {
     first_ = b_.CreateICmpEQ(own, b_.getInt32(0));
     lane_ = b_.CreateAnd(thread, b_.getInt32(31));
     warp_row_ = b_.CreateMul(b_.CreateLShr(own, b_.getInt32(5)), b_.getInt32(16));
-    staging_ = b_.CreateAdd(local_address(e_, inst.buffer), b_.CreateMul(group_, number(2 * kBox)));
+    staging_ = b_.CreateAdd(shared_address(e_, inst.buffer), b_.CreateMul(group_, number(2 * kBox)));
     for (const Expr& at : region_.at) corner_.push_back(word(e_, at));
     top_ = b_.CreateAdd(corner_[1], b_.CreateMul(group_, b_.getInt32(kMatrixRows)));
   }
@@ -197,8 +197,8 @@ class Leaving {
 
 }  // namespace
 
-void Emitter::matrix_store(const kernel::Inst& inst, const Values& block_values) {
-  Leaving leaving(*this, inst, block_values);
+void Emitter::matrix_store(const kernel::Inst& inst, const Values& body_values) {
+  Leaving leaving(*this, inst, body_values);
   if (kernel::is_copied(kernel, inst.regions[0]))
     leaving.by_copies(tensor_map(inst, 0));
   else

@@ -76,7 +76,7 @@ llvm::Value* Emitter::load_matrix(const kernel::Inst& inst) {
 
 // Two instructions of 16 x 8 sums. Each takes two neighbouring registers of the right fragment: others would have to be
 // moved beside each other, once for every instruction.
-void Emitter::mma(const kernel::Inst& inst, Values& block_values) {
+void Emitter::mma(const kernel::Inst& inst, Values& body_values) {
   const DType factor = kernel.values[inst.args[0]].dtype;
   const char* kind = kind_of(factor);
   if (!traits.fragments || !kind) fail(text("this machine has no products of fragments of ", factor));
@@ -84,14 +84,14 @@ void Emitter::mma(const kernel::Inst& inst, Values& block_values) {
   llvm::Type* sum = integer ? b.getInt32Ty() : b.getFloatTy();
   auto* four = llvm::StructType::get(context, llvm::SmallVector<llvm::Type*, 4>(4, sum));
   llvm::Value* parts[2];
-  for (size_t n : {0, 1}) parts[n] = b.CreateBitCast(block_values[inst.args[n]], words(*this, 4));
+  for (size_t n : {0, 1}) parts[n] = b.CreateBitCast(body_values[inst.args[n]], words(*this, 4));
   const std::string constraints = integer ? "=r,=r,=r,=r,r,r,r,r,r,r,r,r,r,r" : "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f";
   for (unsigned half : {0u, 1u}) {
     std::vector<llvm::Value*> args;
     for (unsigned i = 0; i < 4; ++i) args.push_back(b.CreateExtractElement(parts[0], i));
     for (unsigned i : {2 * half, 2 * half + 1}) args.push_back(b.CreateExtractElement(parts[1], i));
     for (unsigned i = 0; i < 4; ++i)
-      args.push_back(b.CreateExtractElement(splat(block_values[inst.args[2 + 2 * half + i / 2]], 2), i % 2));
+      args.push_back(b.CreateExtractElement(splat(body_values[inst.args[2 + 2 * half + i / 2]], 2), i % 2));
     llvm::Value* sums = assemble(
         *this, four,
         text("mma.sync.aligned.", kind, " {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, ", "{$10, $11, $12, $13};"),
@@ -99,7 +99,7 @@ void Emitter::mma(const kernel::Inst& inst, Values& block_values) {
     for (unsigned v : {0u, 1u}) {
       llvm::Value* two = llvm::PoisonValue::get(llvm::FixedVectorType::get(sum, 2));
       for (unsigned e : {0u, 1u}) two = b.CreateInsertElement(two, b.CreateExtractValue(sums, 2 * v + e), e);
-      block_values[inst.results[2 * half + v]] = two;
+      body_values[inst.results[2 * half + v]] = two;
     }
   }
 }

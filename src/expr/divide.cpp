@@ -42,7 +42,7 @@ void take_exact_terms(Sum& rest, Sum& whole, int64_t c, Wanted wanted) {
   }
 }
 
-// True if a sum reads better with all signs turned.
+// True if a sum reads better with all signs flipped.
 bool mostly_negative(const Sum& sum) {
   int64_t balance = 0;
   for (const Term& term : sum.terms) balance += term.coefficient > 0 ? 1 : -1;
@@ -333,9 +333,9 @@ DivMod divide_by_expression(const Expr& a, const Expr& divisor, Wanted wanted) {
   if (prove_within(split.rest, minus, d)) return {split.quotient - Expr(1), build(split.rest) + divisor};
   if (mostly_negative(split.rest)) {
     // (-1 - x) // d == -1 - x // d
-    Sum turned = negated(split.rest, -1);
-    if (!turned.overflow) {
-      DivMod inner = divide_by_expression(build(std::move(turned)), divisor, wanted);
+    Sum flipped = negated(split.rest, -1);
+    if (!flipped.overflow) {
+      DivMod inner = divide_by_expression(build(std::move(flipped)), divisor, wanted);
       return {split.quotient - Expr(1) - inner.quotient, divisor - Expr(1) - inner.remainder};
     }
   }
@@ -344,7 +344,7 @@ DivMod divide_by_expression(const Expr& a, const Expr& divisor, Wanted wanted) {
 }
 
 // A symbol that can have one value only is that value.
-Expr settled(const Expr& e) { return e.is_var() && e.lo() == e.hi() ? Expr(e.lo()) : e; }
+Expr folded(const Expr& e) { return e.is_var() && e.lo() == e.hi() ? Expr(e.lo()) : e; }
 
 void check_divisor(const char* operation, const Expr& a, const Expr& b) {
   if (b.hi() <= 0) throw ValueError(text(operation, ": the divisor of ", a, " should be positive, not ", b));
@@ -354,7 +354,7 @@ void check_divisor(const char* operation, const Expr& a, const Expr& b) {
 
 Expr floordiv(const Expr& a, const Expr& b) {
   check_divisor("floordiv", a, b);
-  Expr divisor = settled(b);
+  Expr divisor = folded(b);
   if (a.is_const() && divisor.is_const()) return Expr(floor_div(a.value(), divisor.value()));
   if (divisor.is_const()) return divide_by_constant(Sum(a), divisor.value());
   return divide_by_expression(a, divisor, Wanted::Quotient).quotient;
@@ -362,7 +362,7 @@ Expr floordiv(const Expr& a, const Expr& b) {
 
 Expr mod(const Expr& a, const Expr& b) {
   check_divisor("mod", a, b);
-  Expr divisor = settled(b);
+  Expr divisor = folded(b);
   if (a.is_const() && divisor.is_const()) return Expr(floor_mod(a.value(), divisor.value()));
   if (divisor.is_const()) return remainder_of_constant(Sum(a), divisor.value());
   return divide_by_expression(a, divisor, Wanted::Remainder).remainder;

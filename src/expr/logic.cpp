@@ -198,14 +198,14 @@ Expr extreme(ExprKind kind, const Expr& a, const Expr& b, Keep keep) {
   return chain(kind, kept, 0);
 }
 
-Expr settled(const Expr& e) { return e.is_var() && e.lo() == e.hi() ? Expr(e.lo()) : e; }
+Expr folded(const Expr& e) { return e.is_var() && e.lo() == e.hi() ? Expr(e.lo()) : e; }
 
 }  // namespace
 
-Expr min(const Expr& a, const Expr& b) { return extreme(ExprKind::Min, settled(a), settled(b), at_most); }
+Expr min(const Expr& a, const Expr& b) { return extreme(ExprKind::Min, folded(a), folded(b), at_most); }
 
 Expr max(const Expr& a, const Expr& b) {
-  return extreme(ExprKind::Max, settled(a), settled(b), [](const Expr& x, const Expr& y) { return at_most(y, x); });
+  return extreme(ExprKind::Max, folded(a), folded(b), [](const Expr& x, const Expr& y) { return at_most(y, x); });
 }
 
 Expr logical_not(const Expr& e) {
@@ -252,7 +252,7 @@ Expr logical_or(const Expr& a, const Expr& b) {
 }
 
 Expr select(const Expr& condition, const Expr& if_true, const Expr& if_false) {
-  Expr c = truth(condition), a = settled(if_true), b = settled(if_false);
+  Expr c = truth(condition), a = folded(if_true), b = folded(if_false);
   if (c.is_const()) return c.is_const(0) ? b : a;
   if (a == b) return a;
   if (c.kind() == ExprKind::Not) return select(c.args()[0], b, a);

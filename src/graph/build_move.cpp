@@ -103,19 +103,20 @@ NodeRef make_expand(const NodeRef& x, const Shape& shape) {
 NodeRef make_flip(const NodeRef& x, std::span<const int> axes) {
   check_operand("flip", x);
   const NodeRef& from = x->op == NodeOp::Flip || x->op == NodeOp::Expand ? x->inputs[0] : x;
-  SmallVector<int, 4> turned;  // axes along which the order matters
+  SmallVector<int, 4> flipped;  // axes along which the order matters
   for (int axis : normalize_axes("flip", x, axes))
-    if (!from->shape[axis].is_const(1)) turned.push_back(axis);
-  if (turned.empty() || x->op == NodeOp::Const) return x;
-  if (x->op == NodeOp::Expand) return make_expand(make_flip(from, turned), x->shape);
+    if (!from->shape[axis].is_const(1)) flipped.push_back(axis);
+  if (flipped.empty() || x->op == NodeOp::Const) return x;
+  if (x->op == NodeOp::Expand) return make_expand(make_flip(from, flipped), x->shape);
   if (x->op == NodeOp::Flip) {
     SmallVector<int, 4> before = axes_of(*x), both;
-    std::set_symmetric_difference(before.begin(), before.end(), turned.begin(), turned.end(), std::back_inserter(both));
+    std::set_symmetric_difference(before.begin(), before.end(), flipped.begin(), flipped.end(),
+                                  std::back_inserter(both));
     return make_flip(from, both);
   }
   NewNode node = new_node(NodeOp::Flip, x->dtype, x->shape);
   node->inputs.push_back(x);
-  for (int axis : turned) node->attrs.push_back(axis);
+  for (int axis : flipped) node->attrs.push_back(axis);
   return finish(std::move(node));
 }
 

@@ -286,7 +286,7 @@ HostArray Evaluation::view(const Node& node) const {
         break;
       case NodeOp::Flip:
         from = at;
-        for (int64_t turned : attrs) from[turned] = x.shape[turned] - 1 - at[turned];
+        for (int64_t flipped : attrs) from[flipped] = x.shape[flipped] - 1 - at[flipped];
         break;
       default:  // Window
         from.assign(at.begin(), at.end() - 1);

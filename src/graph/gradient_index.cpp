@@ -87,8 +87,8 @@ struct Competition {
   NodeRef last_bits(const NodeRef& x) const { return apply(ScalarOp::bit_and, {x, integer(x, mask)}); }
   NodeRef entry(const NodeRef& x, const NodeRef& number) const {
     NodeRef bits = make_bitcast(make_cast(x, DType::f64), DType::i64);
-    NodeRef turned = apply(ScalarOp::bit_xor, {bits, integer(x, INT64_MAX)});
-    NodeRef ordered = choose(less(bits, integer(x, 0)), turned, bits);
+    NodeRef flipped = apply(ScalarOp::bit_xor, {bits, integer(x, INT64_MAX)});
+    NodeRef ordered = choose(less(bits, integer(x, 0)), flipped, bits);
     return apply(ScalarOp::bit_or, {apply(ScalarOp::bit_and, {ordered, integer(x, ~mask)}), number});
   }
 

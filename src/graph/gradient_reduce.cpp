@@ -49,7 +49,7 @@ struct Rows {
       count = count * shape_[axis];
     }
     flat_.push_back(count);
-    for (int axis : order_) turned_.push_back(shape_[axis]);
+    for (int axis : order_) permuted_.push_back(shape_[axis]);
   }
   int axis() const { return flat_.rank() - 1; }
   const Shape& shape() const { return flat_; }
@@ -57,11 +57,11 @@ struct Rows {
   NodeRef back(const NodeRef& rows) const {
     SmallVector<int, 4> axes(order_.size(), 0);
     for (size_t i = 0; i < order_.size(); ++i) axes[static_cast<size_t>(order_[i])] = static_cast<int>(i);
-    return make_permute(make_reshape(rows, turned_), axes);
+    return make_permute(make_reshape(rows, permuted_), axes);
   }
 
  private:
-  Shape shape_, flat_, turned_;
+  Shape shape_, flat_, permuted_;
   SmallVector<int, 4> order_;
 };
 

@@ -132,8 +132,8 @@ NodeRef choice(const NodeRef& condition, const NodeRef& yes, const NodeRef& no) 
     return c->as_bool() ? make_unmoved(yes, std::span(&no, 1)) : make_unmoved(no, std::span(&yes, 1));
   if (yes == no) return yes;
   if (!is_applied(condition, ScalarOp::bit_not)) return {};
-  NodeRef turned[] = {condition->inputs[0], no, yes};
-  return make_scalar(ScalarOp::where, turned);
+  NodeRef swapped[] = {condition->inputs[0], no, yes};
+  return make_scalar(ScalarOp::where, swapped);
 }
 
 }  // namespace

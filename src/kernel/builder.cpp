@@ -35,7 +35,7 @@ Value Builder::fresh(Type type) {
 Value Builder::append(Inst inst, Type type) {
   Value result = fresh(std::move(type));
   inst.results = {result};
-  block().insts.push_back(std::move(inst));
+  code().insts.push_back(std::move(inst));
   return result;
 }
 
@@ -109,7 +109,7 @@ void Builder::store(int buffer, Value v, const Access& access) {
   Inst inst = this->access(Op::store, buffer, access);
   inst.args = {v};
   for (Value bound : access.bound) inst.args.push_back(bound);
-  block().insts.push_back(std::move(inst));
+  code().insts.push_back(std::move(inst));
 }
 
 void Builder::check(int buffer, Value v, const Access& access) {
@@ -118,7 +118,7 @@ void Builder::check(int buffer, Value v, const Access& access) {
   Inst inst = this->access(Op::check, buffer, access);
   inst.args = {v};
   for (Value bound : access.bound) inst.args.push_back(bound);
-  block().insts.push_back(std::move(inst));
+  code().insts.push_back(std::move(inst));
 }
 
 void Builder::combine(int buffer, Value v, std::shared_ptr<const Reducer> reducer, const Access& access) {
@@ -128,7 +128,7 @@ void Builder::combine(int buffer, Value v, std::shared_ptr<const Reducer> reduce
   inst.args = {v};
   for (Value bound : access.bound) inst.args.push_back(bound);
   inst.reducer = std::move(reducer);
-  block().insts.push_back(std::move(inst));
+  code().insts.push_back(std::move(inst));
 }
 
 std::vector<Value> Builder::reduce(std::span<const Value> args, int axis, std::shared_ptr<const Reducer> reducer,
@@ -147,7 +147,7 @@ std::vector<Value> Builder::reduce(std::span<const Value> args, int axis, std::s
     results.push_back(fresh(reduced_type(type(v), axis, level_)));
     inst.results.push_back(results.back());
   }
-  block().insts.push_back(std::move(inst));
+  code().insts.push_back(std::move(inst));
   return results;
 }
 
@@ -173,40 +173,40 @@ std::vector<Value> Builder::scan(std::span<const Value> args, std::span<const Va
     results.push_back(fresh(reduced_type(type(args[k]), axis, level_)));
   }
   for (Value v : results) inst.results.push_back(v);
-  block().insts.push_back(std::move(inst));
+  code().insts.push_back(std::move(inst));
   return results;
 }
 
-Value Builder::word_dot(Value a, Value b, Value acc) {
+Value Builder::packed_dot(Value a, Value b, Value acc) {
   Inst inst;
-  inst.op = Op::word_dot;
+  inst.op = Op::packed_dot;
   inst.args = {a, b, acc};
-  return append(std::move(inst), word_dot_type(type(a), type(b), type(acc)));
+  return append(std::move(inst), packed_dot_type(type(a), type(b), type(acc)));
 }
 
-void Builder::block_dot(std::vector<Panel> panels, const Expr& steps, const Expr& goes_on) {
+void Builder::panel_dot(std::vector<Panel> panels, const Expr& steps, const Expr& goes_on) {
   Inst inst;
-  inst.op = Op::block_dot;
+  inst.op = Op::panel_dot;
   inst.panels = std::move(panels);
   inst.extent = steps;
   inst.guard = goes_on;
-  block().insts.push_back(std::move(inst));
+  code().insts.push_back(std::move(inst));
 }
 
 std::vector<Value> Builder::matrix_dot(std::span<const Value> args, std::vector<Region> regions, const Expr& step,
-                                       int ahead, const Expr& before, const Type& type, size_t count) {
+                                       int pipeline, const Expr& before, const Type& type, size_t count) {
   Inst inst;
   inst.op = Op::matrix_dot;
   for (Value v : args) inst.args.push_back(v);
   inst.regions = std::move(regions);
   inst.var = step;
   inst.extent = step.is_var() ? step.extent() : Expr(1);
-  inst.immediate = ahead;
+  inst.immediate = pipeline;
   inst.address = before;
   std::vector<Value> results;
   for (size_t k = 0; k < count; ++k) results.push_back(fresh(type));
   for (Value v : results) inst.results.push_back(v);
-  block().insts.push_back(std::move(inst));
+  code().insts.push_back(std::move(inst));
   return results;
 }
 
@@ -215,16 +215,16 @@ void Builder::matrix_store(const Region& region, std::span<const Value> values) 
   inst.op = Op::matrix_store;
   inst.regions = {region};
   for (Value v : values) inst.args.push_back(v);
-  block().insts.push_back(std::move(inst));
+  code().insts.push_back(std::move(inst));
 }
 
-Value Builder::warp_dot(std::vector<Region> regions, const Expr& step, int ahead, const Type& type) {
+Value Builder::warp_dot(std::vector<Region> regions, const Expr& step, int pipeline, const Type& type) {
   Inst inst;
   inst.op = Op::warp_dot;
   inst.regions = std::move(regions);
   inst.var = step;
   inst.extent = step.is_var() ? step.extent() : Expr(1);
-  inst.immediate = ahead;
+  inst.immediate = pipeline;
   return append(std::move(inst), type);
 }
 
@@ -234,22 +234,22 @@ void Builder::copy(const Panel& to, const Panel& from, const Expr& count, const 
   inst.panels = {to, from};
   inst.extent = count;
   inst.guard = guard;
-  block().insts.push_back(std::move(inst));
+  code().insts.push_back(std::move(inst));
 }
 
 void Builder::copy_fence(int left) {
   Inst inst;
   inst.op = Op::copy_fence;
   inst.immediate = left;
-  block().insts.push_back(std::move(inst));
+  code().insts.push_back(std::move(inst));
 }
 
-Value Builder::load_matrix(int buffer, DType dtype, const Expr& address, bool turned) {
+Value Builder::load_matrix(int buffer, DType dtype, const Expr& address, bool transposed) {
   Inst inst;
   inst.op = Op::load_matrix;
   inst.buffer = buffer;
   inst.address = address;
-  inst.axis = turned ? 1 : 0;
+  inst.axis = transposed ? 1 : 0;
   return append(std::move(inst), fragment_type(dtype));
 }
 
@@ -263,7 +263,7 @@ std::vector<Value> Builder::mma(Value a, Value b, std::span<const Value> sums) {
     results.push_back(fresh(type(v)));
     inst.results.push_back(results.back());
   }
-  block().insts.push_back(std::move(inst));
+  code().insts.push_back(std::move(inst));
   return results;
 }
 
@@ -277,15 +277,15 @@ Value Builder::dot(Value a, Value b, Value acc, int axis, const Expr& guard, std
   return append(std::move(inst), dot_type(type(a), type(b), type(acc), axis));
 }
 
-std::vector<Value> Builder::run_body(Block& body, const std::function<std::vector<Value>()>& make) {
-  blocks_.push_back(&body);
+std::vector<Value> Builder::run_body(Body& body, const std::function<std::vector<Value>()>& make) {
+  bodies_.push_back(&body);
   try {
     body.results = make();
   } catch (...) {
-    blocks_.pop_back();
+    bodies_.pop_back();
     throw;
   }
-  blocks_.pop_back();
+  bodies_.pop_back();
   return body.results;
 }
 
@@ -297,13 +297,13 @@ std::vector<Value> Builder::loop(const Expr& var, std::span<const Value> init,
   inst.var = var;
   inst.extent = var.is_var() ? var.extent() : Expr(1);
   inst.immediate = unroll;
-  Block& block = inst.blocks.emplace_back();
+  Body& code = inst.bodies.emplace_back();
   for (Value v : init) {
     inst.args.push_back(v);
-    block.params.push_back(fresh(type(v)));
+    code.params.push_back(fresh(type(v)));
   }
-  const std::vector<Value> params = block.params;
-  std::vector<Value> next = run_body(block, [&] { return body(params); });
+  const std::vector<Value> params = code.params;
+  std::vector<Value> next = run_body(code, [&] { return body(params); });
   HD_ASSERT(next.size() == init.size(), "loop carries ", init.size(), " values, its body gives ", next.size());
   std::vector<Value> results;
   for (size_t i = 0; i < next.size(); ++i) {
@@ -312,7 +312,7 @@ std::vector<Value> Builder::loop(const Expr& var, std::span<const Value> init,
     results.push_back(fresh(type(init[i])));
     inst.results.push_back(results.back());
   }
-  this->block().insts.push_back(std::move(inst));
+  this->code().insts.push_back(std::move(inst));
   return results;
 }
 
@@ -344,9 +344,9 @@ std::vector<Value> Builder::branch_on(Value condition, const std::function<std::
 std::vector<Value> Builder::finish_branch(Inst inst, const std::function<std::vector<Value>()>& then,
                                           const std::function<std::vector<Value>()>& otherwise) {
   inst.op = Op::branch;
-  inst.blocks.resize(2);
-  std::vector<Value> yes = run_body(inst.blocks[0], then);
-  std::vector<Value> no = otherwise ? run_body(inst.blocks[1], otherwise) : std::vector<Value>();
+  inst.bodies.resize(2);
+  std::vector<Value> yes = run_body(inst.bodies[0], then);
+  std::vector<Value> no = otherwise ? run_body(inst.bodies[1], otherwise) : std::vector<Value>();
   HD_ASSERT(yes.size() == no.size(), "the sides of a branch give ", yes.size(), " and ", no.size(), " values");
   std::vector<Value> results;
   for (size_t i = 0; i < yes.size(); ++i) {
@@ -355,14 +355,14 @@ std::vector<Value> Builder::finish_branch(Inst inst, const std::function<std::ve
     results.push_back(fresh(type(yes[i])));
     inst.results.push_back(results.back());
   }
-  block().insts.push_back(std::move(inst));
+  code().insts.push_back(std::move(inst));
   return results;
 }
 
 void Builder::barrier() {
   Inst inst;
   inst.op = Op::barrier;
-  block().insts.push_back(std::move(inst));
+  code().insts.push_back(std::move(inst));
 }
 
 Value Builder::shuffle_xor(Value v, int mask) {
@@ -383,7 +383,7 @@ std::vector<Value> Builder::transpose(std::span<const Value> rows) {
     results.push_back(fresh(type(v)));
     inst.results.push_back(results.back());
   }
-  block().insts.push_back(std::move(inst));
+  code().insts.push_back(std::move(inst));
   return results;
 }
 
@@ -451,9 +451,9 @@ void Builder::clone(const Inst& inst, std::vector<Value>& map, const Substitutio
       inner.emplace_back(inst.var, copy.var);
     }
   }
-  // The block must not be reached through `copy` while nested clones run: they append to blocks_.back().
-  for (const Block& from : inst.blocks) {
-    Block to;
+  // The body must not be reached through `copy` while nested clones run: they append to bodies_.back().
+  for (const Body& from : inst.bodies) {
+    Body to;
     for (Value v : from.params) {
       to.params.push_back(fresh(Type(values_[v])));
       record(map, v, to.params.back());
@@ -464,13 +464,13 @@ void Builder::clone(const Inst& inst, std::vector<Value>& map, const Substitutio
       for (Value v : from.results) results.push_back(mapped(v, map));
       return results;
     });
-    copy.blocks.push_back(std::move(to));
+    copy.bodies.push_back(std::move(to));
   }
   for (Value v : inst.results) {
     copy.results.push_back(fresh(Type(values_[v])));
     record(map, v, copy.results.back());
   }
-  block().insts.push_back(std::move(copy));
+  code().insts.push_back(std::move(copy));
 }
 
 }  // namespace heddle::kernel

@@ -1,4 +1,4 @@
-// Builds kernel IR, inferring result types. Instructions go to the end of the current block.
+// Builds kernel IR, inferring result types. Instructions go to the end of the current body.
 #pragma once
 
 #include "kernel/ir.h"
@@ -7,14 +7,14 @@ namespace heddle::kernel {
 
 class Builder {
  public:
-  // Values are created in `values`, instructions appended to `block`. The level matters only to reduce(): that of a
+  // Values are created in `values`, instructions appended to `code`. The level matters only to reduce(): that of a
   // rank-1 tile is a tile of size 1, that of a vector a scalar.
-  Builder(std::vector<Type>& values, Block& block, Level level = Level::Tile)
-      : values_(values), blocks_{&block}, level_(level) {}
+  Builder(std::vector<Type>& values, Body& code, Level level = Level::Tile)
+      : values_(values), bodies_{&code}, level_(level) {}
   Builder(Kernel& kernel, Phase& phase) : Builder(kernel.values, phase.body, kernel.level) {}
 
   const Type& type(Value v) const { return values_[v]; }
-  Block& block() { return *blocks_.back(); }
+  Body& code() { return *bodies_.back(); }
   Level level() const { return level_; }
 
   Value constant(const Scalar& value);
@@ -47,17 +47,17 @@ class Builder {
   std::vector<Value> scan(std::span<const Value> args, std::span<const Value> start, int axis,
                           std::shared_ptr<const Reducer> reducer, const Expr& guard = 1,
                           std::span<const Expr> coords = {});
-  Value word_dot(Value a, Value b, Value acc);
-  void block_dot(std::vector<Panel> panels, const Expr& steps, const Expr& goes_on);
-  // `step` counts the blocks of the sum, `before` those that the cell has taken earlier; `count` results of the type.
+  Value packed_dot(Value a, Value b, Value acc);
+  void panel_dot(std::vector<Panel> panels, const Expr& steps, const Expr& goes_on);
+  // `step` counts the tiles of the sum, `before` those that the block has taken earlier; `count` results of the type.
   // `args` and `regions` as Op::matrix_dot has them.
-  std::vector<Value> matrix_dot(std::span<const Value> args, std::vector<Region> regions, const Expr& step, int ahead,
-                                const Expr& before, const Type& type, size_t count = 1);
+  std::vector<Value> matrix_dot(std::span<const Value> args, std::vector<Region> regions, const Expr& step,
+                                int pipeline, const Expr& before, const Type& type, size_t count = 1);
   void matrix_store(const Region& region, std::span<const Value> values);
-  Value warp_dot(std::vector<Region> regions, const Expr& step, int ahead, const Type& type);
+  Value warp_dot(std::vector<Region> regions, const Expr& step, int pipeline, const Type& type);
   void copy(const Panel& to, const Panel& from, const Expr& count, const Expr& guard);
   void copy_fence(int left);
-  Value load_matrix(int buffer, DType dtype, const Expr& address, bool turned);
+  Value load_matrix(int buffer, DType dtype, const Expr& address, bool transposed);
   std::vector<Value> mma(Value a, Value b, std::span<const Value> sums);
   Value dot(Value a, Value b, Value acc, int axis, const Expr& guard = 1, std::span<const Expr> coords = {});
   // body(var, carried) returns the next carried values.
@@ -79,7 +79,7 @@ class Builder {
 
   // Inlines reducer.combine over whole tiles.
   std::vector<Value> apply(const Reducer& reducer, std::span<const Value> left, std::span<const Value> right);
-  // Appends a copy of `inst` (blocks included) with arguments mapped by `map` and fresh results, recorded in `map`.
+  // Appends a copy of `inst` (bodies included) with arguments mapped by `map` and fresh results, recorded in `map`.
   // `exprs` is substituted in every expression.
   void clone(const Inst& inst, std::vector<Value>& map, const Substitution& exprs = {});
 
@@ -89,9 +89,9 @@ class Builder {
   Inst access(Op op, int buffer, const Access& access) const;
   std::vector<Value> finish_branch(Inst inst, const std::function<std::vector<Value>()>& then,
                                    const std::function<std::vector<Value>()>& otherwise);
-  std::vector<Value> run_body(Block& body, const std::function<std::vector<Value>()>& make);
+  std::vector<Value> run_body(Body& body, const std::function<std::vector<Value>()>& make);
   std::vector<Type>& values_;
-  std::vector<Block*> blocks_;
+  std::vector<Body*> bodies_;
   Level level_;
 };
 

@@ -11,17 +11,17 @@ class Shortener {
  public:
   explicit Shortener(Kernel& kernel) : kernel_(kernel) {}
 
-  void run(Block& block) {
-    std::vector<Inst> insts = std::move(block.insts);
-    block.insts.clear();
+  void run(Body& code) {
+    std::vector<Inst> insts = std::move(code.insts);
+    code.insts.clear();
     for (Inst& inst : insts) {
-      for (Block& inner : inst.blocks) run(inner);
+      for (Body& inner : inst.bodies) run(inner);
       const bool compares = inst.op == Op::lt || inst.op == Op::le || inst.op == Op::eq || inst.op == Op::ne;
       if (compares && fits(inst.args[0]) && fits(inst.args[1]))
-        for (Value& v : inst.args) v = shortened(v, block);
+        for (Value& v : inst.args) v = shortened(v, code);
       const bool fixed = (inst.op == Op::index && inst.binds.empty()) || inst.op == Op::constant;
       if (fixed && type(inst.results[0]).dtype == kI64) known_.emplace(inst.results[0], inst);
-      block.insts.push_back(std::move(inst));
+      code.insts.push_back(std::move(inst));
     }
   }
 
@@ -37,7 +37,7 @@ class Shortener {
     return low >= INT32_MIN && high <= INT32_MAX;
   }
 
-  Value shortened(Value v, Block& block) {
+  Value shortened(Value v, Body& code) {
     Inst inst = known_.at(v);
     Type narrow = type(v);
     narrow.dtype = kI32;
@@ -45,7 +45,7 @@ class Shortener {
     const auto fresh = static_cast<Value>(kernel_.values.size());
     kernel_.values.push_back(narrow);
     inst.results = {fresh};
-    block.insts.push_back(std::move(inst));
+    code.insts.push_back(std::move(inst));
     return fresh;
   }
 

@@ -1,4 +1,4 @@
-// Common subexpressions: an instruction equal to an earlier one of this or an enclosing block takes its results.
+// Common subexpressions: an instruction equal to an earlier one of this or an enclosing body takes its results.
 #include <unordered_map>
 
 #include "base/hash.h"
@@ -53,9 +53,9 @@ class Eliminator {
   explicit Eliminator(Kernel& kernel)
       : kernel_(kernel), names_(kernel.values.size()), memory_(kernel.buffers.size(), 0) {}
 
-  void run(Block& block) {
-    std::vector<Inst> insts = std::move(block.insts);
-    block.insts.clear();
+  void run(Body& code) {
+    std::vector<Inst> insts = std::move(code.insts);
+    code.insts.clear();
     std::vector<Key> added;  // what this scope put into the table
     for (Inst& inst : insts) {
       names_.apply(inst.args);
@@ -69,7 +69,7 @@ class Eliminator {
         added.push_back(std::move(key));
       } else if (inst.op == Op::store || inst.op == Op::combine || inst.op == Op::check) {
         touch(static_cast<size_t>(inst.buffer));
-      } else if (inst.op == Op::block_dot || inst.op == Op::copy) {
+      } else if (inst.op == Op::panel_dot || inst.op == Op::copy) {
         touch(static_cast<size_t>(inst.panels[0].buffer));
       } else if (inst.op == Op::matrix_store) {
         touch(static_cast<size_t>(inst.regions[0].buffer));
@@ -77,10 +77,10 @@ class Eliminator {
         for (size_t k = 0; k < memory_.size(); ++k)
           if (kernel_.buffers[k].space != Space::In) touch(k);
       }
-      if (!inst.blocks.empty()) run_nested(inst);
-      block.insts.push_back(std::move(inst));
+      if (!inst.bodies.empty()) run_nested(inst);
+      code.insts.push_back(std::move(inst));
     }
-    names_.apply(block.results);
+    names_.apply(code.results);
     for (const Key& key : added) table_.erase(key);
   }
 
@@ -88,11 +88,11 @@ class Eliminator {
   // A later trip of a loop reads what an earlier one wrote.
   void run_nested(Inst& inst) {
     if (inst.op == Op::loop) {
-      Writes writes = writes_of(kernel_, inst.blocks[0]);
+      Writes writes = writes_of(kernel_, inst.bodies[0]);
       for (size_t k = 0; k < memory_.size(); ++k)
         if (writes.buffers[k]) touch(k);
     }
-    for (Block& block : inst.blocks) run(block);
+    for (Body& code : inst.bodies) run(code);
   }
 
   void touch(size_t buffer) { memory_[buffer] = ++clock_; }

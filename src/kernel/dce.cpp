@@ -45,7 +45,7 @@ class Sweeper {
   bool has_effect(const Inst& inst) const {
     switch (inst.op) {
       case Op::barrier:
-      case Op::block_dot:
+      case Op::panel_dot:
       case Op::matrix_dot:
       case Op::matrix_store:
       case Op::copy:
@@ -55,19 +55,19 @@ class Sweeper {
     if (inst.op != Op::store && inst.op != Op::combine && inst.op != Op::check) return false;
     auto buffer = static_cast<size_t>(inst.buffer);
     Space space = kernel_.buffers[buffer].space;
-    return (space != Space::Local && space != Space::Temp) || read_[buffer];
+    return (space != Space::Shared && space != Space::Temp) || read_[buffer];
   }
   bool any_effect(const Inst& inst) const {
     if (has_effect(inst)) return true;
     bool found = false;
-    for (const Block& block : inst.blocks) visit(block, [&](const Inst& inner) { found = found || has_effect(inner); });
+    for (const Body& code : inst.bodies) visit(code, [&](const Inst& inner) { found = found || has_effect(inner); });
     return found;
   }
 
-  void record(const Block& block) {
-    for (const Inst& inst : block.insts) {
+  void record(const Body& code) {
+    for (const Inst& inst : code.insts) {
       if (inst.op == Op::loop) {
-        const Block& body = inst.blocks[0];
+        const Body& body = inst.bodies[0];
         for (size_t k = 0; k < body.params.size(); ++k) {
           // A slot's parameter, its next value and its final one live and die together.
           need(inst.results[k], body.params[k]);
@@ -77,7 +77,7 @@ class Sweeper {
         }
       } else if (inst.op == Op::branch) {
         for (size_t k = 0; k < inst.results.size(); ++k) {
-          for (const Block& taken : inst.blocks) need(inst.results[k], taken.results[k]);
+          for (const Body& taken : inst.bodies) need(inst.results[k], taken.results[k]);
           for (Value v : inst.args) need(inst.results[k], v);
         }
       } else {
@@ -90,14 +90,14 @@ class Sweeper {
       }
       if (has_effect(inst) || (inst.op == Op::branch && any_effect(inst)))
         for (Value v : inst.args) mark(v);
-      for (const Block& inner : inst.blocks) record(inner);
+      for (const Body& inner : inst.bodies) record(inner);
     }
   }
 
-  bool sweep(Block& block) {
+  bool sweep(Body& code) {
     bool lost_load = false;
     std::vector<Inst> kept;
-    for (Inst& inst : block.insts) {
+    for (Inst& inst : code.insts) {
       bool wanted = any_effect(inst);
       for (Value v : inst.results) wanted = wanted || live(v);
       if (!wanted) {
@@ -106,18 +106,17 @@ class Sweeper {
       }
       if (inst.op == Op::loop || inst.op == Op::branch) {
         drop_dead_slots(inst);
-        for (Block& inner : inst.blocks) lost_load = sweep(inner) || lost_load;
+        for (Body& inner : inst.bodies) lost_load = sweep(inner) || lost_load;
       }
       kept.push_back(std::move(inst));
     }
-    block.insts = std::move(kept);
+    code.insts = std::move(kept);
     return lost_load;
   }
 
   static bool loads(const Inst& inst) {
     bool found = inst.op == Op::load;
-    for (const Block& block : inst.blocks)
-      visit(block, [&](const Inst& inner) { found = found || inner.op == Op::load; });
+    for (const Body& code : inst.bodies) visit(code, [&](const Inst& inner) { found = found || inner.op == Op::load; });
     return found;
   }
 
@@ -128,10 +127,10 @@ class Sweeper {
       inst.results.erase(k);
       if (inst.op == Op::loop) {
         inst.args.erase(k);
-        inst.blocks[0].params.erase(inst.blocks[0].params.begin() + at);
+        inst.bodies[0].params.erase(inst.bodies[0].params.begin() + at);
       }
-      for (Block& block : inst.blocks)
-        if (!block.results.empty()) block.results.erase(block.results.begin() + at);
+      for (Body& code : inst.bodies)
+        if (!code.results.empty()) code.results.erase(code.results.begin() + at);
     }
   }
 

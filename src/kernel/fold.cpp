@@ -20,11 +20,11 @@ class Folder {
   explicit Folder(Kernel& kernel)
       : kernel_(kernel), names_(kernel.values.size()), defs_(kernel.values.size()), constants_(kernel.values.size()) {}
 
-  void run(Block& block) {
-    std::vector<Inst> insts = std::move(block.insts);
-    block.insts.clear();
-    for (Inst& inst : insts) visit_inst(std::move(inst), block);
-    names_.apply(block.results);
+  void run(Body& code) {
+    std::vector<Inst> insts = std::move(code.insts);
+    code.insts.clear();
+    for (Inst& inst : insts) visit_inst(std::move(inst), code);
+    names_.apply(code.results);
   }
 
  private:
@@ -36,7 +36,7 @@ class Folder {
     return constant(v) && *constant(v) == Scalar::from_bits(type(v).dtype, type(v).dtype == kBool ? 1 : ~uint64_t{0});
   }
 
-  void visit_inst(Inst inst, Block& out) {
+  void visit_inst(Inst inst, Body& out) {
     names_.apply(inst.args);
     if (!inst.guard.is_const() && provably_true(inst.guard)) inst.guard = 1;
     bool never = inst.guard.is_const(0);
@@ -57,14 +57,14 @@ class Folder {
           for (size_t k = 0; k < inst.results.size(); ++k) names_.replace(inst.results[k], inst.args[k]);
           return;
         }
-        run(inst.blocks[0]);
+        run(inst.bodies[0]);
         break;
       case Op::branch:
         if (inst.guard.is_const()) {
           inline_branch(inst, out);
           return;
         }
-        for (Block& block : inst.blocks) run(block);
+        for (Body& code : inst.bodies) run(code);
         break;
       default: break;
     }
@@ -81,12 +81,12 @@ class Folder {
     out.insts.push_back(std::move(inst));
   }
 
-  void inline_branch(Inst& inst, Block& out) {
+  void inline_branch(Inst& inst, Body& out) {
     size_t taken = inst.guard.is_const(0) ? 1 : 0;
-    if (taken >= inst.blocks.size()) return;
-    Block& block = inst.blocks[taken];
-    for (Inst& inner : block.insts) visit_inst(std::move(inner), out);
-    for (size_t k = 0; k < inst.results.size(); ++k) names_.replace(inst.results[k], block.results[k]);
+    if (taken >= inst.bodies.size()) return;
+    Body& code = inst.bodies[taken];
+    for (Inst& inner : code.insts) visit_inst(std::move(inner), out);
+    for (size_t k = 0; k < inst.results.size(); ++k) names_.replace(inst.results[k], code.results[k]);
   }
 
   void make_constant(Inst& inst, const Scalar& value) {

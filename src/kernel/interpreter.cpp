@@ -31,7 +31,7 @@ Machine::Machine(const Kernel& kernel, std::span<void* const> buffers, std::span
   for (size_t i = 0; i < buffers.size(); ++i) {
     const Buffer& b = kernel.buffers[i];
     int64_t size = program_.sizes[i].run(slots_.data());
-    if (b.space == Space::Local) {
+    if (b.space == Space::Shared) {
       memory_.emplace_back(b.dtype, size);
       continue;
     }
@@ -43,7 +43,7 @@ Machine::Machine(const Kernel& kernel, std::span<void* const> buffers, std::span
 
 void Machine::fail(const Step& s, const std::string& what) const {
   std::string where = text("kernel @", kernel_.name, ", phase ",
-                           (phase_ - 1) % static_cast<int32_t>(program_.phases.size()), ", cell ", cell_);
+                           (phase_ - 1) % static_cast<int32_t>(program_.phases.size()), ", block ", block_);
   if (threads_ > 1) where += text(", thread ", thread_);
   throw DeviceError(text(where, ", ", describe(*s.inst), ": ", what));
 }
@@ -57,24 +57,24 @@ void Machine::run() {
 void Machine::phase(const PhaseProgram& p, int64_t round, int64_t rounds) {
   ++phase_;
   std::vector<int64_t> extents;
-  int64_t cells = 1;
+  int64_t blocks = 1;
   for (const IndexProgram& e : p.extents) {
     extents.push_back(e.run(slots_.data()));
-    cells *= extents.back();
+    blocks *= extents.back();
   }
   working_ = threads_ > 1 ? p.working_threads : 1;
   Mask all(threads_);
   for (int t = 0; t < working_; ++t) all.add(t);
-  for (cell_ = cells / rounds * round; cell_ < cells / rounds * (round + 1); ++cell_) {
-    int64_t rest = cell_;
+  for (block_ = blocks / rounds * round; block_ < blocks / rounds * (round + 1); ++block_) {
+    int64_t rest = block_;
     for (size_t i = extents.size(); i-- > 0;) {
-      slots_[p.cell_slots[i]] = rest % extents[i];
+      slots_[p.block_slots[i]] = rest % extents[i];
       rest /= extents[i];
     }
     ++epoch_;
     for (Memory& m : memory_) m.forget(epoch_);
     copies_.clear();
-    block(p.steps, all);
+    run_body(p.steps, all);
   }
 }
 
@@ -119,9 +119,9 @@ void Machine::memory(const Step& s, int thread) {
   const Inst& inst = *s.inst;
   elements(s, thread, true);
   Memory& m = memory_[inst.buffer];
-  const bool local = kernel_.buffers[inst.buffer].space == Space::Local;
-  const int32_t period = local ? epoch_ : phase_;
-  const int32_t owner = local ? thread : static_cast<int32_t>(cell_);
+  const bool shared = kernel_.buffers[inst.buffer].space == Space::Shared;
+  const int32_t period = shared ? epoch_ : phase_;
+  const int32_t owner = shared ? thread : static_cast<int32_t>(block_);
   const std::optional<ScalarOp> combine = inst.op == Op::combine ? simple_op(*inst.reducer) : std::nullopt;
   const Cell zero = cell(Scalar::of(kernel_.buffers[inst.buffer].dtype, 0));
   Cell* out = inst.op == Op::load ? data(s.results[0], thread) : nullptr;
@@ -266,7 +266,7 @@ void Machine::dot(const Step& s, int thread) {
     }
 }
 
-void Machine::block_dot(const Step& s, int thread) {
+void Machine::panel_dot(const Step& s, int thread) {
   const Inst& inst = *s.inst;
   int64_t at[3];
   for (size_t n = 0; n < 3; ++n) at[n] = s.panels[n].run(slots_.data());
@@ -275,19 +275,19 @@ void Machine::block_dot(const Step& s, int thread) {
   auto touch = [&](size_t n, int64_t element, Cell& value, bool write) {
     const Buffer& buffer = kernel_.buffers[inst.panels[n].buffer];
     Memory& m = memory_[inst.panels[n].buffer];
-    const bool local = buffer.space == Space::Local;
-    const int32_t period = local ? epoch_ : phase_, owner = local ? thread : static_cast<int32_t>(cell_);
+    const bool shared = buffer.space == Space::Shared;
+    const int32_t period = shared ? epoch_ : phase_, owner = shared ? thread : static_cast<int32_t>(block_);
     const char* wrong = write ? m.store(element, period, owner, value) : m.load(element, period, owner, value);
     if (wrong) fail(s, text("element ", element, " of %", buffer.name, " (", m.size(), " elements) ", wrong));
   };
   const DType acc = kernel_.buffers[inst.panels[0].buffer].dtype;
-  for (int64_t i = 0; i < kBlock; ++i)
-    for (int64_t j = 0; j < kBlock; ++j) {
+  for (int64_t i = 0; i < kPanelRows; ++i)
+    for (int64_t j = 0; j < kPanelRows; ++j) {
       Cell sum = cell(Scalar::of(acc, 0));
       const int64_t where = at[0] + i * inst.panels[0].stride + j;
       if (goes_on) touch(0, where, sum, false);
       for (int64_t t = 0; t < steps; ++t)
-        for (int64_t q = 0; q < kBlockDepth; ++q) {
+        for (int64_t q = 0; q < kPanelDepth; ++q) {
           Cell a, b;
           touch(1, at[1] + i * inst.panels[1].stride + t * inst.panels[1].step + q, a, false);
           touch(2, at[2] + q * inst.panels[2].stride + t * inst.panels[2].step + j, b, false);
@@ -339,7 +339,7 @@ void Machine::region_element(const Step& s, size_t n, int64_t x, int64_t y, Cell
   }
   if (region.is_gathered()) element = program.offset.run(slots_.data());
   Memory& m = memory_[region.buffer];
-  const auto owner = static_cast<int32_t>(cell_);
+  const auto owner = static_cast<int32_t>(block_);
   const char* wrong = write ? m.store(element, phase_, owner, value) : m.load(element, phase_, owner, value);
   if (wrong) fail(s, text("element ", element, " of %", buffer.name, " (", m.size(), " elements) ", wrong));
 }
@@ -363,8 +363,8 @@ void Machine::matrix_dot(const Step& s, const Mask& mask) {
   });
   for (int64_t k = 0; k < steps; ++k) {
     slots_[s.var_slot] = k;
-    const std::vector<Cell> a = left.empty() ? factor_block(s, 0, rows, depth) : std::vector<Cell>();
-    const std::vector<Cell> b = factor_block(s, s.inst->regions.size() - 1, columns, depth);
+    const std::vector<Cell> a = left.empty() ? factor_tile(s, 0, rows, depth) : std::vector<Cell>();
+    const std::vector<Cell> b = factor_tile(s, s.inst->regions.size() - 1, columns, depth);
     for (int64_t i = 0; i < rows; ++i) {
       const Cell* row = left.empty() ? &a[i * depth] : &held[i * wide + k * depth];
       for (int64_t j = 0; j < columns; ++j)
@@ -393,7 +393,7 @@ void Machine::loop(const Step& s, const Mask& mask) {
       if (mask.on[t] && k < extents[t]) still.add(t);
     if (still.active == 0) break;
     slots_[s.var_slot] = k;
-    block(s.blocks[0], still);
+    run_body(s.bodies[0], still);
     // All at once: the body may yield its own parameters in another order.
     each_thread(still, [&](int t) {
       carried_.clear();
@@ -418,7 +418,7 @@ void Machine::branch(const Step& s, const Mask& mask) {
   });
   for (int side = 0; side < 2; ++side) {
     if (sides[side].active == 0) continue;
-    block(s.blocks[side], sides[side]);
+    run_body(s.bodies[side], sides[side]);
     each_thread(sides[side], [&](int t) {
       for (size_t n = 0; n < s.results.size(); ++n) copy(s.yields[side][n], s.results[n], t);
     });
@@ -481,7 +481,7 @@ void Machine::step(const Step& s, const Mask& mask) {
       case Op::reduce: reduce(s, t); break;
       case Op::scan: kernel_.level == Level::Thread ? scan_lanes(s, t) : scan(s, t); break;
       case Op::dot: dot(s, t); break;
-      case Op::block_dot: block_dot(s, t); break;
+      case Op::panel_dot: panel_dot(s, t); break;
       case Op::copy: copy_in(s, t); break;
       case Op::copy_fence: copy_fence(s, t); break;
       case Op::matrix_store:
@@ -489,7 +489,7 @@ void Machine::step(const Step& s, const Mask& mask) {
           region_element(s, 0, column, row, value, true);
         });
         break;
-      case Op::word_dot: {
+      case Op::packed_dot: {
         const Operand a = operand(s, 0, t), b = operand(s, 1, t), acc = operand(s, 2, t);
         for (int64_t e = 0; e < s.count; ++e)
           data(s.results[0], t)[e] = multiply_add(s.results[0].dtype, s.args[0].dtype, acc.at(e), a.at(e), b.at(e));

@@ -9,7 +9,7 @@ namespace heddle::kernel {
 
 inline constexpr int kWarp = 32;
 
-// Which threads of the cell take part.
+// Which threads of the block take part.
 struct Mask {
   std::vector<uint8_t> on;
   int active = 0;
@@ -47,9 +47,9 @@ class Machine {
   }
   [[noreturn]] void fail(const Step& s, const std::string& what) const;
 
-  // The cells of one round.
+  // The blocks of one round.
   void phase(const PhaseProgram& p, int64_t round, int64_t rounds);
-  void block(const std::vector<Step>& steps, const Mask& mask) {
+  void run_body(const std::vector<Step>& steps, const Mask& mask) {
     for (const Step& s : steps) step(s, mask);
   }
   void step(const Step& s, const Mask& mask);
@@ -61,7 +61,7 @@ class Machine {
   void scan(const Step& s, int thread);
   void scan_lanes(const Step& s, int thread);
   void dot(const Step& s, int thread);
-  void block_dot(const Step& s, int thread);
+  void panel_dot(const Step& s, int thread);
   // Calls f(row, column, cell) for the elements of a matrix unit's tile of so many columns that the thread holds.
   template <class F>
   void each_fragment(std::span<const Place> places, int64_t columns, int thread, F f);
@@ -69,7 +69,7 @@ class Machine {
   // The element of a region at offset x along its dimension 0 and y along dimension 1; none outside the matrix.
   void region_element(const Step& s, size_t n, int64_t x, int64_t y, Cell& value, bool write);
   // Rows of a factor, `depth` numbers each, as numbers that sums are made of.
-  std::vector<Cell> factor_block(const Step& s, size_t n, int64_t rows, int64_t depth);
+  std::vector<Cell> factor_tile(const Step& s, size_t n, int64_t rows, int64_t depth);
   void matrix_dot(const Step& s, const Mask& mask);
   void loop(const Step& s, const Mask& mask);
   void branch(const Step& s, const Mask& mask);
@@ -93,9 +93,9 @@ class Machine {
   std::vector<int64_t> address_;
   std::vector<uint8_t> guard_;
   std::vector<Cell> carried_;
-  int32_t epoch_ = 0;  // counts barriers and cells: the period of local memory
+  int32_t epoch_ = 0;  // counts barriers and blocks: the period of shared memory
   int32_t phase_ = 0;  // from 1: the period of global memory
-  int64_t cell_ = 0;
+  int64_t block_ = 0;
   // What a thread has copied and not yet waited for.
   struct Copied {
     const Step* step;

@@ -56,7 +56,7 @@ Cell apply_two(ScalarOp op, DType dtype, Cell a, Cell b) {
 }
 
 Cell multiply_add(DType acc_dtype, DType dtype, Cell acc, Cell a, Cell b) {
-  if (holds_words(dtype, acc_dtype)) {
+  if (holds_packed(dtype, acc_dtype)) {
     const DType narrow = acc_dtype == DType::f32 ? DType::bf16 : DType::i8;
     const int bits = 8 * size_of(narrow);
     for (int at = 0; at < 32; at += bits) {
@@ -84,14 +84,14 @@ void ReducerProgram::combine(Cell* left, const Cell* right) const {
     left[0] = apply_two(*simple_, reducer_->identity[0].dtype, left[0], right[0]);
     return;
   }
-  const Block& block = reducer_->combine;
+  const Body& code = reducer_->combine;
   const size_t k = width();
   for (size_t i = 0; i < k; ++i) {
     DType dtype = reducer_->identity[i].dtype;
-    values_[block.params[i]] = scalar(dtype, left[i]);
-    values_[block.params[k + i]] = scalar(dtype, right[i]);
+    values_[code.params[i]] = scalar(dtype, left[i]);
+    values_[code.params[k + i]] = scalar(dtype, right[i]);
   }
-  for (const Inst& inst : block.insts) {
+  for (const Inst& inst : code.insts) {
     if (inst.op == Op::constant) continue;
     Scalar& result = values_[inst.results[0]];
     DType to = reducer_->values[inst.results[0]].dtype;
@@ -105,7 +105,7 @@ void ReducerProgram::combine(Cell* left, const Cell* right) const {
       result = apply(scalar_op(inst.op), std::span<const Scalar>(operands, inst.args.size()));
     }
   }
-  for (size_t i = 0; i < k; ++i) left[i] = cell(values_[block.results[i]]);
+  for (size_t i = 0; i < k; ++i) left[i] = cell(values_[code.results[i]]);
 }
 
 }  // namespace heddle::kernel

@@ -38,19 +38,19 @@ bool Touch::combine(int32_t period, int32_t owner) {
 }
 
 Memory::Memory(DType dtype, void* base, int64_t size, bool writable)
-    : dtype_(dtype), local_(false), base_(base), size_(size) {
+    : dtype_(dtype), shared_(false), base_(base), size_(size) {
   if (writable && size <= kTrackedElements) touches_.resize(static_cast<size_t>(size));
 }
 
 Memory::Memory(DType dtype, int64_t size)
     : dtype_(dtype),
-      local_(true),
+      shared_(true),
       size_(size),
       cells_(static_cast<size_t>(size)),
       touches_(static_cast<size_t>(size)) {}
 
 Cell Memory::get(int64_t element) const {
-  if (local_) return cells_[element];
+  if (shared_) return cells_[element];
   if (dtype_ == DType::f32) {
     float value;
     std::memcpy(&value, static_cast<const char*>(base_) + element * 4, 4);
@@ -64,7 +64,7 @@ Cell Memory::get(int64_t element) const {
 }
 
 void Memory::put(int64_t element, Cell value) {
-  if (local_)
+  if (shared_)
     cells_[element] = value;
   else
     store_scalar(base_, element, scalar(dtype_, value));

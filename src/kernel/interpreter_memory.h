@@ -27,7 +27,7 @@ inline Cell cell(const Scalar& s) {
 }
 
 // The last accesses to an element. Accesses conflict when they belong to the same period (between two barriers, or
-// in one phase), come from different owners (threads, or cells), and one of them writes. Combines do not conflict
+// in one phase), come from different owners (threads, or blocks), and one of them writes. Combines do not conflict
 // with combines.
 struct Touch {
   int32_t write_period = 0;
@@ -46,11 +46,11 @@ class Memory {
  public:
   // Global memory at `base`; large buffers are not tracked.
   Memory(DType dtype, void* base, int64_t size, bool writable);
-  // Local memory.
+  // Shared memory.
   Memory(DType dtype, int64_t size);
 
   int64_t size() const { return size_; }
-  // Local memory holds nothing from here on.
+  // Shared memory holds nothing from here on.
   void forget(int32_t period) { first_period_ = period; }
 
   const char* load(int64_t element, int32_t period, int32_t owner, Cell& out);
@@ -64,19 +64,19 @@ class Memory {
   const char* outside(int64_t element) const {
     return element < 0 || element >= size_ ? "is outside the buffer" : nullptr;
   }
-  bool uninitialised(int64_t element) const { return local_ && touches_[element].write_period < first_period_; }
+  bool uninitialised(int64_t element) const { return shared_ && touches_[element].write_period < first_period_; }
   const char* conflict() const {
-    return local_ ? "is accessed by two threads without a barrier between" : "is accessed by two cells of a phase";
+    return shared_ ? "is accessed by two threads without a barrier between" : "is accessed by two blocks of a phase";
   }
   Cell get(int64_t element) const;
   void put(int64_t element, Cell value);
 
   DType dtype_;
-  bool local_;
+  bool shared_;
   void* base_ = nullptr;
   int64_t size_;
   int32_t first_period_ = 1;
-  std::vector<Cell> cells_;     // of local memory
+  std::vector<Cell> cells_;     // of shared memory
   std::vector<Touch> touches_;  // empty when not tracked
 };
 

@@ -47,11 +47,11 @@ class Preparation {
     if (kernel_.thread.is_var()) program_.thread_slot = slot(kernel_.thread);
     for (const Phase& p : kernel_.phases) {
       PhaseProgram& phase = program_.phases.emplace_back();
-      for (const Expr& c : p.cells) {
-        phase.cell_slots.push_back(slot(c));
+      for (const Expr& c : p.blocks) {
+        phase.block_slots.push_back(slot(c));
         phase.extents.push_back(compiled(c.is_var() ? c.extent() : Expr(1)));
       }
-      phase.steps = block(p.body);
+      phase.steps = body(p.body);
       phase.working_threads = working_threads(kernel_, p);
     }
     program_.slots = next_slot_;
@@ -76,7 +76,7 @@ class Preparation {
   }
   const Dims& shape(Value v) const { return kernel_.values[v].shape; }
 
-  std::vector<Step> block(const Block& b) {
+  std::vector<Step> body(const Body& b) {
     std::vector<Step> steps;
     steps.reserve(b.insts.size());
     for (const Inst& i : b.insts) steps.push_back(step(i));
@@ -115,7 +115,7 @@ class Preparation {
       s.extent = compiled(i.extent);
       s.var_slot = slot(i.var);
     }
-    if (i.op == Op::block_dot || i.op == Op::copy) s.extent = compiled(i.extent);
+    if (i.op == Op::panel_dot || i.op == Op::copy) s.extent = compiled(i.extent);
     for (const Panel& p : i.panels) s.panels.push_back(compiled(p.address));
     for (const Region& r : i.regions) {
       Step::RegionProgram& region = s.regions.emplace_back();
@@ -126,9 +126,9 @@ class Preparation {
       region.guard = compiled(r.guard);
     }
     if (i.reducer) s.reducer.emplace(*i.reducer);
-    for (const Block& b : i.blocks) {
+    for (const Body& b : i.bodies) {
       s.params.push_back(places(b.params));
-      s.blocks.push_back(block(b));
+      s.bodies.push_back(body(b));
       s.yields.push_back(places(b.results));
     }
     return s;

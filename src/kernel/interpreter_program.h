@@ -40,13 +40,13 @@ struct Step {
   };
   std::vector<RegionProgram> regions;
   int var_slot = -1;
-  std::vector<std::vector<Step>> blocks;
-  std::vector<std::vector<Place>> params, yields;  // of each block
+  std::vector<std::vector<Step>> bodies;
+  std::vector<std::vector<Place>> params, yields;  // of each body
   std::optional<ReducerProgram> reducer;
 };
 
 struct PhaseProgram {
-  std::vector<int> cell_slots;
+  std::vector<int> block_slots;
   std::vector<IndexProgram> extents;
   std::vector<Step> steps;
   int working_threads = 1;
@@ -61,7 +61,7 @@ struct Program {
   int64_t cells = 0;  // room for all values of all threads
 };
 
-// `threads`: how many run side by side in a cell.
+// `threads`: how many run side by side in a block.
 Program prepare(const Kernel& kernel, int threads);
 
 }  // namespace heddle::kernel

@@ -28,17 +28,17 @@ Spot spot(int64_t lane, int64_t e, int64_t size, bool right) {
 
 }  // namespace
 
-std::vector<Cell> Machine::factor_block(const Step& s, size_t n, int64_t rows, int64_t depth) {
+std::vector<Cell> Machine::factor_tile(const Step& s, size_t n, int64_t rows, int64_t depth) {
   const Region& region = s.inst->regions[n];
   const DType dtype = kernel_.buffers[region.buffer].dtype, acc = s.results[0].dtype;
-  std::vector<Cell> block(static_cast<size_t>(rows * depth));
+  std::vector<Cell> tile(static_cast<size_t>(rows * depth));
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t q = 0; q < depth; ++q) {
-      Cell& value = block[i * depth + q];
-      region_element(s, n, region.turned ? i : q, region.turned ? q : i, value, false);
+      Cell& value = tile[i * depth + q];
+      region_element(s, n, region.transposed ? i : q, region.transposed ? q : i, value, false);
       value = dtype == DType::f32 ? rounded_to_tf32(value) : cell(cast(scalar(dtype, value), acc));
     }
-  return block;
+  return tile;
 }
 
 void Machine::warp_dot(const Step& s) {
@@ -49,7 +49,7 @@ void Machine::warp_dot(const Step& s) {
   std::fill_n(sums, rows * columns, cell(Scalar::of(acc, 0)));
   for (int64_t k = 0; k < steps; ++k) {
     slots_[s.var_slot] = k;
-    const std::vector<Cell> a = factor_block(s, 0, rows, depth), b = factor_block(s, 1, columns, depth);
+    const std::vector<Cell> a = factor_tile(s, 0, rows, depth), b = factor_tile(s, 1, columns, depth);
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < columns; ++j)
         for (int64_t q = 0; q < depth; ++q)
@@ -67,7 +67,7 @@ void Machine::copy_in(const Step& s, int thread) {
   for (int64_t e = 0; e < 16 / size_of(to.dtype); ++e) {
     Cell value = cell(Scalar::of(to.dtype, 0));
     Memory& memory = memory_[s.inst->panels[1].buffer];
-    const char* wrong = e < count ? memory.load(source + e, phase_, static_cast<int32_t>(cell_), value) : nullptr;
+    const char* wrong = e < count ? memory.load(source + e, phase_, static_cast<int32_t>(block_), value) : nullptr;
     if (wrong) fail(s, text("element ", source + e, " of %", from.name, " (", memory.size(), " elements) ", wrong));
     mine.on_their_way.push_back({&s, first + e, value, mine.groups + 1});
     // From now on the place belongs to the copy. Until it has arrived, whoever reads there reads rubbish.

@@ -39,12 +39,12 @@ struct Renumbering {
     HD_ASSERT(v >= 0 && static_cast<size_t>(v) < map.size() && map[v] != kNoValue, "value %", v);
     v = map[v];
   }
-  void block(Block& b) {
+  void body(Body& b) {
     for (Value& v : b.params) define(v);
     for (Inst& inst : b.insts) {
       for (Value& v : inst.args) use(v);
       for (Value& v : inst.results) define(v);
-      for (Block& inner : inst.blocks) block(inner);
+      for (Body& inner : inst.bodies) body(inner);
     }
     for (Value& v : b.results) use(v);
   }
@@ -79,7 +79,7 @@ const char* name(Op op) {
     case Op::reduce: return "reduce";
     case Op::scan: return "scan";
     case Op::dot: return "dot";
-    case Op::block_dot: return "block_dot";
+    case Op::panel_dot: return "panel_dot";
     case Op::matrix_dot: return "matrix_dot";
     case Op::matrix_store: return "matrix_store";
     case Op::warp_dot: return "warp_dot";
@@ -87,7 +87,7 @@ const char* name(Op op) {
     case Op::copy_fence: return "copy_fence";
     case Op::load_matrix: return "load_matrix";
     case Op::mma: return "mma";
-    case Op::word_dot: return "word_dot";
+    case Op::packed_dot: return "packed_dot";
     case Op::loop: return "loop";
     case Op::branch: return "branch";
     case Op::barrier: return "barrier";
@@ -99,20 +99,20 @@ const char* name(Op op) {
 
 void renumber(Kernel& kernel) {
   Renumbering numbering(kernel.values);
-  for (Phase& phase : kernel.phases) numbering.block(phase.body);
+  for (Phase& phase : kernel.phases) numbering.body(phase.body);
 }
 
-void visit(const Block& block, const std::function<void(const Inst&)>& f) {
-  for (const Inst& inst : block.insts) {
+void visit(const Body& code, const std::function<void(const Inst&)>& f) {
+  for (const Inst& inst : code.insts) {
     f(inst);
-    for (const Block& inner : inst.blocks) visit(inner, f);
+    for (const Body& inner : inst.bodies) visit(inner, f);
   }
 }
 
-void visit(Block& block, const std::function<void(Inst&)>& f) {
-  for (Inst& inst : block.insts) {
+void visit(Body& code, const std::function<void(Inst&)>& f) {
+  for (Inst& inst : code.insts) {
     f(inst);
-    for (Block& inner : inst.blocks) visit(inner, f);
+    for (Body& inner : inst.bodies) visit(inner, f);
   }
 }
 
@@ -191,11 +191,11 @@ Type reduced_type(const Type& operand, int axis, Level level) {
 
 Dims dot_dims(const Type& a, const Type& b) { return broadcast_dims(a.shape, b.shape); }
 
-bool holds_words(DType factor, DType acc) { return factor == DType::u32 && (acc == DType::f32 || acc == DType::i32); }
+bool holds_packed(DType factor, DType acc) { return factor == DType::u32 && (acc == DType::f32 || acc == DType::i32); }
 
-Type word_dot_type(const Type& a, const Type& b, const Type& acc) {
+Type packed_dot_type(const Type& a, const Type& b, const Type& acc) {
   const Type operands[] = {a, b, acc};
-  if (a.dtype != b.dtype || !holds_words(a.dtype, acc.dtype)) bad_types("word_dot", operands, "no words");
+  if (a.dtype != b.dtype || !holds_packed(a.dtype, acc.dtype)) bad_types("packed_dot", operands, "no packed words");
   return {acc.dtype, broadcast_dims(broadcast_dims(a.shape, b.shape), acc.shape)};
 }
 
@@ -203,7 +203,7 @@ Type dot_type(const Type& a, const Type& b, const Type& acc, int axis) {
   const Type operands[] = {a, b, acc};
   if (a.dtype != b.dtype) bad_types("dot", operands, "dtypes of a and b differ");
   bool numbers = is_float(acc.dtype) ? is_float(a.dtype) : is_integer(acc.dtype) && is_integer(a.dtype);
-  numbers |= holds_words(a.dtype, acc.dtype);
+  numbers |= holds_packed(a.dtype, acc.dtype);
   if (!numbers || size_of(acc.dtype) < size_of(a.dtype)) bad_types("dot", operands, "dtype of the sum does not fit");
   Dims dims = dot_dims(a, b);
   if (axis < 0 || static_cast<size_t>(axis) >= dims.size()) bad_types("dot", operands, "axis out of range");

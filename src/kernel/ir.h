@@ -1,12 +1,12 @@
 // The kernel IR: SSA with structured control, used at two levels.
 //
-//   tile level    a value is a tile of any rank, `tile<64x32xf32>`; says what a cell of the grid computes
+//   tile level    a value is a tile of any rank, `tile<64x32xf32>`; says what a block of the grid computes
 //   thread level  a value is a scalar or a short vector, `vec<16xf32>`; says what one thread executes
 //
 // Both use the same container and nearly the same ops; verify() knows the difference.
 //
 // Integers that address memory or steer loops are not SSA values: they are Exprs over the variables of the grid
-// (cells), of loops, of the thread, and of the element within a tile or vector (coordinates). Every pass can
+// (blocks), of loops, of the thread, and of the element within a tile or vector (coordinates). Every pass can
 // therefore reason about, move and simplify addresses as formulas. Data enters such a formula only through `binds`.
 #pragma once
 
@@ -51,48 +51,49 @@ enum class Op : uint8_t {
   constant,  // `literal`, in every element of the result
   cast,      // elementwise, to the result's dtype
   bitcast,
-  index,    // the integer `address` at each coordinate, as a value of dtype i32 or i64 (or bool for a condition)
-  load,     // buffer[address] where guard holds, else 0. Of narrower elements, unsigned results are words of them: the
-            // buffer counts as one of the result's dtype, the first element lowest
-  store,    // buffer[address] = args[0] where guard holds
+  index,  // the integer `address` at each coordinate, as a value of dtype i32 or i64 (or bool for a condition)
+  load,   // buffer[address] where guard holds, else 0. Of narrower elements, unsigned results are packed words of them:
+          // the buffer counts as one of the result's dtype, the first element lowest
+  store,  // buffer[address] = args[0] where guard holds
   combine,  // buffer[address] = reducer(buffer[address], args[0]) where guard holds; simple reducers only
   check,    // reports values that must not be: buffer[address] = args[0] (an integer, as i64) of some element for which
-          // guard holds, any one of them; nothing when there is none. Nobody else writes there, but other cells' checks
-  reduce,  // args: k tiles of one shape; results: the same with dimension `axis` reduced to 1. Elements whose
-           // guard is false count as the identity. On a vector (thread level, rank 1): gives scalars.
-  scan,    // args: k tiles x of one shape, then k tiles c, the same with dimension `axis` of size 1; results: k tiles
-           // whose element i along `axis` combines c and x[0] .. x[i], then k tiles that combine c and all of x.
-           // Elements whose guard is false count as the identity. On vectors (thread level) c and the last k
-           // results are scalars.
-  dot,     // args a, b, acc: acc + sum over `axis` of a * b (operands broadcast). Same guard rule. Words of u32 with an
-           // f32 acc are pairs of bf16, with an i32 acc four i8: their products add up
-  block_dot,  // what a matrix unit does from memory to memory: panels[0] += panels[1] * panels[2], blocks of words as
-              // in dot, `extent` steps of kBlockDepth; where guard is false panels[0] counts as 0
-  // Products by a matrix unit that copies blocks of its factors into local memory ahead of use. Tile level: the tile of
+            // guard holds, any one of them; nothing when there is none. Nobody else writes there, but other blocks'
+            // checks
+  reduce,   // args: k tiles of one shape; results: the same with dimension `axis` reduced to 1. Elements whose
+            // guard is false count as the identity. On a vector (thread level, rank 1): gives scalars.
+  scan,     // args: k tiles x of one shape, then k tiles c, the same with dimension `axis` of size 1; results: k tiles
+            // whose element i along `axis` combines c and x[0] .. x[i], then k tiles that combine c and all of x.
+            // Elements whose guard is false count as the identity. On vectors (thread level) c and the last k
+            // results are scalars.
+  dot,      // args a, b, acc: acc + sum over `axis` of a * b (operands broadcast). Same guard rule. Packed words of u32
+            // with an f32 acc are pairs of bf16, with an i32 acc four i8: their products add up
+  panel_dot,  // what a matrix unit does from memory to memory: panels[0] += panels[1] * panels[2], panels of packed
+              // words as in dot, `extent` steps of kPanelDepth; where guard is false panels[0] counts as 0
+  // Products by a matrix unit that copies tiles of its factors into shared memory ahead of use. Tile level: the tile of
   // sums, rows before columns. Thread level: the vectors of fragment() that each thread holds. In a phase with such a
-  // product the last kMatrixThreads threads do nothing but copy. `immediate` blocks may be on their way, `address` have
-  // been taken before.
+  // product the last kMatrixThreads threads do nothing but copy. The pipeline has `immediate` stages; `address` tiles
+  // have been taken before.
   matrix_dot,  // sum over `var` in [0, extent) of left * right, each kMatrixBytes deep. args: the sums so far, if any,
                // then the left factor, unless it is regions[0]; the right one is the last of `regions`
   matrix_store,  // writes args, such a tile, to regions[0], in the threads that hold it
-  // Tile level only: the same sum by a matrix unit that warps use. Blocks are kWarpBytes deep; `immediate` of them have
-  // room in local memory. Factors of f32 are rounded to tf32. Lowered to copy, load_matrix and mma.
+  // Tile level only: the same sum by a matrix unit that warps use. Tiles are kWarpBytes deep; `immediate` of them
+  // have room in shared memory. Factors of f32 are rounded to tf32. Lowered to copy, load_matrix and mma.
   warp_dot,
   loop,    // for var in [0, extent): carried values; args are the initial ones, results the final ones
-  branch,  // if `guard` (free of coordinates): blocks[0], else blocks[1] (may be empty when there are no results).
+  branch,  // if `guard` (free of coordinates): bodies[0], else bodies[1] (may be empty when there are no results).
            // args are the values of `binds`, single elements
   // thread level only
-  barrier,      // all threads of the block; makes local memory written before visible after
+  barrier,      // all threads of the block; makes shared memory written before visible after
   shuffle_xor,  // args[0] of the lane whose number in the warp is mine ^ immediate (warps are 32 threads)
-  word_dot,     // args a, b, acc: dot of words, element by element
+  packed_dot,   // args a, b, acc: dot of packed words, element by element
   transpose,    // args: n vectors of n lanes, n a power of two; lane i of result k is lane k of args[i]
   // A matrix unit that warps use; see kWarpRows.
-  copy,         // 16 bytes from panels[1], in global memory, to panels[0], in local memory. Only the first `extent`
+  copy,         // 16 bytes from panels[1], in global memory, to panels[0], in shared memory. Only the first `extent`
                 // elements, and none where guard is false, are read; the others become 0. They arrive at a copy_fence
   copy_fence,   // what the thread has copied since the last one becomes a group; waits until at most `immediate` groups
                 // of this thread are on their way
-  load_matrix,  // a fragment from local memory: each lane gives the address of 16 bytes of it. f32 is rounded to tf32.
-                // `axis` 1: turned, the rows in memory run across the fragment's; elements of 2 bytes
+  load_matrix,  // a fragment from shared memory: each lane gives the address of 16 bytes of it. f32 is rounded to tf32.
+                // `axis` 1: transposed, the rows in memory run across the fragment's; elements of 2 bytes
   mma,          // args: fragments a and b, then four vectors of two sums; results: the sums, plus a times b transposed
 };
 inline constexpr bool is_scalar_op(Op op) { return static_cast<int>(op) < kScalarOpCount; }
@@ -103,7 +104,7 @@ const char* name(Op op);
 struct Inst;
 
 // A list of instructions with parameters (carried values of a loop, operands of a reducer) and results.
-struct Block {
+struct Body {
   std::vector<Value> params;
   std::vector<Inst> insts;
   std::vector<Value> results;
@@ -114,7 +115,7 @@ struct Block {
 struct Reducer {
   std::vector<Scalar> identity;
   std::vector<Type> values;
-  Block combine;
+  Body combine;
 
   size_t width() const { return identity.size(); }
 };
@@ -132,13 +133,13 @@ Scalar neutral(const Reducer& reducer, size_t k);
 
 enum class Hint : uint8_t {
   None,
-  Stream,  // will not be used again soon, keep it out of the caches
-  Ahead,   // load: the element `immediate` further on will be wanted soon, fetch it into the caches
+  Stream,    // will not be used again soon, keep it out of the caches
+  Prefetch,  // load: the element `immediate` further on will be wanted soon, fetch it into the caches
 };
 
-// One of the matrices of a block_dot: kBlock rows of kBlock results, kBlock rows of kBlockDepth words for each step of
-// the left factor, kBlockDepth rows of kBlock words of the right one.
-inline constexpr int64_t kBlock = 32, kBlockDepth = 16;
+// One of the matrices of a panel_dot: kPanelRows rows of kPanelRows results, kPanelRows rows of kPanelDepth words for
+// each step of the left factor, kPanelDepth rows of kPanelRows words of the right one.
+inline constexpr int64_t kPanelRows = 32, kPanelDepth = 16;
 struct Panel {
   int32_t buffer = -1;
   Expr address;        // of the first element
@@ -147,9 +148,9 @@ struct Panel {
   friend bool operator==(const Panel&, const Panel&) = default;
 };
 
-// A block of a matrix in global memory, as the copies of a matrix unit see it. The matrix has dimensions of `extents`,
+// A tile of a matrix in global memory, as the copies of a matrix unit see it. The matrix has dimensions of `extents`,
 // the fastest first, whose elements are `strides` apart, and begins at element `offset` of the buffer: these speak of
-// symbols only. The block spans dimensions 0 and 1 and begins at `at`; outside the matrix it reads as 0 and is not
+// symbols only. The tile spans dimensions 0 and 1 and begins at `at`; outside the matrix it reads as 0 and is not
 // written.
 //
 // A *gathered* matrix has two dimensions and no strides: its elements lie where `offset` says as an expression in
@@ -164,11 +165,11 @@ struct Region {
   SmallVector<Expr, 2> coords;
   Expr guard = 1;
   bool is_gathered() const { return !coords.empty(); }
-  bool turned = false;  // of a factor: dimension 1 runs along the sum, not dimension 0
-  bool stays = false;   // of a matrix_dot's left factor: the same whenever the threads come by, so it is copied once
+  bool transposed = false;  // of a factor: dimension 1 runs along the sum, not dimension 0
+  bool stays = false;  // of a matrix_dot's left factor: the same whenever the threads come by, so it is copied once
   friend bool operator==(const Region&, const Region&) = default;
 };
-// How deep the blocks of a matrix_dot are, in bytes of a factor; threads that multiply together, and their rows.
+// How deep the tiles of a matrix_dot are, in bytes of a factor; threads that multiply together, and their rows.
 inline constexpr int64_t kMatrixBytes = 128, kMatrixThreads = 128, kMatrixRows = 64;
 // The first of two neighbouring elements, in row-major order of the tile, that `thread` holds as its vector number
 // `index` of a tile of `columns`: first all of one row, then all of another one.
@@ -178,9 +179,9 @@ struct Fragment {
 Fragment fragment(int64_t thread, int64_t index, int64_t columns);
 
 // A fragment is four squares of eight rows by 16 bytes. Of each, lane l of a warp holds bytes 4 * (l % 4) to + 3 of row
-// l / 4, and lanes 8 * s to + 7 give the addresses of the rows of square s; turned, of its columns. A factor of mma has
-// kWarpRows rows of 32 bytes: the squares of a are its upper left, lower left, upper right and lower right one, those
-// of b upper left, upper right, lower left and lower right. Sums: of rows l / 4 and l / 4 + 8, two columns from
+// l / 4, and lanes 8 * s to + 7 give the addresses of the rows of square s; transposed, of its columns. A factor of mma
+// has kWarpRows rows of 32 bytes: the squares of a are its upper left, lower left, upper right and lower right one,
+// those of b upper left, upper right, lower left and lower right. Sums: of rows l / 4 and l / 4 + 8, two columns from
 // 2 * (l % 4) on; both rows of the first eight columns, then of the others.
 inline constexpr int64_t kWarpRows = 16, kWarpBytes = 64;
 
@@ -189,7 +190,7 @@ struct Inst {
   Hint hint = Hint::None;
   int16_t axis = 0;       // reduce, scan, dot
   int32_t buffer = -1;    // load, store, combine, check: index into Kernel::buffers
-  int32_t immediate = 0;  // shuffle_xor: lane mask. loop: unroll factor wanted (0: none). Hint::Ahead: distance
+  int32_t immediate = 0;  // shuffle_xor: lane mask. loop: unroll factor wanted (0: none). Hint::Prefetch: distance
   SmallVector<Value, 2> results;
   SmallVector<Value, 3> args;  // store, combine, check: the value first. Then one argument for each of `binds`.
   Scalar literal;              // constant
@@ -200,10 +201,10 @@ struct Inst {
   // dimensions.
   SmallVector<Expr, 4> coords;
   SmallVector<Expr, 1> binds;              // variables in address or guard that stand for elements of the trailing args
-  Expr var, extent;                        // loop, matrix_dot, warp_dot; block_dot, copy: extent
+  Expr var, extent;                        // loop, matrix_dot, warp_dot; panel_dot, copy: extent
   std::shared_ptr<const Reducer> reducer;  // reduce, scan, combine
-  std::vector<Block> blocks;               // loop, branch
-  std::vector<Panel> panels;               // block_dot: result, left and right factor; copy: to, from
+  std::vector<Body> bodies;                // loop, branch
+  std::vector<Panel> panels;               // panel_dot: result, left and right factor; copy: to, from
   std::vector<Region> regions;             // matrix_dot, warp_dot: left and right factor; matrix_store: the result
 
   // Of a matrix_dot: the left factor is the last arguments; so many arguments are the sums so far.
@@ -214,22 +215,22 @@ struct Inst {
 enum class Space : uint8_t {
   In,
   Out,
-  InOut,  // arguments of the kernel, in global memory, 64-byte aligned
-  Temp,   // global memory for the whole launch, provided by the plan: what one phase hands to the next
-  Local,  // per cell: scratch of the worker on a CPU, shared memory on a GPU
+  InOut,   // arguments of the kernel, in global memory, 64-byte aligned
+  Temp,    // global memory for the whole launch, provided by the plan: what one phase hands to the next
+  Shared,  // per block: what CUDA calls shared memory. On a CPU, where one thread runs a block, scratch of that thread
 };
 
 struct Buffer {
   std::string name;
   DType dtype = DType::f32;
   Space space = Space::In;
-  Expr size;  // elements; constant for Local
+  Expr size;  // elements; constant for Shared
 };
 
-// Cells of a grid are independent and run in any order; all cells of a phase finish before the next begins.
+// Blocks of a grid are independent and run in any order; all blocks of a phase finish before the next begins.
 struct Phase {
-  std::vector<Expr> cells;  // index variables; their extents are the grid, the last runs fastest
-  Block body;
+  std::vector<Expr> blocks;  // index variables; their extents are the grid, the last runs fastest
+  Body body;
 };
 
 enum class Level : uint8_t { Tile, Thread };
@@ -237,8 +238,8 @@ enum class Level : uint8_t { Tile, Thread };
 struct Kernel {
   std::string name;
   Level level = Level::Tile;
-  int threads = 1;            // per cell; more than 1 only on SIMT machines
-  Expr thread;                // index variable of the thread within the cell, used when threads > 1
+  int threads = 1;            // per block; more than 1 only on SIMT machines
+  Expr thread;                // index variable of the thread within the block, used when threads > 1
   std::vector<Expr> symbols;  // run-time sizes, passed as int64
   std::vector<Buffer> buffers;
   std::vector<Type> values;  // type of every Value
@@ -264,8 +265,8 @@ void renumber(Kernel& kernel);
 uint64_t hash(const Kernel& kernel);
 
 // Calls f for every instruction, outer before inner.
-void visit(const Block& block, const std::function<void(const Inst&)>& f);
-void visit(Block& block, const std::function<void(Inst&)>& f);
+void visit(const Body& code, const std::function<void(const Inst&)>& f);
+void visit(Body& code, const std::function<void(Inst&)>& f);
 
 // The shape that elementwise operands of these shapes give; throws InternalError if they do not fit.
 Dims broadcast_dims(const Dims& a, const Dims& b);

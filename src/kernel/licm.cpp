@@ -10,21 +10,21 @@ class Hoister {
  public:
   explicit Hoister(const Kernel& kernel) : kernel_(kernel), depth_(kernel.values.size(), 0) {}
 
-  void run(Block& block, int depth) {
-    for (Value v : block.params) depth_[static_cast<size_t>(v)] = depth;
-    std::vector<Inst> insts = std::move(block.insts);
-    block.insts.clear();
+  void run(Body& code, int depth) {
+    for (Value v : code.params) depth_[static_cast<size_t>(v)] = depth;
+    std::vector<Inst> insts = std::move(code.insts);
+    code.insts.clear();
     for (Inst& inst : insts) {
       for (Value v : inst.results) depth_[static_cast<size_t>(v)] = depth;
-      for (Block& inner : inst.blocks) run(inner, depth + 1);
-      if (inst.op == Op::loop) hoist(inst, block, depth);
-      block.insts.push_back(std::move(inst));
+      for (Body& inner : inst.bodies) run(inner, depth + 1);
+      if (inst.op == Op::loop) hoist(inst, code, depth);
+      code.insts.push_back(std::move(inst));
     }
   }
 
  private:
-  void hoist(Inst& loop, Block& outer, int depth) {
-    Block& body = loop.blocks[0];
+  void hoist(Inst& loop, Body& outer, int depth) {
+    Body& body = loop.bodies[0];
     Writes writes = writes_of(kernel_, body);
     std::vector<Inst> kept;
     for (Inst& inst : body.insts) {
@@ -45,13 +45,13 @@ class Hoister {
     return !depends_on(inst.address, loop.var) && !depends_on(inst.guard, loop.var);
   }
 
-  // In front of a loop that may not run at all, a load must be in bounds by itself; and of local memory only what was
+  // In front of a loop that may not run at all, a load must be in bounds by itself; and of shared memory only what was
   // written may be read.
   bool load_may_move(const Inst& load, const Inst& loop, const Writes& writes) const {
     if (writes.buffers[static_cast<size_t>(load.buffer)]) return false;
     if (loop.extent.lo() >= 1) return true;
     if (!load.binds.empty()) return false;
-    if (kernel_.buffers[static_cast<size_t>(load.buffer)].space == Space::Local) return false;
+    if (kernel_.buffers[static_cast<size_t>(load.buffer)].space == Space::Shared) return false;
     const Buffer& buffer = kernel_.buffers[static_cast<size_t>(load.buffer)];
     if (buffer.dtype != kernel_.values[static_cast<size_t>(load.results[0])].dtype) return false;
     const Expr& size = buffer.size;
@@ -60,7 +60,7 @@ class Hoister {
   }
 
   const Kernel& kernel_;
-  std::vector<int> depth_;  // nesting of the block that defines each value
+  std::vector<int> depth_;  // nesting of the body that defines each value
 };
 
 }  // namespace

@@ -16,9 +16,9 @@ class Fuser {
     for (Phase& phase : kernel_.phases) count(phase.body);
   }
 
-  void run(Block& block) {
-    for (Inst& inst : block.insts)
-      for (Block& inner : inst.blocks) {
+  void run(Body& code) {
+    for (Inst& inst : code.insts)
+      for (Body& inner : inst.bodies) {
         run(inner);
         if (inst.op == Op::loop) fuse(inner);
       }
@@ -26,7 +26,7 @@ class Fuser {
 
  private:
   // The body of a loop.
-  void fuse(Block& body) {
+  void fuse(Body& body) {
     std::unordered_set<Value> carried(body.params.begin(), body.params.end());  // and sums that go on from there
     std::unordered_map<Value, const Inst*> products;
     for (const Inst& inst : body.insts) {
@@ -56,11 +56,11 @@ class Fuser {
   const Type& type(Value v) const { return kernel_.values[static_cast<size_t>(v)]; }
   bool used_once(Value v) const { return uses_[static_cast<size_t>(v)] == 1; }
 
-  void count(const Block& block) {
-    for (Value v : block.results) ++uses_[static_cast<size_t>(v)];
-    for (const Inst& inst : block.insts) {
+  void count(const Body& code) {
+    for (Value v : code.results) ++uses_[static_cast<size_t>(v)];
+    for (const Inst& inst : code.insts) {
       for (Value v : inst.args) ++uses_[static_cast<size_t>(v)];
-      for (const Block& inner : inst.blocks) count(inner);
+      for (const Body& inner : inst.bodies) count(inner);
     }
   }
 

@@ -102,37 +102,37 @@ class Bounds {
 bool needs_expansion(const Inst& inst, const Bounds& bounds, const std::vector<Type>& values, Powers powers) {
   if (!is_scalar_op(inst.op) || inst.op == Op::where) return false;
   const DType dtype = values[static_cast<size_t>(inst.args[0])].dtype;
-  if (inst.op == Op::exp2 && dtype == kF32 && powers == Powers::Words) return !bounds.holds(inst.args[0]);
+  if (inst.op == Op::exp2 && dtype == kF32 && powers == Powers::Integers) return !bounds.holds(inst.args[0]);
   return !info(scalar_op(inst.op)).native || is_small_float(dtype);
 }
 
-// Rewrites the blocks of one kernel or reducer, whose values are `values`.
+// Rewrites the bodies of one kernel or reducer, whose values are `values`.
 class Expander {
  public:
   // `rounded`: values that are only used as f16 or bf16.
   Expander(std::vector<Type>& values, Level level, Powers powers, std::vector<bool> rounded = {})
       : values_(values), level_(level), powers_(powers), rounded_(std::move(rounded)), names_(values.size()) {}
 
-  void run(Block& block) {
-    std::vector<Inst> insts = std::move(block.insts);
-    block.insts.clear();
+  void run(Body& code) {
+    std::vector<Inst> insts = std::move(code.insts);
+    code.insts.clear();
     for (Inst& inst : insts) {
       names_.apply(inst.args);
-      for (Block& inner : inst.blocks) run(inner);
+      for (Body& inner : inst.bodies) run(inner);
       // Combining into memory stays one of the simple reducers, which targets know by name.
       if (inst.reducer && inst.op != Op::combine) inst.reducer = expanded(inst.reducer);
       if (needs_expansion(inst, bounds_, values_, powers_)) {
-        replace(inst, block);
+        replace(inst, code);
       } else {
-        if (powers_ == Powers::Words) bounds_.note(inst);
-        block.insts.push_back(std::move(inst));
+        if (powers_ == Powers::Integers) bounds_.note(inst);
+        code.insts.push_back(std::move(inst));
       }
     }
-    names_.apply(block.results);
+    names_.apply(code.results);
   }
 
  private:
-  void replace(const Inst& inst, Block& out) {
+  void replace(const Inst& inst, Body& out) {
     Builder builder(values_, out, level_);
     DType dtype = values_[static_cast<size_t>(inst.args[0])].dtype;
     ScalarOp op = scalar_op(inst.op);
@@ -141,7 +141,7 @@ class Expander {
     Value result = kNoValue;
     if (info(op).native)
       result = builder.op(op, std::span<const Value>(args));
-    else if (op == ScalarOp::exp && is_rounded(inst.results[0]) && powers_ == Powers::Words)
+    else if (op == ScalarOp::exp && is_rounded(inst.results[0]) && powers_ == Powers::Integers)
       result = expand_rounded_exp({&builder, args[0]}).value;
     else
       result = expand(op, {&builder, args[0]}, {&builder, args.back()}, powers_).value;
@@ -184,8 +184,8 @@ std::vector<bool> rounded_values(const Kernel& kernel) {
                                                    kernel.values[static_cast<size_t>(inst.results[0])].dtype == kF16);
       if (!narrows)
         for (Value v : inst.args) used(v);
-      for (const Block& block : inst.blocks)
-        for (Value v : block.results) used(v);
+      for (const Body& code : inst.bodies)
+        for (Value v : code.results) used(v);
     });
   }
   return rounded;
@@ -195,9 +195,9 @@ std::vector<bool> rounded_values(const Kernel& kernel) {
 
 void expand_math(Kernel& kernel) {
   // GPUs have an instruction for exp2 but none for `scale`, and few units that convert.
-  const Powers powers = kernel.threads > 1 ? Powers::Words : Powers::Scale;
+  const Powers powers = kernel.threads > 1 ? Powers::Integers : Powers::Scale;
   Expander expander(kernel.values, kernel.level, powers,
-                    powers == Powers::Words ? rounded_values(kernel) : std::vector<bool>());
+                    powers == Powers::Integers ? rounded_values(kernel) : std::vector<bool>());
   for (Phase& phase : kernel.phases) expander.run(phase.body);
 }
 

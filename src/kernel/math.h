@@ -90,7 +90,7 @@ Num with_sign(const Num& value, const Num& sign);
 inline constexpr double kLeastExponent = -126;  // of a normal f32
 // With this bound subnormal results may be 0.
 inline constexpr double kExp2Flushes = kLeastExponent - 1;
-enum class Powers { Scale, Words };
+enum class Powers { Scale, Integers };
 
 // Operands are of dtype f32 or f64.
 Num expand_exp(const Num& x, Powers powers = Powers::Scale);

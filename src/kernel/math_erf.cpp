@@ -62,7 +62,7 @@ Num erf_by_exp2(const Num& x) {
 
 Num expand_erf(const Num& x, Powers powers) {
   if (x.is_double()) return wide_erf(x);
-  return powers == Powers::Words ? erf_by_exp2(x) : narrow_erf(x);
+  return powers == Powers::Integers ? erf_by_exp2(x) : narrow_erf(x);
 }
 
 Num expand_erfinv(const Num& x) {

@@ -95,7 +95,7 @@ Num exp_by_exp2(const Num& x, double factor, double low) {
 }
 
 Num narrow_exp(const Num& x, Powers powers) {
-  if (powers == Powers::Words) return exp_by_exp2(x, kLog2E, 0x1.4ae0cp-26);
+  if (powers == Powers::Integers) return exp_by_exp2(x, kLog2E, 0x1.4ae0cp-26);
   Num bounded = smaller(larger(x, -104.0), 89.0);  // beyond, r would not be small
   Num n = (bounded * kLog2E).apply(ScalarOp::round);
   Num r = fma(n, -0x1.7f7d1cp-20, fma(n, -0x1.62e4p-1, bounded));
@@ -124,7 +124,7 @@ Num narrow_exp2(const Num& x) {
 Num expand_exp(const Num& x, Powers powers) { return x.is_double() ? wide_exp(x) : narrow_exp(x, powers); }
 Num expand_exp2(const Num& x, Powers powers) {
   if (x.is_double()) return wide_exp2(x);
-  return powers == Powers::Words ? exp_by_exp2(x, 1, 0) : narrow_exp2(x);
+  return powers == Powers::Integers ? exp_by_exp2(x, 1, 0) : narrow_exp2(x);
 }
 
 // The product is off by 2^-24 of itself, 2^-17 at most: an f16 or bf16 keeps next to nothing of that. From the bound on

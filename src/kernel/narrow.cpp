@@ -1,4 +1,4 @@
-// Loads that only feed stores run where these do. Threads of a cell that hold no element of their own, or a copy of
+// Loads that only feed stores run where these do. Threads of a block that hold no element of their own, or a copy of
 // another's, then do not read it, so that what is stored may take the place of what was loaded (runtime/alias.h).
 #include <optional>
 
@@ -21,14 +21,14 @@ class Narrower {
         everywhere_(kernel.values.size(), false),
         home_(kernel.values.size(), nullptr) {}
 
-  void run(Block& block) {
-    for (Inst& inst : block.insts)
-      for (Value v : inst.results) home_[static_cast<size_t>(v)] = &block;
-    for (Value v : block.results) want_everywhere(v);
-    for (size_t i = block.insts.size(); i-- > 0;) {
-      Inst& inst = block.insts[i];
+  void run(Body& code) {
+    for (Inst& inst : code.insts)
+      for (Value v : inst.results) home_[static_cast<size_t>(v)] = &code;
+    for (Value v : code.results) want_everywhere(v);
+    for (size_t i = code.insts.size(); i-- > 0;) {
+      Inst& inst = code.insts[i];
       if (inst.op == Op::store) {
-        want(block, inst.args[0], {inst.guard, inst.coords});
+        want(code, inst.args[0], {inst.guard, inst.coords});
         for (size_t k = 1; k < inst.args.size(); ++k) want_everywhere(inst.args[k]);
         if (!inst.binds.empty()) want_everywhere(inst.args[0]);  // its guard may speak of data
       } else if (is_scalar_op(inst.op) || inst.op == Op::cast || inst.op == Op::bitcast) {
@@ -37,12 +37,12 @@ class Narrower {
           if (everywhere_[result])
             want_everywhere(v);
           else if (wanted_[result])
-            want(block, v, *wanted_[result]);
+            want(code, v, *wanted_[result]);
         }
       } else {
         if (inst.op == Op::load && kernel_.buffers[static_cast<size_t>(inst.buffer)].space == Space::In) narrow(inst);
         for (Value v : inst.args) want_everywhere(v);
-        for (Block& inner : inst.blocks) run(inner);
+        for (Body& inner : inst.bodies) run(inner);
       }
     }
   }
@@ -50,13 +50,13 @@ class Narrower {
  private:
   void want_everywhere(Value v) { everywhere_[static_cast<size_t>(v)] = true; }
 
-  void want(const Block& block, Value v, const Wanted& where) {
+  void want(const Body& code, Value v, const Wanted& where) {
     auto at = static_cast<size_t>(v);
     const Type& type = kernel_.values[at];
     bool lanes = false;
     for (const Expr& coord : where.coords) lanes = lanes || depends_on(where.guard, coord);
-    // A value of another block, or one for all lanes of a vector that are not wanted together.
-    if (home_[at] != &block || (lanes && type.shape.size() != where.coords.size())) return want_everywhere(v);
+    // A value of another body, or one for all lanes of a vector that are not wanted together.
+    if (home_[at] != &code || (lanes && type.shape.size() != where.coords.size())) return want_everywhere(v);
     if (!wanted_[at])
       wanted_[at] = where;
     else if (!(renamed(where, wanted_[at]->coords) == wanted_[at]->guard))
@@ -79,7 +79,7 @@ class Narrower {
   Kernel& kernel_;
   std::vector<std::optional<Wanted>> wanted_;
   std::vector<bool> everywhere_;
-  std::vector<const Block*> home_;
+  std::vector<const Body*> home_;
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace heddle::kernel {
 namespace {
 
-constexpr int kMaxDepth = 100;             // of blocks, and of parentheses and negations in an expression
+constexpr int kMaxDepth = 100;             // of bodies, and of parentheses and negations in an expression
 constexpr int64_t kMaxElements = 1 << 30;  // of a tile
 
 }  // namespace
@@ -24,7 +24,7 @@ Span Parser::span() {
     if (std::isalpha(static_cast<unsigned char>(c)) || c == '_') {
       std::string_view found = peek_word();
       if (found == "if" || found == "with" || found == "stream" || found == "carry" || found == "unroll" ||
-          found == "ahead")
+          found == "prefetch")
         break;
       pos_ += found.size();
       continue;
@@ -143,10 +143,10 @@ void Parser::parse_buffer() {
     b.space = Space::InOut;
   else if (accept_word("temp"))
     b.space = Space::Temp;
-  else if (accept_word("local"))
-    b.space = Space::Local;
+  else if (accept_word("shared"))
+    b.space = Space::Shared;
   else
-    fail("expected in, out, inout, temp or local");
+    fail("expected in, out, inout, temp or shared");
   expect('%');
   b.name = word("the name of a buffer");
   for (const Buffer& other : kernel_.buffers)
@@ -181,7 +181,7 @@ void Parser::parse_kernel() {
     variables_.add(name, kernel_.thread);
   }
   expect('{');
-  while (peek_word() == "local" || peek_word() == "temp") parse_buffer();
+  while (peek_word() == "shared" || peek_word() == "temp") parse_buffer();
   for (const auto& [buffer, size] : sizes_) kernel_.buffers[buffer].size = expression(size);
   while (accept_word("phase")) parse_phase();
   if (!accept('}')) fail("expected 'phase' or '}'");
@@ -194,28 +194,28 @@ void Parser::parse_phase() {
   expect_word("grid");
   expect('(');
   if (!accept(')')) {
-    do phase.cells.push_back(index_variable());
+    do phase.blocks.push_back(index_variable());
     while (accept(','));
     expect(')');
   }
   expect('{');
-  parse_block(phase.body, kernel_.values);
+  parse_body(phase.body, kernel_.values);
   variables_.restore(variables);
   values_.restore(values);
   kernel_.phases.push_back(std::move(phase));
 }
 
 // After its '{', up to and including its '}'.
-void Parser::parse_block(Block& block, std::vector<Type>& values) {
-  if (++depth_ > kMaxDepth) fail("blocks nested too deep");
+void Parser::parse_body(Body& code, std::vector<Type>& values) {
+  if (++depth_ > kMaxDepth) fail("bodies nested too deep");
   size_t values_mark = values_.mark();
   while (peek() != '}') {
     if (accept_word("yield")) {
-      uses(block.results);
+      uses(code.results);
       if (peek() != '}') fail("expected '}' after yield");
       break;
     }
-    parse_inst(block, values);
+    parse_inst(code, values);
   }
   expect('}');
   values_.restore(values_mark);

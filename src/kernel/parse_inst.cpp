@@ -6,7 +6,7 @@
 
 namespace heddle::kernel {
 
-void Parser::parse_inst(Block& block, std::vector<Type>& values) {
+void Parser::parse_inst(Body& code, std::vector<Type>& values) {
   Inst inst;
   // Results get their numbers now, in the order of the text, but their names only after the operands are read.
   std::vector<std::string> names;
@@ -24,7 +24,7 @@ void Parser::parse_inst(Block& block, std::vector<Type>& values) {
     if (values_.find(names[i])) fail(heddle::text("value %", names[i], " is already defined"));
     values_.add(names[i], inst.results[i]);
   }
-  block.insts.push_back(std::move(inst));
+  code.insts.push_back(std::move(inst));
 }
 
 void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
@@ -119,8 +119,8 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     expect(',');
     inst.immediate = integer<int>(0, 1 << 20);
     set_types(inst, values, {Type(values[inst.args[0]])});
-  } else if (op == "block_dot") {
-    inst.op = Op::block_dot;
+  } else if (op == "panel_dot") {
+    inst.op = Op::panel_dot;
     for (int i = 0; i < 3; ++i) {
       if (i > 0) expect(',');
       Panel& panel = inst.panels.emplace_back(place());
@@ -137,7 +137,7 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     set_types(inst, values, {});
   } else if (op == "matrix_dot") {
     inst.op = Op::matrix_dot;
-    expect_word("ahead");
+    expect_word("pipeline");
     inst.immediate = integer<int>(1, 1 << 10);
     expect_word("after");
     expect('(');
@@ -150,7 +150,7 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     for (Value v : inst.results) values[v] = t;
   } else if (op == "warp_dot") {
     inst.op = Op::warp_dot;
-    expect_word("ahead");
+    expect_word("pipeline");
     inst.immediate = integer<int>(1, 1 << 10);
     factors(inst, 2);
     set_types(inst, values, {colon_type()});
@@ -174,7 +174,7 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     expect('[');
     inst.address = expression(span());
     expect(']');
-    inst.axis = accept_word("turned") ? 1 : 0;
+    inst.axis = accept_word("transposed") ? 1 : 0;
     set_types(inst, values, {fragment_type(kernel_.buffers[static_cast<size_t>(inst.buffer)].dtype)});
   } else if (op == "mma") {
     inst.op = Op::mma;
@@ -188,11 +188,11 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     expect(',');
     uses(inst.args);
     set_types(inst, values, {});
-  } else if (op == "word_dot") {
-    inst.op = Op::word_dot;
+  } else if (op == "packed_dot") {
+    inst.op = Op::packed_dot;
     uses(inst.args);
-    if (inst.args.size() != 3) fail_at(at, "word_dot takes three values");
-    set_types(inst, values, {word_dot_type(values[inst.args[0]], values[inst.args[1]], values[inst.args[2]])});
+    if (inst.args.size() != 3) fail_at(at, "packed_dot takes three values");
+    set_types(inst, values, {packed_dot_type(values[inst.args[0]], values[inst.args[1]], values[inst.args[2]])});
   } else if (op == "transpose") {
     inst.op = Op::transpose;
     uses(inst.args);
@@ -253,14 +253,14 @@ Region Parser::region() {
     address();
     variables_.restore(variables);
     list("at", [&] { r.at.push_back(expression(span())); });
-    r.turned = accept_word("turned");
+    r.transposed = accept_word("transposed");
     return r;
   }
   address();
   list("of", [&] { r.extents.push_back(expression(span())); });
   list("by", [&] { r.strides.push_back(integer<int64_t>(0, INT64_MAX)); });
   list("at", [&] { r.at.push_back(expression(span())); });
-  r.turned = accept_word("turned");
+  r.transposed = accept_word("transposed");
   r.stays = accept_word("stays");
   return r;
 }
@@ -270,7 +270,7 @@ void Parser::parse_loop(Inst& inst, std::vector<Type>& values) {
   size_t variables = variables_.mark(), names = values_.mark();
   inst.var = index_variable();
   inst.extent = extent_;
-  Block body;
+  Body body;
   if (accept_word("carry")) {
     expect('(');
     do {
@@ -288,10 +288,10 @@ void Parser::parse_loop(Inst& inst, std::vector<Type>& values) {
   if (inst.results.size() != inst.args.size()) fail("a loop gives one result for each carried value");
   for (size_t i = 0; i < inst.args.size(); ++i) values[inst.results[i]] = Type(values[inst.args[i]]);
   expect('{');
-  parse_block(body, values);
+  parse_body(body, values);
   variables_.restore(variables);
   values_.restore(names);
-  inst.blocks.push_back(std::move(body));
+  inst.bodies.push_back(std::move(body));
 }
 
 void Parser::parse_branch(Inst& inst, std::vector<Type>& values) {
@@ -301,17 +301,17 @@ void Parser::parse_branch(Inst& inst, std::vector<Type>& values) {
   if (tail.guard || tail.hint != Hint::None) fail("a branch has one condition and no hint");
   tail.guard = guard;
   finish_access(inst, {}, {}, tail);
-  Block then, otherwise;
+  Body then, otherwise;
   expect('{');
-  parse_block(then, values);
+  parse_body(then, values);
   if (accept_word("else")) {
     expect('{');
-    parse_block(otherwise, values);
+    parse_body(otherwise, values);
   }
-  if (inst.results.size() != then.results.size()) fail("a branch gives what its blocks yield");
+  if (inst.results.size() != then.results.size()) fail("a branch gives what its bodies yield");
   for (size_t i = 0; i < then.results.size(); ++i) values[inst.results[i]] = Type(values[then.results[i]]);
-  inst.blocks.push_back(std::move(then));
-  inst.blocks.push_back(std::move(otherwise));
+  inst.bodies.push_back(std::move(then));
+  inst.bodies.push_back(std::move(otherwise));
 }
 
 // A simple reducer is given as its op; its dtype follows later.
@@ -335,7 +335,7 @@ std::shared_ptr<const Reducer> Parser::parse_reducer(std::optional<ScalarOp>& si
     reducer->combine.params.push_back(v);
   } while (accept(','));
   expect(')');
-  parse_block(reducer->combine, reducer->values);
+  parse_body(reducer->combine, reducer->values);
   values_ = std::move(outer);
   expect_word("identity");
   expect('(');
@@ -375,16 +375,16 @@ Parser::Tail Parser::parse_tail() {
     } while (accept(','));
   if (accept_word("if")) tail.guard = span();
   if (accept_word("stream")) tail.hint = Hint::Stream;
-  if (accept_word("ahead")) {
-    tail.hint = Hint::Ahead;
-    tail.ahead = integer<int32_t>(INT32_MIN, INT32_MAX);
+  if (accept_word("prefetch")) {
+    tail.hint = Hint::Prefetch;
+    tail.distance = integer<int32_t>(INT32_MIN, INT32_MAX);
   }
   return tail;
 }
 
 void Parser::finish_access(Inst& inst, const Dims& dims, const std::optional<Span>& address, const Tail& tail) {
   inst.hint = tail.hint;
-  if (tail.hint == Hint::Ahead) inst.immediate = tail.ahead;
+  if (tail.hint == Hint::Prefetch) inst.immediate = tail.distance;
   size_t variables = variables_.mark();
   if (address || tail.guard)
     for (size_t i = 0; i < dims.size(); ++i) {

@@ -1,4 +1,4 @@
-// The parser of kernels: private to parse.cpp (kernels, phases, blocks, types, expressions) and parse_inst.cpp
+// The parser of kernels: private to parse.cpp (kernels, phases, bodies, types, expressions) and parse_inst.cpp
 // (instructions).
 //
 // Recursive descent over characters; expressions are cut out as spans and handed to parse_expr() once the variables
@@ -76,7 +76,7 @@ class Parser : TextCursor {
     std::vector<Bind> binds;
     std::optional<Span> guard;
     Hint hint = Hint::None;
-    int32_t ahead = 0;
+    int32_t distance = 0;
   };
 
   // Expressions.
@@ -152,8 +152,8 @@ class Parser : TextCursor {
   void parse_symbols();
   void parse_buffer();
   void parse_phase();
-  void parse_block(Block& block, std::vector<Type>& values);
-  void parse_inst(Block& block, std::vector<Type>& values);
+  void parse_body(Body& code, std::vector<Type>& values);
+  void parse_inst(Body& code, std::vector<Type>& values);
   void parse_operation(Inst& inst, std::vector<Type>& values);
   void parse_loop(Inst& inst, std::vector<Type>& values);
   void parse_branch(Inst& inst, std::vector<Type>& values);

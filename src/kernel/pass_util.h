@@ -10,20 +10,20 @@ namespace heddle::kernel {
 // Depends on its operands and formulas alone, and may run any number of times.
 inline bool is_pure(Op op) {
   return is_scalar_op(op) || op == Op::constant || op == Op::cast || op == Op::bitcast || op == Op::index ||
-         op == Op::reduce || op == Op::scan || op == Op::dot || op == Op::word_dot || op == Op::transpose;
+         op == Op::reduce || op == Op::scan || op == Op::dot || op == Op::packed_dot || op == Op::transpose;
 }
 
-// What a block writes, nested blocks included. Different buffers never share memory.
+// What a body writes, nested bodies included. Different buffers never share memory.
 struct Writes {
   std::vector<bool> buffers;
   bool barrier = false;  // makes other threads' writes visible: every buffer that anyone writes may change
 };
-inline Writes writes_of(const Kernel& kernel, const Block& block) {
+inline Writes writes_of(const Kernel& kernel, const Body& code) {
   Writes writes{std::vector<bool>(kernel.buffers.size(), false), false};
-  visit(block, [&](const Inst& inst) {
+  visit(code, [&](const Inst& inst) {
     if (inst.op == Op::store || inst.op == Op::combine || inst.op == Op::check)
       writes.buffers[static_cast<size_t>(inst.buffer)] = true;
-    if (inst.op == Op::block_dot || inst.op == Op::copy)
+    if (inst.op == Op::panel_dot || inst.op == Op::copy)
       writes.buffers[static_cast<size_t>(inst.panels[0].buffer)] = true;
     if (inst.op == Op::matrix_store) writes.buffers[static_cast<size_t>(inst.regions[0].buffer)] = true;
     if (inst.op == Op::barrier) writes.barrier = true;

@@ -11,14 +11,14 @@ namespace heddle::kernel {
 
 void fold(Kernel& kernel);         // constants and identities (x * 1, where(true, a, b), cast of cast)
 void cse(Kernel& kernel);          // equal instructions once (loads too, where no store can lie between)
-void dce(Kernel& kernel);          // what nothing uses; stores to Local and Temp buffers that nobody reads
+void dce(Kernel& kernel);          // what nothing uses; stores to Shared and Temp buffers that nobody reads
 void licm(Kernel& kernel);         // what does not change out of loops
 void fuse_mad(Kernel& kernel);     // sum + a * b in loops -> fma, for floats (the only pass that changes rounding)
 void expand_math(Kernel& kernel);  // Math ops -> Native ops, small floats computed in f32; see math.h
 void unroll(Kernel& kernel);       // loops of constant small extent, and those that ask for it
 void split_loops(Kernel& kernel);  // of one thread, where the guards of what they store change their value
 void shorten_comparisons(Kernel& kernel);  // of indices that fit into 32 bits
-void narrow(Kernel& kernel);               // threads of a cell load only what they store, where that is all it is for
+void narrow(Kernel& kernel);               // threads of a block load only what they store, where that is all it is for
 
 struct Pass {
   std::string_view name;

@@ -46,7 +46,7 @@ const char* keyword(Space space) {
     case Space::Out: return "out";
     case Space::InOut: return "inout";
     case Space::Temp: return "temp";
-    case Space::Local: return "local";
+    case Space::Shared: return "shared";
   }
   return "?";
 }
@@ -57,7 +57,7 @@ class Printer {
       : level_(level), names_(names), numbers_(value_count, kNoValue) {}
 
   std::string kernel(const Kernel& k);
-  // The operation's name of a simple reducer, else a block and the identity.
+  // The operation's name of a simple reducer, else a body and the identity.
   void reducer(const Reducer& r, Level level);
   std::string take() { return std::move(out_); }
 
@@ -119,7 +119,7 @@ class Printer {
 
   void line(const std::string& s) { out_.append(2 * static_cast<size_t>(depth_), ' ').append(s).append("\n"); }
   void symbols(const Kernel& k, std::string& header);
-  void block(const Block& b);
+  void body(const Body& b);
   void inst(const Inst& inst);
   std::string reducer_text(const Reducer& r);
   void reducer_lines(const Reducer& r, std::string& s);
@@ -165,7 +165,7 @@ std::string Printer::kernel(const Kernel& k) {
     const Buffer& b = k.buffers[i];
     return text(keyword(b.space), " %", buffers_[i], ": ", heddle::name(b.dtype), "[", expr(b.size), "]");
   };
-  // Arguments stand in the head; Temp and Local buffers that come after the last argument stand in the body.
+  // Arguments stand in the head; Temp and Shared buffers that come after the last argument stand in the body.
   size_t arguments = k.buffers.size();
   while (arguments > 0 && k.buffers[arguments - 1].space >= Space::Temp) --arguments;
   std::string head = k.level == Level::Thread ? "kernel.thread @" : "kernel @";
@@ -182,13 +182,13 @@ std::string Printer::kernel(const Kernel& k) {
   for (const Phase& phase : k.phases) {
     size_t outer = mark();
     std::string grid;
-    for (const Expr& cell : phase.cells) {
-      Expr extent = cell.is_var() ? cell.extent() : Expr(1);
+    for (const Expr& block : phase.blocks) {
+      Expr extent = block.is_var() ? block.extent() : Expr(1);
       std::string bound = expr(extent);
-      grid += (grid.empty() ? "" : ", ") + declare_index(cell, extent, 'c') + " < " + bound;
+      grid += (grid.empty() ? "" : ", ") + declare_index(block, extent, 'c') + " < " + bound;
     }
     line("phase grid(" + grid + ") {");
-    block(phase.body);
+    body(phase.body);
     line("}");
     restore(outer);
   }
@@ -197,7 +197,7 @@ std::string Printer::kernel(const Kernel& k) {
   return take();
 }
 
-void Printer::block(const Block& b) {
+void Printer::body(const Body& b) {
   ++depth_;
   for (const Inst& i : b.insts) inst(i);
   if (!b.results.empty()) line("yield " + uses(b.results));
@@ -216,7 +216,7 @@ void Printer::reducer_lines(const Reducer& r, std::string& s) {
   s += "{\n";
   inner.line("(" + params + ")");
   --inner.depth_;
-  inner.block(r.combine);
+  inner.body(r.combine);
   inner.out_.append(2 * static_cast<size_t>(depth_), ' ');
   s += inner.out_ + "} identity(";
   for (size_t i = 0; i < r.identity.size(); ++i) s += (i ? ", " : "") + literal(r.identity[i]);
@@ -271,7 +271,7 @@ std::string Printer::binds(const Inst& inst, const std::vector<std::string>& dec
 // %b[offset] of (extents) by (strides) at (corner), or %b gathers (x < extent, y < extent) [address if guard] at
 // (corner)
 std::string Printer::region(const Region& r) {
-  const std::string kind = std::string(r.turned ? " turned" : "") + (r.stays ? " stays" : "");
+  const std::string kind = std::string(r.transposed ? " transposed" : "") + (r.stays ? " stays" : "");
   if (r.is_gathered()) {
     std::string s = buffer_name(r.buffer) + " gathers (", corner;
     for (size_t d = 0; d < r.at.size(); ++d) corner += (d ? ", " : "") + expr(r.at[d]);
@@ -310,7 +310,7 @@ void Printer::inst(const Inst& inst) {
     std::string t = binds(inst, declared);
     if (!inst.guard.is_const(1)) t += " if " + expr(inst.guard);
     if (inst.hint == Hint::Stream) t += " stream";
-    if (inst.hint == Hint::Ahead) t += " ahead " + std::to_string(inst.immediate);
+    if (inst.hint == Hint::Prefetch) t += " prefetch " + std::to_string(inst.immediate);
     return t;
   };
   switch (inst.op) {
@@ -333,7 +333,7 @@ void Printer::inst(const Inst& inst) {
            std::to_string(inst.axis) + tail();
       break;
     case Op::dot: s += " " + uses(own) + " axis " + std::to_string(inst.axis) + tail(); break;
-    case Op::block_dot:
+    case Op::panel_dot:
       for (size_t i = 0; i < inst.panels.size(); ++i) {
         const Panel& p = inst.panels[i];
         s += std::string(i == 0 ? " " : ", ") + buffer_name(p.buffer) + "[" + expr(p.address) + "] stride " +
@@ -343,7 +343,7 @@ void Printer::inst(const Inst& inst) {
       s += " steps " + expr(inst.extent) + tail();
       break;
     case Op::matrix_dot: {
-      s += " ahead " + std::to_string(inst.immediate) + " after (" + expr(inst.address) + ")";
+      s += " pipeline " + std::to_string(inst.immediate) + " after (" + expr(inst.address) + ")";
       if (inst.buffer >= 0) s += " through " + buffer_name(inst.buffer);
       if (!inst.args.empty()) s += " adds " + uses(own);
       std::string bound = expr(inst.extent);
@@ -354,8 +354,8 @@ void Printer::inst(const Inst& inst) {
     }
     case Op::warp_dot: {
       std::string bound = expr(inst.extent);
-      s += " ahead " + std::to_string(inst.immediate) + " steps (" + declare_index(inst.var, inst.extent, 'k') + " < " +
-           bound + ")";
+      s += " pipeline " + std::to_string(inst.immediate) + " steps (" + declare_index(inst.var, inst.extent, 'k') +
+           " < " + bound + ")";
       for (const Region& r : inst.regions) s += " " + region(r);
       s += " : " + result_type();
       break;
@@ -367,7 +367,7 @@ void Printer::inst(const Inst& inst) {
       break;
     case Op::copy_fence: s += " " + std::to_string(inst.immediate); break;
     case Op::load_matrix:
-      s += " " + buffer_name(inst.buffer) + "[" + expr(inst.address) + "]" + (inst.axis == 1 ? " turned" : "");
+      s += " " + buffer_name(inst.buffer) + "[" + expr(inst.address) + "]" + (inst.axis == 1 ? " transposed" : "");
       break;
     case Op::matrix_store:
       if (inst.buffer >= 0) s += " through " + buffer_name(inst.buffer);
@@ -377,7 +377,7 @@ void Printer::inst(const Inst& inst) {
     case Op::loop: {
       std::string bound = expr(inst.extent);
       s += " " + declare_index(inst.var, inst.extent, 'k') + " < " + bound;
-      const std::vector<Value> params = inst.blocks.empty() ? std::vector<Value>() : inst.blocks[0].params;
+      const std::vector<Value> params = inst.bodies.empty() ? std::vector<Value>() : inst.bodies[0].params;
       for (size_t i = 0; i < params.size(); ++i)
         s += (i ? ", " : " carry(") + define(params[i]) + " = " + (i < inst.args.size() ? use(inst.args[i]) : "?");
       if (!params.empty()) s += ")";
@@ -394,13 +394,13 @@ void Printer::inst(const Inst& inst) {
     default: s += " " + arguments; break;
   }
   line(s);
-  for (size_t i = 0; i < inst.blocks.size(); ++i) {
-    const Block& b = inst.blocks[i];
+  for (size_t i = 0; i < inst.bodies.size(); ++i) {
+    const Body& b = inst.bodies[i];
     if (i > 0 && b.insts.empty() && b.results.empty()) continue;
     if (i > 0) line("} else {");
-    block(b);
+    body(b);
   }
-  if (!inst.blocks.empty()) line("}");
+  if (!inst.bodies.empty()) line("}");
   restore(outer);
 }
 
@@ -411,7 +411,7 @@ bool is_reserved_name(std::string_view name) {
   static constexpr std::string_view kWords[] = {"if",       "with",    "stream", "carry",    "unroll", "in",
                                                 "multiple", "axis",    "min",    "max",      "select", "and",
                                                 "or",       "not",     "true",   "false",    "mod",    "else",
-                                                "yield",    "threads", "thread", "floordiv", "rounds", "ahead"};
+                                                "yield",    "threads", "thread", "floordiv", "rounds", "prefetch"};
   if (std::find(std::begin(kWords), std::end(kWords), name) != std::end(kWords)) return true;
   return name.size() > 1 && (name[0] == 'd' || name[0] == 'v') &&
          std::all_of(name.begin() + 1, name.end(), [](unsigned char c) { return std::isdigit(c); });

@@ -113,7 +113,7 @@ Scalar neutral(const Reducer& reducer, size_t k) {
 }
 
 std::optional<ScalarOp> simple_op(const Reducer& reducer) {
-  const Block& combine = reducer.combine;
+  const Body& combine = reducer.combine;
   if (reducer.width() != 1 || combine.params.size() != 2 || combine.insts.size() != 1 || combine.results.size() != 1)
     return std::nullopt;
   const Inst& inst = combine.insts[0];

@@ -15,9 +15,9 @@ constexpr int64_t kMostInsts = 512;       // that all pieces of a loop may have 
 constexpr int64_t kMostPhaseInsts = 768;  // that a phase may grow to
 constexpr double kCommon = 0.2;           // a piece that makes up less of the loop is not cut any further
 
-int64_t size_of_block(const Block& block) {
+int64_t size_of_body(const Body& code) {
   int64_t count = 0;
-  visit(block, [&](const Inst&) { ++count; });
+  visit(code, [&](const Inst&) { ++count; });
   return count;
 }
 
@@ -41,21 +41,21 @@ class Splitter {
   Splitter(Kernel& kernel, Phase& phase) : kernel_(kernel), phase_(phase) {}
 
   void run() {
-    room_ = kMostPhaseInsts - size_of_block(phase_.body);
-    for (const Expr& cell : phase_.cells) outside_.push_back(cell);
+    room_ = kMostPhaseInsts - size_of_body(phase_.body);
+    for (const Expr& block : phase_.blocks) outside_.push_back(block);
     split_in(phase_.body);
   }
 
  private:
-  void split_in(Block& block) {
-    std::vector<Inst> insts = std::move(block.insts);
-    block.insts.clear();
+  void split_in(Body& code) {
+    std::vector<Inst> insts = std::move(code.insts);
+    code.insts.clear();
     for (Inst& inst : insts) {
-      if (inst.op != Op::loop || !split(inst, block)) {
+      if (inst.op != Op::loop || !split(inst, code)) {
         if (inst.op == Op::loop) outside_.push_back(inst.var);
-        for (Block& inner : inst.blocks) split_in(inner);
+        for (Body& inner : inst.bodies) split_in(inner);
         if (inst.op == Op::loop) outside_.pop_back();
-        block.insts.push_back(std::move(inst));
+        code.insts.push_back(std::move(inst));
       }
     }
   }
@@ -97,7 +97,7 @@ class Splitter {
         if (std::optional<Edge> edge = edge_of(part, loop, inst)) edges.push_back(*edge);
       }
     };
-    visit(loop.blocks[0], [&](const Inst& inst) {
+    visit(loop.bodies[0], [&](const Inst& inst) {
       look_at(inst.guard, inst);
       if (is_condition(inst)) look_at(inst.address, inst);
     });
@@ -179,10 +179,10 @@ class Splitter {
     return result;
   }
 
-  bool split(Inst& loop, Block& out) {
+  bool split(Inst& loop, Body& out) {
     // Sums in registers are left alone: such loops are blocked with care.
     if (!loop.args.empty() || loop.extent.is_const(1)) return false;
-    const int64_t size = size_of_block(loop.blocks[0]);
+    const int64_t size = size_of_body(loop.bodies[0]);
     std::vector<Piece> pieces = pieces_of(loop, edges_of(loop));
     if (pieces.size() < 2) return false;
     auto fits = [&](size_t count) {
@@ -210,7 +210,7 @@ class Splitter {
     return true;
   }
 
-  void emit(const Inst& loop, const Piece& piece, const Expr& extent, Block& out) {
+  void emit(const Inst& loop, const Piece& piece, const Expr& extent, Body& out) {
     Inst inst;
     inst.op = Op::loop;
     inst.immediate = loop.immediate;
@@ -218,10 +218,10 @@ class Splitter {
     inst.var = Expr::index(loop.var.name(), extent);
     std::vector<Value> names(kernel_.values.size());
     for (size_t k = 0; k < names.size(); ++k) names[k] = static_cast<Value>(k);
-    Block body;
+    Body body;
     Builder builder(kernel_.values, body);
-    const Block& from = loop.blocks[0];
-    Block known;  // the body with what is known
+    const Body& from = loop.bodies[0];
+    Body known;  // the body with what is known
     known.insts = from.insts;
     visit(known, [&](Inst& copy) {
       copy.guard = simplified(copy.guard, piece);
@@ -233,7 +233,7 @@ class Splitter {
       split_in(body);
       outside_.pop_back();
     }
-    inst.blocks.push_back(std::move(body));
+    inst.bodies.push_back(std::move(body));
     out.insts.push_back(std::move(inst));
   }
 

@@ -21,7 +21,7 @@ std::vector<TensorMap> tensor_maps(const Kernel& kernel) {
         int64_t high = kMatrixRows;
         if (inst.op == Op::matrix_dot) {
           const int64_t columns = static_cast<int64_t>(inst.results.size()) / 2 * 8;
-          high = region.turned ? wide : n + 1 < inst.regions.size() ? rows : columns;
+          high = region.transposed ? wide : n + 1 < inst.regions.size() ? rows : columns;
         }
         maps.push_back({&inst, n, {wide, high}});
       }

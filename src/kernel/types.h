@@ -14,9 +14,9 @@ Type reduced_type(const Type& operand, int axis, Level level);
 Dims dot_dims(const Type& a, const Type& b);
 // acc has dot_dims with `axis` reduced to 1, or broadcasts to it; its dtype may be wider than that of a and b.
 Type dot_type(const Type& a, const Type& b, const Type& acc, int axis);
-// Whether the words of a dot hold several narrow numbers each.
-bool holds_words(DType factor, DType acc);
-Type word_dot_type(const Type& a, const Type& b, const Type& acc);
+// Whether the words of a dot hold several narrow numbers each, packed.
+bool holds_packed(DType factor, DType acc);
+Type packed_dot_type(const Type& a, const Type& b, const Type& acc);
 // What a lane holds of a fragment, and whether matrix units of warps multiply such factors into such sums.
 Type fragment_type(DType dtype);
 bool multiplies_fragments(DType factor, DType sum);

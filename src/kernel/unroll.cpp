@@ -10,10 +10,10 @@ constexpr int64_t kMostTrips = 8;    // a loop of more trips stays one unless it
 constexpr int64_t kMostInsts = 64;   // instructions an unrolled loop may grow to without having asked
 constexpr int64_t kMostAsked = 512;  // and when it has: a guard against runaway code
 
-int64_t size_of_block(const Block& block) {
+int64_t size_of_body(const Body& code) {
   int64_t count = 0;
   // A product of matrices is a loop itself, and each one needs descriptors of its own.
-  visit(block,
+  visit(code,
         [&](const Inst& inst) { count += inst.op == Op::matrix_dot || inst.op == Op::warp_dot ? kMostAsked : 1; });
   return count;
 }
@@ -22,16 +22,16 @@ class Unroller {
  public:
   explicit Unroller(Kernel& kernel) : kernel_(kernel) {}
 
-  // Rewrites `block`; `map` gives the new name of every value defined so far.
-  void run(Block& block, std::vector<Value>& map) {
-    std::vector<Inst> insts = std::move(block.insts);
-    block.insts.clear();
+  // Rewrites `code`; `map` gives the new name of every value defined so far.
+  void run(Body& code, std::vector<Value>& map) {
+    std::vector<Inst> insts = std::move(code.insts);
+    code.insts.clear();
     for (Inst& inst : insts) {
       rename(inst.args, map);
-      for (Block& inner : inst.blocks) run(inner, map);
-      if (inst.op != Op::loop || !unroll_loop(inst, block, map)) block.insts.push_back(std::move(inst));
+      for (Body& inner : inst.bodies) run(inner, map);
+      if (inst.op != Op::loop || !unroll_loop(inst, code, map)) code.insts.push_back(std::move(inst));
     }
-    rename(block.results, map);
+    rename(code.results, map);
   }
 
  private:
@@ -40,8 +40,8 @@ class Unroller {
     for (Value& v : values) v = map[static_cast<size_t>(v)];
   }
 
-  bool unroll_loop(Inst& loop, Block& out, std::vector<Value>& map) {
-    int64_t size = size_of_block(loop.blocks[0]);
+  bool unroll_loop(Inst& loop, Body& out, std::vector<Value>& map) {
+    int64_t size = size_of_body(loop.bodies[0]);
     int64_t factor = loop.immediate;
     if (loop.extent.is_const()) {
       int64_t trips = std::max<int64_t>(loop.extent.value(), 0);
@@ -64,46 +64,46 @@ class Unroller {
   }
 
   // for v < n  ->  for u < n / f { f copies with v = u * f + j };  for w < n % f { v = n / f * f + w }
-  void unroll_by(const Inst& loop, int64_t factor, Block& out, std::vector<Value>& map) {
+  void unroll_by(const Inst& loop, int64_t factor, Body& out, std::vector<Value>& map) {
     std::vector<Value> carried(loop.args.begin(), loop.args.end());
     Expr whole = floordiv(loop.extent, factor), rest = mod(loop.extent, factor);
     Expr outer = Expr::index(loop.var.name(), whole);
-    carried = emit_loop(loop, outer, carried, out, [&](Block& body, std::vector<Value> values) {
+    carried = emit_loop(loop, outer, carried, out, [&](Body& body, std::vector<Value> values) {
       for (int64_t k = 0; k < factor; ++k) values = repeat(loop, body, outer * factor + k, values);
       return values;
     });
     if (!rest.is_const(0)) {
       Expr tail = Expr::index(loop.var.name(), rest);
-      carried = emit_loop(loop, tail, carried, out, [&](Block& body, std::vector<Value> values) {
+      carried = emit_loop(loop, tail, carried, out, [&](Body& body, std::vector<Value> values) {
         return repeat(loop, body, whole * factor + tail, values);
       });
     }
     finish(loop, carried, map);
   }
 
-  template <class Body>
-  std::vector<Value> emit_loop(const Inst& loop, const Expr& var, const std::vector<Value>& init, Block& out,
-                               const Body& body) {
+  template <class Write>
+  std::vector<Value> emit_loop(const Inst& loop, const Expr& var, const std::vector<Value>& init, Body& out,
+                               const Write& body) {
     Inst inst;
     inst.op = Op::loop;
     inst.var = var;
     inst.extent = var.extent();
     inst.args = SmallVector<Value, 3>(init.begin(), init.end());
-    Block block;
+    Body code;
     for (Value v : loop.results) {
       inst.results.push_back(fresh(v));
-      block.params.push_back(fresh(v));
+      code.params.push_back(fresh(v));
     }
-    block.results = body(block, block.params);
-    inst.blocks.push_back(std::move(block));
+    code.results = body(code, code.params);
+    inst.bodies.push_back(std::move(code));
     std::vector<Value> results(inst.results.begin(), inst.results.end());
     out.insts.push_back(std::move(inst));
     return results;
   }
 
   // One trip of the body.
-  std::vector<Value> repeat(const Inst& loop, Block& out, const Expr& trip, const std::vector<Value>& carried) {
-    const Block& body = loop.blocks[0];
+  std::vector<Value> repeat(const Inst& loop, Body& out, const Expr& trip, const std::vector<Value>& carried) {
+    const Body& body = loop.bodies[0];
     std::vector<Value> names(kernel_.values.size());
     for (size_t k = 0; k < names.size(); ++k) names[k] = static_cast<Value>(k);
     for (size_t k = 0; k < body.params.size(); ++k) names[static_cast<size_t>(body.params[k])] = carried[k];

@@ -66,12 +66,12 @@ class Verifier {
   }
 
   void head();
-  void block(const Block& b);
+  void body(const Body& b);
   void inst(const Inst& i);
   void access(const Inst& i, const Dims& dims, bool coords_needed);
   void buffer(const Inst& i, DType dtype) const;
   void reducer(const Inst& i, size_t width);
-  void block_dot(const Inst& i);
+  void panel_dot(const Inst& i);
   void region(const Region& r, DType dtype);
   void gathered(const Region& r, DType dtype);
   void factors(const Inst& i, DType dtype);

@@ -10,7 +10,7 @@ void Verifier::head() {
   }
   for (const Buffer& b : kernel_.buffers) {
     expression(b.size, "size of a buffer");
-    check(b.space != Space::Local || b.size.is_const(), "local buffer %", b.name, " has size ", b.size);
+    check(b.space != Space::Shared || b.size.is_const(), "shared buffer %", b.name, " has size ", b.size);
     check(!b.size.is_const() || b.size.value() >= 0, "buffer %", b.name, " has size ", b.size);
   }
   check(kernel_.threads >= 1, "runs ", kernel_.threads, " threads");
@@ -24,20 +24,20 @@ void Verifier::kernel() {
   for (const Phase& p : kernel_.phases) {
     ++phase_;
     if (kernel_.rounds) {
-      auto rounds = [](const Phase& phase) { return phase.cells.empty() ? Expr(0) : phase.cells[0].extent(); };
-      check(!p.cells.empty() && p.cells[0].is_var(), "the grid does not count rounds");
+      auto rounds = [](const Phase& phase) { return phase.blocks.empty() ? Expr(0) : phase.blocks[0].extent(); };
+      check(!p.blocks.empty() && p.blocks[0].is_var(), "the grid does not count rounds");
       check(rounds(p) == rounds(kernel_.phases[0]), "the grid counts ", rounds(p), " rounds");
     }
-    for (const Expr& cell : p.cells)
-      if (cell.is_var()) expression(cell.extent(), "the grid");
-    for (const Expr& cell : p.cells) enter(cell, cell.is_var() ? cell.extent() : Expr(1), "cell");
+    for (const Expr& block : p.blocks)
+      if (block.is_var()) expression(block.extent(), "the grid");
+    for (const Expr& block : p.blocks) enter(block, block.is_var() ? block.extent() : Expr(1), "block");
     check(p.body.params.empty() && p.body.results.empty(), "the body of a phase has no parameters and no results");
-    block(p.body);
+    body(p.body);
     variables_.resize(outer);
   }
 }
 
-void Verifier::block(const Block& b) {
+void Verifier::body(const Body& b) {
   size_t mark = order_.size();
   for (Value v : b.params) define(v);
   const Inst* outer = inst_;
@@ -91,7 +91,7 @@ void Verifier::buffer(const Inst& i, DType dtype) const {
 void Verifier::reducer(const Inst& i, size_t width) {
   check(i.reducer != nullptr, "has no reducer");
   const Reducer& r = *i.reducer;
-  const Block& b = r.combine;
+  const Body& b = r.combine;
   check(r.width() == width, "reducer of ", r.width(), " values for ", width);
   check(b.params.size() == 2 * width && b.results.size() == width, "reducer of ", width, " values has ",
         b.params.size(), " parameters and ", b.results.size(), " results");
@@ -99,7 +99,7 @@ void Verifier::reducer(const Inst& i, size_t width) {
     check(is_scalar_op(inner.op) || inner.op == Op::constant || inner.op == Op::cast || inner.op == Op::bitcast,
           "reducer uses ", name(inner.op));
   for (const Type& t : r.values) check(t.shape.empty(), "reducer computes with ", to_string(t));
-  Verifier(kernel_, r.values).block(b);
+  Verifier(kernel_, r.values).body(b);
   for (size_t n = 0; n < width; ++n) {
     DType dtype = r.identity[n].dtype;
     check(dtype == arg(i, n).dtype, "reducer of ", dtype, " for operand ", to_string(arg(i, n)));
@@ -109,8 +109,8 @@ void Verifier::reducer(const Inst& i, size_t width) {
 }
 
 void Verifier::loop(const Inst& i) {
-  check(i.blocks.size() == 1, "has ", i.blocks.size(), " blocks");
-  const Block& body = i.blocks[0];
+  check(i.bodies.size() == 1, "has ", i.bodies.size(), " bodies");
+  const Body& body = i.bodies[0];
   counts(i, i.args.size(), i.args.size());
   check(body.params.size() == i.args.size(), "carries ", i.args.size(), " values into ", body.params.size(),
         " parameters");
@@ -119,7 +119,7 @@ void Verifier::loop(const Inst& i) {
   expression(i.extent, "extent");
   size_t outer = variables_.size();
   enter(i.var, i.extent, "loop variable");
-  block(body);
+  this->body(body);
   variables_.resize(outer);
   for (size_t n = 0; n < i.args.size(); ++n) {
     for (Value v : {body.params[n], body.results[n]})
@@ -129,7 +129,7 @@ void Verifier::loop(const Inst& i) {
 }
 
 void Verifier::branch(const Inst& i) {
-  check(i.blocks.size() == 2, "has ", i.blocks.size(), " blocks");
+  check(i.bodies.size() == 2, "has ", i.bodies.size(), " bodies");
   counts(i, 0, i.results.size());
   size_t outer = variables_.size();
   for (size_t n = 0; n < i.binds.size(); ++n) {
@@ -140,11 +140,11 @@ void Verifier::branch(const Inst& i) {
   }
   expression(i.guard, "condition");
   variables_.resize(outer);
-  for (const Block& side : i.blocks) {
+  for (const Body& side : i.bodies) {
     check(side.params.empty(), "a side has parameters");
     check(side.results.size() == i.results.size(), "gives ", i.results.size(), " results, a side gives ",
           side.results.size());
-    block(side);
+    body(side);
     for (size_t n = 0; n < side.results.size(); ++n) result(i, n, types_[side.results[n]]);
   }
 }
@@ -156,15 +156,15 @@ void Verifier::inst(const Inst& i) {
                   i.op == Op::check || i.op == Op::reduce || i.op == Op::scan || i.op == Op::dot || i.op == Op::branch;
   check(accesses || (i.binds.empty() && i.coords.empty()), "has coordinates or bound variables");
   check(i.op != Op::branch || i.coords.empty(), "has coordinates");
-  check(i.hint != Hint::Ahead || i.op == Op::load, "fetches ahead without loading");
-  check(i.panels.empty() == (i.op != Op::block_dot && i.op != Op::copy), "has panels or lacks them");
+  check(i.hint != Hint::Prefetch || i.op == Op::load, "prefetches without loading");
+  check(i.panels.empty() == (i.op != Op::panel_dot && i.op != Op::copy), "has panels or lacks them");
   check(i.regions.empty() || i.op == Op::matrix_dot || i.op == Op::matrix_store || i.op == Op::warp_dot,
         "has matrices");
   for (const Region& r : i.regions) check(!r.is_gathered() || i.op == Op::warp_dot, "has gathered matrices");
-  check(i.blocks.empty() || i.op == Op::loop || i.op == Op::branch, "has blocks");
+  check(i.bodies.empty() || i.op == Op::loop || i.op == Op::branch, "has bodies");
   bool many_threads = kernel_.level == Level::Thread && kernel_.threads > 1;
   for (Value v : i.results) define(v);
-  // Results are visible only to what follows: hide them while the blocks inside are checked.
+  // Results are visible only to what follows: hide them while the bodies inside are checked.
   for (Value v : i.results) visible_[v] = false;
   try {
     switch (i.op) {
@@ -243,7 +243,7 @@ void Verifier::inst(const Inst& i) {
         result(i, 0, dot_type(arg(i, 0), arg(i, 1), arg(i, 2), i.axis));
         access(i, dot_dims(arg(i, 0), arg(i, 1)), !i.guard.is_const(1));
         break;
-      case Op::block_dot: block_dot(i); break;
+      case Op::panel_dot: panel_dot(i); break;
       case Op::matrix_dot: matrix_dot(i); break;
       case Op::matrix_store: matrix_store(i); break;
       case Op::warp_dot: warp_dot(i); break;
@@ -261,10 +261,10 @@ void Verifier::inst(const Inst& i) {
         check(many_threads && kernel_.threads % 32 == 0, name(i.op), " needs whole warps");
         i.op == Op::mma ? mma(i) : load_matrix(i);
         break;
-      case Op::word_dot:
-        check(kernel_.level == Level::Thread, "word_dot at tile level");
+      case Op::packed_dot:
+        check(kernel_.level == Level::Thread, "packed_dot at tile level");
         counts(i, 3, 1);
-        result(i, 0, word_dot_type(arg(i, 0), arg(i, 1), arg(i, 2)));
+        result(i, 0, packed_dot_type(arg(i, 0), arg(i, 1), arg(i, 2)));
         break;
       case Op::loop: loop(i); break;
       case Op::branch: branch(i); break;

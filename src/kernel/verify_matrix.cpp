@@ -9,7 +9,7 @@ void Verifier::region(const Region& r, DType dtype) {
   check(r.buffer >= 0 && static_cast<size_t>(r.buffer) < kernel_.buffers.size(), "buffer ", r.buffer,
         " does not exist");
   const Buffer& b = kernel_.buffers[static_cast<size_t>(r.buffer)];
-  check(b.space != Space::Local, "a matrix in local memory, %", b.name);
+  check(b.space != Space::Shared, "a matrix in shared memory, %", b.name);
   check(b.dtype == dtype, "buffer %", b.name, " holds ", b.dtype, ", not ", dtype);
   const size_t rank = r.extents.size();
   if (r.is_gathered()) return gathered(r, dtype);
@@ -56,7 +56,7 @@ void Verifier::fragments(std::span<const Value> values) {
     check(types_[v] == Type{types_[values[0]].dtype, {2}}, "a fragment of type ", to_string(types_[v]));
 }
 
-// The steps of a sum of blocks, and its factors in memory.
+// The steps of a sum of tiles, and its factors in memory.
 void Verifier::factors(const Inst& i, DType dtype) {
   expression(i.extent, "steps");
   const size_t outer = variables_.size();
@@ -65,7 +65,7 @@ void Verifier::factors(const Inst& i, DType dtype) {
     region(r, dtype);
     check(r.is_gathered() || is_copied(kernel_, r), "copies 16 bytes at a time from %",
           kernel_.buffers[static_cast<size_t>(r.buffer)].name, ", whose rows begin between them");
-    check(!r.turned || size_of(dtype) == 2, "turned blocks of ", dtype);
+    check(!r.transposed || size_of(dtype) == 2, "transposed tiles of ", dtype);
   }
   variables_.resize(outer);
 }
@@ -81,7 +81,7 @@ void Verifier::matrix_dot(const Inst& i) {
     check(sums.size() == i.results.size(), sums.size(), " sums so far for ", i.results.size());
     for (Value v : sums) check(types_[v] == types_[i.results[0]], "adds to ", to_string(types_[v]));
   }
-  check(i.immediate >= 1, "has ", i.immediate, " blocks on their way");
+  check(i.immediate >= 1, "has ", i.immediate, " pipeline stages");
   const DType factor = kernel_.buffers[static_cast<size_t>(i.regions[0].buffer)].dtype;
   const DType sum = types_[i.results[0]].dtype;
   check((sum == DType::f32 && size_of(factor) == 2 && is_float(factor)) || (sum == DType::i32 && factor == DType::i8),
@@ -104,12 +104,12 @@ void Verifier::matrix_dot(const Inst& i) {
   expression(i.address, "position in the ring");
   for (size_t n = 0; n < i.regions.size(); ++n)
     check(!i.regions[n].stays || (n == 0 && i.regions.size() == 2 && i.extent.is_const()), "factor ", n,
-          " cannot stay in local memory");
+          " cannot stay in shared memory");
   if (i.buffer >= 0 && kernel_.level == Level::Thread) {
     const int64_t bytes = matrix_ring(kernel_, i).bytes();
     const Buffer& ring = kernel_.buffers[static_cast<size_t>(i.buffer)];
-    check(ring.space == Space::Local && ring.dtype == DType::u8 && ring.size.lo() >= bytes, "its blocks need ", bytes,
-          " bytes of local memory, not %", ring.name);
+    check(ring.space == Space::Shared && ring.dtype == DType::u8 && ring.size.lo() >= bytes, "its tiles need ", bytes,
+          " bytes of shared memory, not %", ring.name);
   }
   factors(i, factor);
 }
@@ -129,16 +129,16 @@ void Verifier::matrix_store(const Inst& i) {
   if (i.buffer < 0) return;
   const Buffer& through = kernel_.buffers[static_cast<size_t>(i.buffer)];
   const int64_t rows = (kernel_.threads / kMatrixThreads - 1) * kMatrixRows;
-  check(through.space == Space::Local && through.dtype == DType::u8 && through.size.lo() >= matrix_store_bytes(rows),
-        "leaves through ", matrix_store_bytes(rows), " bytes of local memory, not %", through.name);
+  check(through.space == Space::Shared && through.dtype == DType::u8 && through.size.lo() >= matrix_store_bytes(rows),
+        "leaves through ", matrix_store_bytes(rows), " bytes of shared memory, not %", through.name);
 }
 
 void Verifier::warp_dot(const Inst& i) {
-  check(kernel_.level == Level::Tile, "a sum of blocks at thread level");
+  check(kernel_.level == Level::Tile, "a sum of tiles at thread level");
   counts(i, 0, 1);
   fragments(i.results);
   check(i.regions.size() == 2, "has ", i.regions.size(), " factors");
-  check(i.immediate >= 2, "has room for ", i.immediate, " blocks");
+  check(i.immediate >= 2, "has room for ", i.immediate, " stages");
   const DType factor = kernel_.buffers[static_cast<size_t>(i.regions[0].buffer)].dtype;
   const DType sum = types_[i.results[0]].dtype;
   check(multiplies_fragments(factor, sum), "multiplies ", factor, " into ", sum);
@@ -156,7 +156,7 @@ void Verifier::copy(const Inst& i) {
   }
   const Buffer &to = kernel_.buffers[static_cast<size_t>(i.panels[0].buffer)],
                &from = kernel_.buffers[static_cast<size_t>(i.panels[1].buffer)];
-  check(to.space == Space::Local && from.space != Space::Local, "copies from %", from.name, " to %", to.name);
+  check(to.space == Space::Shared && from.space != Space::Shared, "copies from %", from.name, " to %", to.name);
   check(to.dtype == from.dtype, "copies ", from.dtype, " to ", to.dtype);
   for (const Panel& p : i.panels)
     check(p.address.multiple() * size_of(to.dtype) % 16 == 0, "copies 16 bytes at element ", p.address);
@@ -170,8 +170,8 @@ void Verifier::load_matrix(const Inst& i) {
   check(i.buffer >= 0 && static_cast<size_t>(i.buffer) < kernel_.buffers.size(), "buffer ", i.buffer,
         " does not exist");
   const Buffer& b = kernel_.buffers[static_cast<size_t>(i.buffer)];
-  check(b.space == Space::Local, "a fragment of %", b.name, ", which is not local");
-  check(i.axis == 0 || size_of(b.dtype) == 2, "a turned fragment of ", b.dtype);
+  check(b.space == Space::Shared, "a fragment of %", b.name, ", which is not shared");
+  check(i.axis == 0 || size_of(b.dtype) == 2, "a transposed fragment of ", b.dtype);
   check(i.address.multiple() * size_of(b.dtype) % 16 == 0, "reads 16 bytes at element ", i.address);
   expression(i.address, "address");
   result(i, 0, fragment_type(b.dtype));
@@ -188,7 +188,7 @@ void Verifier::mma(const Inst& i) {
   }
 }
 
-void Verifier::block_dot(const Inst& i) {
+void Verifier::panel_dot(const Inst& i) {
   counts(i, 0, 0);
   check(i.panels.size() == 3, "has ", i.panels.size(), " panels");
   for (const Panel& p : i.panels) {
@@ -198,8 +198,8 @@ void Verifier::block_dot(const Inst& i) {
   }
   auto buffer = [&](size_t n) -> const Buffer& { return kernel_.buffers[static_cast<size_t>(i.panels[n].buffer)]; };
   for (size_t n : {1, 2})
-    check(holds_words(buffer(n).dtype, buffer(0).dtype), "buffer %", buffer(n).name, " holds no words for sums of ",
-          buffer(0).dtype);
+    check(holds_packed(buffer(n).dtype, buffer(0).dtype), "buffer %", buffer(n).name,
+          " holds no packed words for sums of ", buffer(0).dtype);
   check(buffer(0).space != Space::In, "writes to the input %", buffer(0).name);
   expression(i.extent, "steps");
   expression(i.guard, "guard");

@@ -22,14 +22,14 @@ double most(const WorkEstimate& work) {
 }
 
 // `zero`: variables of the grid and of loops around, which begin at 0.
-WorkEstimate cost(const kernel::Kernel& kernel, const kernel::Block& block, Substitution& zero) {
+WorkEstimate cost(const kernel::Kernel& kernel, const kernel::Body& code, Substitution& zero) {
   WorkEstimate work;
   double& total = work.nanoseconds;
-  for (const kernel::Inst& inst : block.insts) {
+  for (const kernel::Inst& inst : code.insts) {
     if (inst.op == Op::loop) {
       Expr extent = inst.extent.is_const() ? inst.extent : substitute(inst.extent, zero);
       if (inst.var.is_var()) zero.emplace_back(inst.var, 0);
-      WorkEstimate body = cost(kernel, inst.blocks[0], zero);
+      WorkEstimate body = cost(kernel, inst.bodies[0], zero);
       if (inst.var.is_var()) zero.pop_back();
       body.nanoseconds += kNanosecondsPerInstruction;
       bool only_symbols = true;
@@ -42,7 +42,7 @@ WorkEstimate cost(const kernel::Kernel& kernel, const kernel::Block& block, Subs
     }
     if (inst.op == Op::branch) {
       WorkEstimate larger;
-      for (const kernel::Block& side : inst.blocks)
+      for (const kernel::Body& side : inst.bodies)
         if (WorkEstimate other = cost(kernel, side, zero); most(other) > most(larger)) larger = std::move(other);
       total += larger.nanoseconds;
       for (WorkEstimate::Loop& loop : larger.loops) work.loops.push_back(std::move(loop));
@@ -70,10 +70,10 @@ WorkEstimate cost(const kernel::Kernel& kernel, const kernel::Block& block, Subs
 
 }  // namespace
 
-WorkEstimate estimate_cell(const kernel::Kernel& kernel, const kernel::Phase& phase) {
+WorkEstimate estimate_block(const kernel::Kernel& kernel, const kernel::Phase& phase) {
   Substitution zero;
-  for (const Expr& cell : phase.cells)
-    if (cell.is_var()) zero.emplace_back(cell, 0);
+  for (const Expr& block : phase.blocks)
+    if (block.is_var()) zero.emplace_back(block, 0);
   return cost(kernel, phase.body, zero);
 }
 

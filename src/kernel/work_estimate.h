@@ -8,19 +8,19 @@
 
 namespace heddle {
 
-// The nanoseconds of a block: its own, and those of each loop inside as often as it turns.
+// The nanoseconds of a body: its own, and those of each loop inside as often as it turns.
 struct WorkEstimate {
   struct Loop;
   double nanoseconds = 0;
   std::vector<Loop> loops;  // only those whose number of turns depends on symbols
 };
 struct WorkEstimate::Loop {
-  Expr turns;  // over the kernel's symbols: those of the first cell
+  Expr turns;  // over the kernel's symbols: those of the first block
   WorkEstimate body;
 };
 
-// Of one cell on one core when its data is in the nearer caches. Right within a factor of a few.
-WorkEstimate estimate_cell(const kernel::Kernel& kernel, const kernel::Phase& phase);
+// Of one block on one core when its data is in the nearer caches. Right within a factor of a few.
+WorkEstimate estimate_block(const kernel::Kernel& kernel, const kernel::Phase& phase);
 // In nanoseconds, at these values of the kernel's symbols.
 double evaluate(const WorkEstimate& work, const std::function<int64_t(const Expr& symbol)>& value_of);
 

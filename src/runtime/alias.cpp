@@ -6,7 +6,7 @@
 namespace heddle {
 namespace {
 
-using kernel::Block;
+using kernel::Body;
 using kernel::Inst;
 using kernel::Op;
 
@@ -24,13 +24,13 @@ bool same_elements(const Inst& load, const Inst& store) {
 
 // Whether what `store` writes is computed from what `load` reads. Then no compiler can move the load behind the store,
 // even one that was told the two never overlap.
-bool feeds(const Block& block, size_t load, size_t store) {
-  std::unordered_set<kernel::Value> from(block.insts[load].results.begin(), block.insts[load].results.end());
+bool feeds(const Body& code, size_t load, size_t store) {
+  std::unordered_set<kernel::Value> from(code.insts[load].results.begin(), code.insts[load].results.end());
   for (size_t i = load + 1; i <= store; ++i) {
-    const Inst& inst = block.insts[i];
+    const Inst& inst = code.insts[i];
     bool uses = std::any_of(inst.args.begin(), inst.args.end(), [&](kernel::Value v) { return from.count(v) > 0; });
     if (i == store) return uses;
-    if (uses && inst.blocks.empty()) from.insert(inst.results.begin(), inst.results.end());
+    if (uses && inst.bodies.empty()) from.insert(inst.results.begin(), inst.results.end());
   }
   return false;
 }
@@ -43,11 +43,11 @@ bool same_threads(const Inst& load, const Inst& store) {
   return logical_and(loads, store.guard) == loads;
 }
 
-// `several`: threads of a cell that do not wait for each other.
-bool safe(const Block& block, int in, int out, bool several) {
+// `several`: threads of a block that do not wait for each other.
+bool safe(const Body& code, int in, int out, bool several) {
   std::vector<size_t> loads, stores;
-  for (size_t i = 0; i < block.insts.size(); ++i) {
-    const Inst& inst = block.insts[i];
+  for (size_t i = 0; i < code.insts.size(); ++i) {
+    const Inst& inst = code.insts[i];
     if (inst.op == Op::combine && (inst.buffer == in || inst.buffer == out)) return false;
     if (inst.op == Op::store && inst.buffer == in) return false;
     if (inst.op == Op::load && inst.buffer == out) return false;
@@ -57,16 +57,16 @@ bool safe(const Block& block, int in, int out, bool several) {
       if (panel.buffer == in || panel.buffer == out) return false;
     if (inst.op == Op::load && inst.buffer == in) loads.push_back(i);
     if (inst.op == Op::store && inst.buffer == out) stores.push_back(i);
-    for (const Block& inner : inst.blocks)
+    for (const Body& inner : inst.bodies)
       if (!safe(inner, in, out, several)) return false;
   }
   if (loads.size() * stores.size() > kMostPairs) return false;
   for (size_t load : loads) {
     bool stored_later = false;
     for (size_t store : stores) {
-      if (!same_elements(block.insts[load], block.insts[store])) continue;
-      if (store < load || !feeds(block, load, store)) return false;
-      if (several && !same_threads(block.insts[load], block.insts[store])) return false;
+      if (!same_elements(code.insts[load], code.insts[store])) continue;
+      if (store < load || !feeds(code, load, store)) return false;
+      if (several && !same_threads(code.insts[load], code.insts[store])) return false;
       stored_later = true;
     }
     if (!stored_later) return false;

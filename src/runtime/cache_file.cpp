@@ -194,7 +194,7 @@ CacheFile open_cache_file(const std::string& path) {
   sqlite3_busy_timeout(opened, kBusyMilliseconds);
   sqlite3_db_config(opened, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   // Commits do not wait for the disk. What a crash of the machine may lose can be found out again.
-  if (!run_sql(opened, "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA synchronous = OFF"))
+  if (!run_sql(opened, "PRAGMA trusted_schema = OFF; PRAGMA block_size_check = ON; PRAGMA synchronous = OFF"))
     return fail(sqlite3_errmsg(opened));
   if (std::string why = check_schema(opened, can_write); !why.empty()) return fail(why);
   // After the check: this writes to the file, which may be a database of another program.

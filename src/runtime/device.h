@@ -41,7 +41,7 @@ class Executable {
 
 // One use of a kernel.
 struct LaunchSegment {
-  std::span<void* const> buffers;    // in order of kernel().buffers, nullptr for Local ones
+  std::span<void* const> buffers;    // in order of kernel().buffers, nullptr for Shared ones
   std::span<const int64_t> symbols;  // in order of kernel().symbols
   uint64_t done = 0;                 // bit p: what phase p would write is there already; it need not run
 };

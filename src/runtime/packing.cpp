@@ -13,7 +13,7 @@ struct Touched {
 Touched touched(const kernel::Kernel& kernel, const kernel::Phase& phase) {
   Touched result;
   auto add = [&](int buffer, bool writes) {
-    if (kernel.buffers[static_cast<size_t>(buffer)].space == kernel::Space::Local) return;
+    if (kernel.buffers[static_cast<size_t>(buffer)].space == kernel::Space::Shared) return;
     (writes ? result.written : result.read).insert(buffer);
   };
   kernel::visit(phase.body, [&](const kernel::Inst& inst) {

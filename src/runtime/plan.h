@@ -9,7 +9,7 @@ namespace heddle {
 // Where a kernel's buffer comes from when the plan runs.
 struct Slot {
   enum class Kind { Leaf, Output, Arena, Temporary } kind;
-  int64_t index;  // Leaf, Output, Temporary: which; Arena: byte offset; -1: none (Local)
+  int64_t index;  // Leaf, Output, Temporary: which; Arena: byte offset; -1: none (Shared)
 };
 
 // A size that a kernel is launched with.
@@ -20,7 +20,7 @@ struct LaunchSize {
 
 // One use of the kernel: a launch does all of its segments, which do not need each other.
 struct Segment {
-  std::vector<Slot> slots;          // for each buffer of the kernel; Local ones unused
+  std::vector<Slot> slots;          // for each buffer of the kernel; Shared ones unused
   std::vector<LaunchSize> symbols;  // for each symbol of the kernel
 };
 

@@ -30,17 +30,17 @@ double best_launch(Device& device, const std::string& kernel, std::span<void* co
 // Chains of multiply-adds that do not need each other: enough to hide their latency, few enough for 16 registers.
 constexpr int kChains = 12;
 
-// What a cell is: on a SIMT machine a block of threads, each with vectors of its own.
-struct Cells {
+// What a block is: on a SIMT machine a block of threads, each with vectors of its own.
+struct Blocks {
   int64_t count;        // that keep the machine busy for a short while
-  int64_t threads = 1;  // of a cell
+  int64_t threads = 1;  // of a block
   std::string head() const { return threads > 1 ? text(" threads ", threads, " thread t") : ""; }
   std::string thread() const { return threads > 1 ? "t" : "0"; }
 };
 
-double measure_flops(Device& device, const Cells& machine, int lanes, bool fused) {
+double measure_flops(Device& device, const Blocks& machine, int lanes, bool fused) {
   constexpr int64_t kTurns = 2048;
-  const int64_t cells = machine.count;
+  const int64_t blocks = machine.count;
   const std::string type = text("vec<", lanes, "xf32>");
   std::string initial, body, yielded, results, stores;
   for (int c = 0; c < kChains; ++c) {
@@ -53,9 +53,9 @@ double measure_flops(Device& device, const Cells& machine, int lanes, bool fused
     stores += text("store %y[((i * ", kChains, " + ", c, ") * ", machine.threads, " + ", machine.thread(), ") * ",
                    lanes, " + d0], %r", c, "\n");
   }
-  const int64_t values = cells * kChains * machine.threads * lanes;
+  const int64_t values = blocks * kChains * machine.threads * lanes;
   std::string kernel = text("kernel.thread @multiply_add(in %x: f32[", lanes, "], out %y: f32[", values, "])",
-                            machine.head(), " {\nphase grid(i < ", cells, ") {\n%half = load %x[d0] : ", type,
+                            machine.head(), " {\nphase grid(i < ", blocks, ") {\n%half = load %x[d0] : ", type,
                             "\n%one = constant 1 : ", type, "\n", results, " = loop k < ", kTurns, " carry (", initial,
                             ") {\n", body, "yield ", yielded, "\n}\n", stores, "}\n}\n");
   std::vector<float> halves(static_cast<size_t>(lanes), 0.5F);
@@ -67,18 +67,18 @@ double measure_flops(Device& device, const Cells& machine, int lanes, bool fused
 }
 
 // Reads `wanted` bytes, about.
-double measure_bytes(Device& device, const Cells& machine, int lanes, int64_t wanted_bytes) {
+double measure_bytes(Device& device, const Blocks& machine, int lanes, int64_t wanted_bytes) {
   constexpr int64_t kLoads = 8;
   const int64_t kTurns = machine.threads > 1 ? 8 : 64, row = machine.threads * lanes;
-  const int64_t per_cell = kLoads * kTurns * row;
+  const int64_t per_block = kLoads * kTurns * row;
   const int64_t wanted = wanted_bytes / static_cast<int64_t>(sizeof(float));
-  const int64_t cells = wanted / per_cell, values = cells * per_cell;
+  const int64_t blocks = wanted / per_block, values = blocks * per_block;
   const std::string type = text("vec<", lanes, "xf32>");
   std::string fill, initial, body, yielded, results, stores;
   for (int64_t c = 0; c < kLoads; ++c) {
     const char* comma = c ? ", " : "";
-    const std::string address =
-        text("i * ", per_cell, " + k * ", kLoads * row, " + ", c * row, " + ", machine.thread(), " * ", lanes, " + d0");
+    const std::string address = text("i * ", per_block, " + k * ", kLoads * row, " + ", c * row, " + ",
+                                     machine.thread(), " * ", lanes, " + d0");
     fill += text("store %x[", address, "], %zero\n");
     initial += text(comma, "%a", c, " = %zero");
     results += text(comma, "%r", c);
@@ -88,14 +88,14 @@ double measure_bytes(Device& device, const Cells& machine, int lanes, int64_t wa
                    " + d0], %r", c, "\n");
   }
   // Memory that was never written to is one page of zeros, in the nearest cache.
-  const std::string grid = text("phase grid(i < ", cells, ") {\n%zero = constant 0 : ", type, "\n");
+  const std::string grid = text("phase grid(i < ", blocks, ") {\n%zero = constant 0 : ", type, "\n");
   std::string filling = text("kernel.thread @fill(out %x: f32[", values, "])", machine.head(), " {\n", grid,
                              "loop k < ", kTurns, " {\n", fill, "}\n}\n}\n");
-  std::string reading = text("kernel.thread @read(in %x: f32[", values, "], out %y: f32[", cells * kLoads * row, "])",
+  std::string reading = text("kernel.thread @read(in %x: f32[", values, "], out %y: f32[", blocks * kLoads * row, "])",
                              machine.head(), " {\n", grid, results, " = loop k < ", kTurns, " carry (", initial,
                              ") {\n", body, "yield ", yielded, "\n}\n", stores, "}\n}\n");
   auto data = device.allocate(static_cast<uint64_t>(values) * sizeof(float));
-  auto sums = device.allocate(static_cast<uint64_t>(cells * kLoads * row) * sizeof(float));
+  auto sums = device.allocate(static_cast<uint64_t>(blocks * kLoads * row) * sizeof(float));
   void* buffers[] = {data->address(), sums->address()};
   device.launch(*device.compile(kernel::parse(filling)), std::span(buffers, 1), {});
   return static_cast<double>(values) * sizeof(float) / best_launch(device, reading, buffers, 0.02);
@@ -110,12 +110,12 @@ Roofline measure_roofline(Device& device) {
   const int lanes = target.vector_bytes / static_cast<int>(sizeof(float));
   const bool fused = !simd || target.vector_bytes > 16;  // SSE has no fused multiply-add
   // Short launches: one of many is not disturbed.
-  const Cells cells = simd ? Cells{16 * device.threads()} : Cells{32 * target.multiprocessors, 256};
+  const Blocks blocks = simd ? Blocks{16 * device.threads()} : Blocks{32 * target.multiprocessors, 256};
   const int64_t bytes = simd ? std::clamp<int64_t>(2 * target.l3_bytes, 64 << 20, 256 << 20) : int64_t{1} << 30;
   Roofline result;
   try {
-    result.flops_per_second = measure_flops(device, cells, simd ? lanes : 1, fused);
-    result.bytes_per_second = measure_bytes(device, cells, lanes, bytes);
+    result.flops_per_second = measure_flops(device, blocks, simd ? lanes : 1, fused);
+    result.bytes_per_second = measure_bytes(device, blocks, lanes, bytes);
   } catch (const OutOfMemory&) {
     // A program that has filled the memory can still be profiled.
   }

@@ -14,8 +14,8 @@ Tensor in_wide_float(const Tensor& x, F compute) {
 std::vector<NodeRef> sigmoid_gradient(const Node& node, const NodeRef& g) {
   NoFork whole;  // no child of fork() meets the rule half made
   static const auto rule = std::make_shared<const GradientRule>(GradientRule{"sigmoid", sigmoid_gradient});
-  Tensor y(NodeRef::share(&node)), turned = neg(Tensor(node.inputs[1])), e = exp(turned);
-  NodeRef other = where(isinf(e), 1, mul(e, Tensor(node.inputs[0]))).node(), of = turned.node();
+  Tensor y(NodeRef::share(&node)), negated = neg(Tensor(node.inputs[1])), e = exp(negated);
+  NodeRef other = where(isinf(e), 1, mul(e, Tensor(node.inputs[0]))).node(), of = negated.node();
   return {mul(Tensor(g), mul(y, Tensor(make_pullback(other, std::span(&of, 1), rule)))).node()};
 }
 Tensor sigmoid_of(const Tensor& f) {

@@ -16,11 +16,11 @@ Tensor arranged(const Tensor& x, const std::vector<int>& axes) {
   std::vector<int> present;
   for (int axis : axes)
     if (axis >= 0) present.push_back(axis);
-  NodeRef turned = make_permute(x.node(), present);
+  NodeRef permuted = make_permute(x.node(), present);
   Shape shape;
   size_t next = 0;
-  for (int axis : axes) shape.push_back(axis >= 0 ? turned->shape[next++] : Expr(1));
-  return Tensor(make_reshape(turned, shape));
+  for (int axis : axes) shape.push_back(axis >= 0 ? permuted->shape[next++] : Expr(1));
+  return Tensor(make_reshape(permuted, shape));
 }
 
 Tensor sum_of_products(const Tensor& a, const Tensor& b, size_t reduced) {

@@ -31,7 +31,7 @@ Dim dim(const std::string& name, int64_t lo, int64_t hi, int64_t multiple_of) {
 namespace {
 
 // A part of a tensor whose axis has this size instead, which is the same number; null if x is something else. What is
-// computed of a part element by element, or turned, is found as well.
+// computed of a part element by element, or transposed, is found as well.
 NodeRef with_part_of(const NodeRef& x, size_t axis, const Expr& size) {
   std::vector<const Node*> above;
   const Node* node = x.get();

@@ -15,7 +15,7 @@ constexpr double kMostSteps = 1 << 22;
 Schedule plainest_schedule(const Loops& loops) {
   constexpr int64_t kLong = 1024;
   Schedule schedule;
-  schedule.cell.assign(loops.outer.size(), 1);
+  schedule.block.assign(loops.outer.size(), 1);
   for (const Stage& stage : loops.stages) {
     StageSchedule& plan = schedule.stages.emplace_back();
     plan.joined = false;
@@ -73,7 +73,7 @@ std::optional<Bench::Outputs> Bench::interpreted() {
         device_.copy_to_host(memory.back().data(), *buffers_[g][b], memory.back().size());
     }
     for (size_t b = 0; b < memory.size(); ++b)
-      pointers.push_back(kernel.buffers[b].space == kernel::Space::Local ? nullptr : memory[b].data());
+      pointers.push_back(kernel.buffers[b].space == kernel::Space::Shared ? nullptr : memory[b].data());
     kernel::interpret(kernel, pointers, sizes, workload_.segments[g]);
     for (size_t b = 0; b < buffers_[g].size(); ++b)
       if (loops.buffers[b].space != kernel::Space::In) result.push_back(std::move(memory[b]));

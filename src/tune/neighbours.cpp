@@ -24,7 +24,7 @@ class Mutation {
   void change() {
     switch (draw(11)) {
       case 0:
-      case 1: change_cell(); break;
+      case 1: change_block(); break;
       case 2:
       case 3: change_step(); break;
       case 4: change_register_tile(); break;
@@ -51,8 +51,8 @@ class Mutation {
           level.step = round_up(std::max(level.step, inner), inner);
           inner = level.step;
         }
-        int64_t& cell = schedule.cell[static_cast<size_t>(axis)];
-        cell = round_up(std::max(cell, inner), inner);
+        int64_t& block = schedule.block[static_cast<size_t>(axis)];
+        block = round_up(std::max(block, inner), inner);
       }
       for (size_t i = 0; i < plan.loops.size(); ++i) {
         Level& level = plan.loops[i];
@@ -82,7 +82,7 @@ class Mutation {
     return std::max<int64_t>(found.extent.hi(), 1);
   }
   int64_t tile_size(size_t stage, int axis) const {
-    int64_t size = axis < outer_ ? schedule.cell[static_cast<size_t>(axis)] : extent(stage, axis);
+    int64_t size = axis < outer_ ? schedule.block[static_cast<size_t>(axis)] : extent(stage, axis);
     for (const Level& level : schedule.stages[stage].loops)
       if (level.axis == axis) size = level.step;
     return size;
@@ -115,17 +115,17 @@ class Mutation {
     schedule.stages[s].loops = std::move(loops);
   }
 
-  void change_cell() {
+  void change_block() {
     if (outer_ == 0) return;
     auto axis = static_cast<size_t>(draw(outer_));
     int64_t most = extent(0, static_cast<int>(axis));
-    // So many cells that all cores have the same to do, or another size.
-    int64_t cells = std::max<int64_t>(1, target_.cores) * (1 + draw(4));
-    schedule.cell[axis] = draw(4) == 0 ? (most + cells - 1) / cells : other_size(schedule.cell[axis], most);
-    // A smaller cell takes its loops along.
+    // So many blocks that all cores have the same to do, or another size.
+    int64_t blocks = std::max<int64_t>(1, target_.cores) * (1 + draw(4));
+    schedule.block[axis] = draw(4) == 0 ? (most + blocks - 1) / blocks : other_size(schedule.block[axis], most);
+    // A smaller block takes its loops along.
     for (StageSchedule& plan : schedule.stages)
       for (Level& level : plan.loops)
-        if (level.axis == static_cast<int>(axis)) level.step = std::min(level.step, schedule.cell[axis]);
+        if (level.axis == static_cast<int>(axis)) level.step = std::min(level.step, schedule.block[axis]);
   }
   void change_step() {
     StageSchedule& plan = any_stage();
@@ -188,18 +188,18 @@ class Mutation {
       std::sort(plan.staged.begin(), plan.staged.end(), [](auto& a, auto& b) { return a.operand < b.operand; });
       found = std::find_if(plan.staged.begin(), plan.staged.end(), [&](auto& x) { return x.operand == operand; });
     }
-    found->scope = draw(2) ? Staged::Scope::Phase : Staged::Scope::Cell;
+    found->scope = draw(2) ? Staged::Scope::Phase : Staged::Scope::Block;
     found->depth = static_cast<int>(draw(std::ssize(plan.loops) + 1));
     if (draw(4) == 0) found->panel = found->panel > 1 ? 0 : 2;  // repair() makes it as wide as the tile
   }
-  void change_blocks() {
-    constexpr int64_t kBlocks[] = {0, 128, 256, 512, 1024, 2048};
+  void change_chunks() {
+    constexpr int64_t kChunks[] = {0, 128, 256, 512, 1024, 2048};
     const int64_t parts[] = {1, 1, 2, target_.cores, 2 * target_.cores, 16};
-    schedule.block = kBlocks[draw(std::size(kBlocks))];
-    schedule.parts = schedule.block == 0 ? 1 : parts[draw(std::size(parts))];
+    schedule.chunk = kChunks[draw(std::size(kChunks))];
+    schedule.parts = schedule.chunk == 0 ? 1 : parts[draw(std::size(parts))];
   }
   void change_split() {
-    if (is_nested(loops_)) return change_blocks();
+    if (is_nested(loops_)) return change_chunks();
     bool last = loops_.stages.back().ordered;
     StageSchedule& plan = last ? schedule.stages.back() : schedule.stages[0];
     const int64_t cores = std::max(1, target_.cores);
@@ -228,7 +228,7 @@ class Mutation {
       }
       default: {
         using Unit = StageSchedule::Unit;
-        schedule.stages[0].unit = std::array{Unit::Numbers, Unit::Words, Unit::Matrix}[static_cast<size_t>(draw(3))];
+        schedule.stages[0].unit = std::array{Unit::Numbers, Unit::Packed, Unit::Matrix}[static_cast<size_t>(draw(3))];
         return;
       }
     }

@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-// Changes one to three things: sizes of cells and steps, order and number of loops, shapes of register tiles, packing,
+// Changes one to three things: sizes of blocks and steps, order and number of loops, shapes of register tiles, packing,
 // splits, what stays in registers, streaming. Always legal; the schedule itself if nothing legal was found.
 Schedule neighbour(const Schedule& schedule, const Loops& loops, const Target& target, std::mt19937_64& random);
 

@@ -40,9 +40,9 @@ double estimate(const kernel::Kernel& kernel, const Workload& workload) {
   };
   double total = 0;
   for (const kernel::Phase& phase : kernel.phases) {
-    double cells = 1;
-    for (const Expr& cell : phase.cells) cells *= static_cast<double>(evaluate(cell.extent(), value_of));
-    total += cells * evaluate(estimate_cell(kernel, phase), value_of);
+    double blocks = 1;
+    for (const Expr& block : phase.blocks) blocks *= static_cast<double>(evaluate(block.extent(), value_of));
+    total += blocks * evaluate(estimate_block(kernel, phase), value_of);
   }
   return total;
 }

@@ -94,11 +94,11 @@ kernel.thread @pick(in %x: f32[64], inout %y: f32[64], out %n: i32[1]) {
   expect_like_interpreter(kernel, {&x, &y, &n}, host_target(), {});
 }
 
-TEST(Control, phases_and_local_memory) {
+TEST(Control, phases_and_shared_memory) {
   kernel::Kernel kernel = kernel::parse(R"(
 kernel.thread @two(in %x: f32[64], out %y: f32[64]) {
-  local %l: f32[20]
-  local %m: bool[3]
+  shared %l: f32[20]
+  shared %m: bool[3]
   temp %t: f32[64]
   phase grid(i < 4) {
     %v = load %x[i * 16 + d0] : vec<16xf32>
@@ -174,20 +174,20 @@ TEST(Reduce, pairs_of_value_and_position) {
                         {"y", kF32, kernel::Space::Out, 4},
                         {"z", kI64, kernel::Space::Out, 4}};
       kernel.values = {{kF32, {lanes}}, {kI64, {lanes}}, {kF32, {}}, {kI64, {}}};
-      Expr cell = Expr::index("i", 4), c0 = Expr::index("c0", lanes), c1 = Expr::index("c1", lanes),
+      Expr block = Expr::index("i", 4), c0 = Expr::index("c0", lanes), c1 = Expr::index("c1", lanes),
            c2 = Expr::index("c2", lanes);
       kernel::Inst load, index, reduce, store_value, store_index;
-      load.op = kernel::Op::load, load.buffer = 0, load.results = {0}, load.address = cell * lanes + c0,
+      load.op = kernel::Op::load, load.buffer = 0, load.results = {0}, load.address = block * lanes + c0,
       load.coords = {c0};
       index.op = kernel::Op::index, index.results = {1}, index.address = c1 + 100, index.coords = {c1};
       reduce.op = kernel::Op::reduce, reduce.args = {0, 1}, reduce.results = {2, 3},
       reduce.reducer = kernel::arg_reducer(largest, kF32);
-      reduce.guard = lt(c2, lanes - cell), reduce.coords = {c2};
+      reduce.guard = lt(c2, lanes - block), reduce.coords = {c2};
       store_value.op = store_index.op = kernel::Op::store;
-      store_value.args = {2}, store_value.buffer = 1, store_value.address = cell;
-      store_index.args = {3}, store_index.buffer = 2, store_index.address = cell;
+      store_value.args = {2}, store_value.buffer = 1, store_value.address = block;
+      store_index.args = {3}, store_index.buffer = 2, store_index.address = block;
       kernel::Phase phase;
-      phase.cells = {cell};
+      phase.blocks = {block};
       phase.body.insts = {load, index, reduce, store_value, store_index};
       kernel.phases = {phase};
       Memory x(kF32, 4 * lanes), y(kF32, 4), z(kI64, 4);
@@ -197,14 +197,14 @@ TEST(Reduce, pairs_of_value_and_position) {
     }
 }
 
-// Into global memory (atomically) and into local memory, with lanes that meet.
+// Into global memory (atomically) and into shared memory, with lanes that meet.
 TEST(Combine, adds_into_memory_lane_by_lane) {
   for (const char* op : {"add", "maximum", "minimum", "mul"})
     for (DType dtype : {kI8, kI32, kU64, kF16, kBF16, kF32, kF64})
       for (const char* address : {"i * 16 + d0", "d0 // 4 + i * 4", "15 - d0 + i * 16", "i * 3"}) {
         kernel::Kernel kernel = kernel::parse(
             text("kernel.thread @c(in %x: ", dtype, "[32], inout %y: ", dtype, "[32], out %z: ", dtype,
-                 "[64]) {\nlocal %l: ", dtype, "[32]\nphase grid(i < 2) {\n%v = load %x[i * 16 + d0] : vec<16x", dtype,
+                 "[64]) {\nshared %l: ", dtype, "[32]\nphase grid(i < 2) {\n%v = load %x[i * 16 + d0] : vec<16x", dtype,
                  ">\ncombine ", op, " %y[", address, "], %v\n%w = load %x[d0] : vec<32x", dtype,
                  ">\nstore %l[d0], %w\ncombine ", op, " %l[", address,
                  "], %v if d0 < 11 + i\n%u = load %l[d0] : vec<32x", dtype, ">\nstore %z[i * 32 + d0], %u\n}\n}\n"));

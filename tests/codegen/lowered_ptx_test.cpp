@@ -48,7 +48,7 @@ TEST(LoweredPtx, is_accepted_by_ptxas) {
     try {
       lowered = lower_simt(k, target);
     } catch (const CompileError& e) {  // more shared memory than a block has
-      EXPECT_NE(std::string(e.what()).find("local memory"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("shared memory"), std::string::npos) << e.what();
       continue;
     }
     kernel::run(lowered, kernel::thread_pipeline());
@@ -66,12 +66,12 @@ TEST(LoweredPtx, is_accepted_by_ptxas) {
   std::filesystem::remove_all(folder);
 }
 
-// A factor each way round, results that leave as a block, cells taken in turn.
+// A factor each way round, results that leave as a tile, blocks taken in turn.
 constexpr const char* kProduct = R"(
 kernel @product(in %a: bf16[5040], in %b: bf16[4608], out %c: bf16[4480]) threads 256 {
   phase grid(block < 2) {
     loop turn < 2 {
-      %0 = matrix_dot ahead 4 after (turn * 2) steps (k < 2) %a[0] of (72, 70) by (1, 72) at (k * 64, turn * 64) %b[0] of (64, 72) by (1, 64) at (0, k * 64) turned : tile<64x64xf32>
+      %0 = matrix_dot pipeline 4 after (turn * 2) steps (k < 2) %a[0] of (72, 70) by (1, 72) at (k * 64, turn * 64) %b[0] of (64, 72) by (1, 64) at (0, k * 64) transposed : tile<64x64xf32>
       %1 = cast %0 : tile<64x64xbf16>
       matrix_store %c[0] of (64, 70) by (1, 64) at (0, turn * 64), %1
     }
@@ -140,22 +140,22 @@ TEST(LoweredPtx, products_of_fragments) {
                         Case{"i8", "i32", "m16n8k32.row.col.s32.s8.s8.s32", 80},
                         Case{"f8e4m3", "f32", "m16n8k32.row.col.f32.e4m3.e4m3.f32", 89},
                         Case{"f8e5m2", "f32", "m16n8k32.row.col.f32.e5m2.e5m2.f32", 89}})
-    for (bool turned : {false, true})
+    for (bool transposed : {false, true})
       for (bool loop : {false, true}) {
         const bool two_bytes = std::string(c.factor).ends_with("f16");
-        if (turned && !two_bytes) continue;
+        if (transposed && !two_bytes) continue;
         // A single step: no loop, and sums that begin as constants.
         const char* steps = loop ? "2" : "1";
         const std::string source =
             text("kernel @product(in %a: ", c.factor, "[6400], in %b: ", c.factor, "[8192], out %c: ", c.sum,
-                 "[6400]) threads 128 {\n  phase grid() {\n    %0 = warp_dot ahead 3 steps (k < ", steps,
+                 "[6400]) threads 128 {\n  phase grid() {\n    %0 = warp_dot pipeline 3 steps (k < ", steps,
                  ") %a[0] of (64, 100) by "
                  "(1, 64) "
                  "at (k * 32, 0) %b[0] of (64, 128) by (1, 64) at ",
-                 turned ? "(0, k * 32) turned" : "(k * 32, 0)", " : tile<128x64x", c.sum,
+                 transposed ? "(0, k * 32) transposed" : "(k * 32, 0)", " : tile<128x64x", c.sum,
                  ">\n    store %c[d0 * 64 + d1], %0 if d0 < 100\n  }\n}\n");
         for (const char* arch : {"sm_80", "sm_89", "sm_90a"}) {
-          SCOPED_TRACE(text(c.factor, " ", arch, turned ? " turned" : ""));
+          SCOPED_TRACE(text(c.factor, " ", arch, transposed ? " transposed" : ""));
           const Target target = nvidia_target(arch);
           EXPECT_TRUE(target.warp_products);
           EXPECT_EQ(target.f8_products, std::string(arch) != "sm_80");
@@ -166,7 +166,7 @@ TEST(LoweredPtx, products_of_fragments) {
           for (const std::string& part :
                {text("mma.sync.aligned.", c.instruction), std::string("cp.async.cg.shared.global"),
                 std::string("cp.async.wait_group 1"), std::string("ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
-                std::string(turned ? "x4.trans.shared.b16" : "x4.shared.b16"),
+                std::string(transposed ? "x4.trans.shared.b16" : "x4.shared.b16"),
                 std::string(std::string(c.factor) == "f32" ? "cvt.rna.tf32.f32" : "ldmatrix")})
             EXPECT_NE(code.find(part), std::string::npos) << part;
           if (ptxas.empty()) continue;

@@ -190,7 +190,7 @@ kernel.thread @elements(in %x: f32[1024], in %i: i32[64], inout %y: f32[1024]) {
 }
 
 // Rows by an index that is read ahead, as far as there is one: memory ends with the last index.
-TEST(Memory, rows_named_by_an_index_are_fetched_ahead) {
+TEST(Memory, rows_named_by_an_index_are_prefetched) {
   kernel::Kernel kernel = kernel::parse(R"(
 kernel.thread @rows(in %x: f32[262144], in %i: i64[301], inout %y: f32[262144]) {
   phase grid() {

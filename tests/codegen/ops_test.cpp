@@ -241,10 +241,10 @@ kernel.thread @e(in %x: f32[1], out %y: f32[1]) {
   }
 }
 
-TEST(Hints, a_load_that_fetches_ahead_gives_the_same_and_asks_for_the_line) {
+TEST(Hints, a_load_that_prefetches_gives_the_same_and_asks_for_the_line) {
   const char* source =
       "kernel.thread @fetch(in %x: f32[256], out %y: f32[256]) {\n  phase grid(i < 16) {\n"
-      "    %0 = load %x[i * 16 + d0] ahead 64 : vec<16xf32>\n    store %y[i * 16 + d0], %0\n  }\n}\n";
+      "    %0 = load %x[i * 16 + d0] prefetch 64 : vec<16xf32>\n    store %y[i * 16 + d0], %0\n  }\n}\n";
   kernel::Kernel kernel = kernel::parse(source);
   EXPECT_EQ(print(kernel), source);
   Memory x(kF32, 256), y(kF32, 256);
@@ -255,10 +255,10 @@ TEST(Hints, a_load_that_fetches_ahead_gives_the_same_and_asks_for_the_line) {
   }
 }
 
-TEST(Hints, only_loads_fetch_ahead) {
+TEST(Hints, only_loads_prefetch) {
   kernel::Kernel kernel = kernel::parse(
       "kernel.thread @fetch(out %y: f32[16]) {\nphase grid() {\n%0 = constant 1 : vec<16xf32>\n"
-      "store %y[d0], %0 ahead 64\n}\n}\n");
+      "store %y[d0], %0 prefetch 64\n}\n}\n");
   EXPECT_THROW(kernel::verify(kernel), InternalError);
 }
 

@@ -95,7 +95,7 @@ kernel.thread @scale(in %x: f32[4096], out %y: f32[5000]) symbols (n in [1, 4096
 TEST(Ptx, a_reduction_through_shared_memory_and_shuffles) {
   std::string source = check(R"(
 kernel.thread @sum(in %x: f32[65536], out %y: f32[256], out %z: f64[256]) threads 256 thread t {
-  local %l: f32[8]
+  shared %l: f32[8]
   phase grid(i < 256) {
     %a = load %x[i * 256 + t] : f32
     %s1 = shuffle_xor %a, 16
@@ -161,7 +161,7 @@ TEST(Ptx, every_native_op_and_cast_assembles) {
 TEST(Ptx, vectors_masks_gathers_loops_and_atomics) {
   std::string source = check(R"(
 kernel.thread @mixed(in %x: f32[4096], in %i: i32[4096], inout %y: f32[4096], inout %h: f16[64]) symbols (n in [1, 4096]) threads 64 thread t {
-  local %l: i32[64]
+  shared %l: i32[64]
   phase grid(i < 4, j < 3) {
     %zero = constant 0 : vec<4xf32>
     %s = loop k < n carry (%a = %zero) {
@@ -279,7 +279,7 @@ kernel.thread @copy(in %x: f32[100], in %i: i32[100], out %y: f32[128]) threads 
 TEST(Ptx, what_llvm_gives_up_on_is_an_error) {
   kernel::Kernel kernel = kernel::parse(R"(
 kernel.thread @new(in %x: f32[128], out %y: f32[128]) threads 32 thread t {
-  local %l: f32[128]
+  shared %l: f32[128]
   phase grid() {
     copy %l[t * 4], %x[t * 4] first 4
     copy_fence 0
@@ -303,10 +303,10 @@ kernel.thread @new(in %x: f32[128], out %y: f32[128]) threads 32 thread t {
   EXPECT_EXIT(std::_Exit(refused_then_compiled() ? 0 : 1), testing::ExitedWithCode(0), "^$");
 }
 
-TEST(Ptx, too_much_local_memory_is_refused) {
+TEST(Ptx, too_much_shared_memory_is_refused) {
   kernel::Kernel kernel = kernel::parse(R"(
 kernel.thread @big(out %y: f32[4]) threads 32 thread t {
-  local %l: f32[1000000]
+  shared %l: f32[1000000]
   phase grid() {
     %a = load %l[t] : f32
     store %y[0], %a if t == 0

@@ -95,26 +95,26 @@ inline void fill(Memory& memory, uint32_t seed) {
   }
 }
 
-// Cells of a phase in two parts, as two workers would.
+// Blocks of a phase in two parts, as two workers would.
 inline void run_compiled(const kernel::Kernel& kernel, const CompiledKernel& compiled, std::vector<void*> buffers,
                          const std::vector<int64_t>& symbols) {
   Memory scratch(kI8, (compiled.scratch_bytes + 63) / 64 * 64);
-  auto extent = [&](const Expr& cell) {
-    return evaluate(cell.is_var() ? cell.extent() : Expr(1), [&](const Expr& v) {
+  auto extent = [&](const Expr& block) {
+    return evaluate(block.is_var() ? block.extent() : Expr(1), [&](const Expr& v) {
       for (size_t k = 0; k < symbols.size(); ++k)
         if (kernel.symbols[k] == v) return symbols[k];
       throw InternalError("unknown symbol");
     });
   };
-  const int64_t rounds = kernel.rounds ? extent(kernel.phases[0].cells[0]) : 1;
+  const int64_t rounds = kernel.rounds ? extent(kernel.phases[0].blocks[0]) : 1;
   for (int64_t round = 0; round < rounds; ++round)
     for (size_t phase = 0; phase < kernel.phases.size(); ++phase) {
-      int64_t cells = 1;
-      for (const Expr& cell : kernel.phases[phase].cells) cells *= extent(cell);
-      cells /= rounds;
-      int64_t begin = cells * round, half = cells / 3;
+      int64_t blocks = 1;
+      for (const Expr& block : kernel.phases[phase].blocks) blocks *= extent(block);
+      blocks /= rounds;
+      int64_t begin = blocks * round, half = blocks / 3;
       compiled.phases[phase](buffers.data(), symbols.data(), begin, begin + half, scratch.data());
-      compiled.phases[phase](buffers.data(), symbols.data(), begin + half, begin + cells, scratch.data());
+      compiled.phases[phase](buffers.data(), symbols.data(), begin + half, begin + blocks, scratch.data());
     }
   EXPECT_TRUE(scratch.guards_intact()) << "wrote outside the scratch memory";
 }
@@ -125,7 +125,7 @@ struct ZeroSigns {
   int64_t begin, end;
 };
 
-// `buffers` in order of the kernel's, Local ones left out; they hold the compiled kernel's results afterwards.
+// `buffers` in order of the kernel's, Shared ones left out; they hold the compiled kernel's results afterwards.
 inline void expect_like_interpreter(const kernel::Kernel& kernel, std::vector<Memory*> buffers,
                                     const Target& target = host_target(), const std::vector<int64_t>& symbols = {},
                                     const std::vector<ZeroSigns>& any_zero = {}) {
@@ -136,12 +136,12 @@ inline void expect_like_interpreter(const kernel::Kernel& kernel, std::vector<Me
   std::vector<int64_t> sizes;
   size_t next = 0;
   for (const kernel::Buffer& buffer : kernel.buffers) {
-    bool local = buffer.space == kernel::Space::Local;
-    compiled_pointers.push_back(local ? nullptr : buffers[next]->data());
-    if (!local) expected.emplace_back(*buffers[next]);
-    expected_pointers.push_back(local ? nullptr : expected.back().data());
-    sizes.push_back(local ? 0 : buffers[next]->count());
-    if (!local) ++next;
+    bool shared = buffer.space == kernel::Space::Shared;
+    compiled_pointers.push_back(shared ? nullptr : buffers[next]->data());
+    if (!shared) expected.emplace_back(*buffers[next]);
+    expected_pointers.push_back(shared ? nullptr : expected.back().data());
+    sizes.push_back(shared ? 0 : buffers[next]->count());
+    if (!shared) ++next;
   }
   kernel::interpret(kernel, expected_pointers, sizes, symbols);
   CompiledKernel compiled;

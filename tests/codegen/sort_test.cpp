@@ -186,7 +186,7 @@ TEST(Sort, long_rows_are_cut_into_blocks) {
   SortTask task{1, 8200, 8200, kF32, false, true, true};
   Sorter(task, any_cpu(0)).interpret(make_data(task, Data::Mixed, 5));
   Target small = simt_target();
-  small.local_bytes = 4096;
+  small.shared_bytes = 4096;
   small.multiprocessors = 1;
   task.n = task.kept = 4097;
   Sorter(task, small).interpret(make_data(task, Data::Few, 5));

@@ -28,22 +28,22 @@ Target avx512(int cores) {
   return target;
 }
 
-int local_buffers(const kernel::Kernel& k) {
+int shared_buffers(const kernel::Kernel& k) {
   int count = 0;
-  for (const kernel::Buffer& b : k.buffers) count += b.space == kernel::Space::Local;
+  for (const kernel::Buffer& b : k.buffers) count += b.space == kernel::Space::Shared;
   return count;
 }
 
 TEST(Contraction, panels_are_packed_inside_loops_that_the_epilogue_shares) {
   Loops loops = contraction({96, 1, 40}, {1, 64, 40}, {96, 64, 40});
   const char* text =
-      "cell 96 64 threads 1; stage loop 1 32 loop 0 8 joined dot staged 1 cell 1 panel 32; "
+      "block 96 64 threads 1; stage loop 1 32 loop 0 8 joined dot staged 1 block 1 panel 32; "
       "stage loop 1 32 loop 0 8 joined";
   Schedule schedule = parse_schedule(text);
   ASSERT_EQ(check(schedule, loops, avx512(1)), "");
   kernel::Kernel tiles = tile(loops, schedule, avx512(1));
   kernel::verify(tiles);
-  EXPECT_EQ(local_buffers(tiles), 1) << kernel::print(tiles);
+  EXPECT_EQ(shared_buffers(tiles), 1) << kernel::print(tiles);
 }
 
 TEST(Contraction, a_dot_runs_along_one_of_several_reduced_axes) {
@@ -78,12 +78,13 @@ TEST(Contraction, axes_without_elements_are_no_reason_to_divide) {
   }
 }
 
-TEST(Contraction, every_core_has_cells) {
+TEST(Contraction, every_core_has_blocks) {
   for (int64_t n : {64, 100, 128, 500, 1024}) {
     Loops loops = contraction({n, 1, n}, {1, n, n}, {n, n, n});
     Schedule schedule = default_schedule(loops, avx512(16));
-    int64_t cells = ((n + schedule.cell[0] - 1) / schedule.cell[0]) * ((n + schedule.cell[1] - 1) / schedule.cell[1]);
-    EXPECT_GE(cells, 16) << n << ": " << print(schedule);
+    int64_t blocks =
+        ((n + schedule.block[0] - 1) / schedule.block[0]) * ((n + schedule.block[1] - 1) / schedule.block[1]);
+    EXPECT_GE(blocks, 16) << n << ": " << print(schedule);
   }
 }
 

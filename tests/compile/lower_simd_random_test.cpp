@@ -16,8 +16,8 @@ class Generator {
     rank_ = 1 + pick(3);
     for (int d = 0; d < rank_; ++d) dims_.push_back(size());
     kernel::Phase& phase = k_.phases.emplace_back();
-    cell_ = Expr::index("c", 3);
-    phase.cells = {cell_};
+    block_ = Expr::index("c", 3);
+    phase.blocks = {block_};
     Builder b(k_, phase);
     steps(b, 4 + pick(8), 0);
     for (Value v : pool_)
@@ -61,7 +61,7 @@ class Generator {
     }
     return {at, stride};
   }
-  // A buffer that loads and stores share, now and then; each cell has its own part of it.
+  // A buffer that loads and stores share, now and then; each block has its own part of it.
   struct Place {
     int buffer;
     Expr address;
@@ -72,9 +72,9 @@ class Generator {
       int64_t part = 2;
       for (int64_t d : dims_) part *= d;
       if (shared_ < 0) shared_ = buffer(Space::InOut, 3 * part);
-      return {shared_, at + cell_ * Expr(part)};
+      return {shared_, at + block_ * Expr(part)};
     }
-    return {buffer(space, 3 * n), at + cell_ * Expr(n)};
+    return {buffer(space, 3 * n), at + block_ * Expr(n)};
   }
   Expr guard(const Dims& shape, std::span<const Expr> coords) {
     Expr g = 1;
@@ -83,9 +83,9 @@ class Generator {
       if (pick(3) == 0) {
         // The same few limits again and again, so that guards of loads and stores agree now and then.
         Expr limit = pick(2) == 0 ? Expr(n * 3 - n / 2) : Expr(n * 2 + 1);
-        g = logical_and(g, lt(cell_ * Expr(n) + coords[static_cast<size_t>(d)], limit));
+        g = logical_and(g, lt(block_ * Expr(n) + coords[static_cast<size_t>(d)], limit));
       } else if (pick(10) == 0) {
-        g = logical_and(g, lt(1, coords[static_cast<size_t>(d)] + cell_));
+        g = logical_and(g, lt(1, coords[static_cast<size_t>(d)] + block_));
       }
     }
     return g;
@@ -142,7 +142,7 @@ class Generator {
   Value loop(Builder& b, int depth) {
     std::vector<Value> init;
     for (int i = 0; i < 1 + pick(2); ++i) init.push_back(any());
-    Expr var = Expr::index("i", pick(2) ? Expr(pick(4)) : cell_);
+    Expr var = Expr::index("i", pick(2) ? Expr(pick(4)) : block_);
     if (!var.is_var()) return any();
     std::vector<Value> outer = pool_;
     std::vector<Value> results = b.loop(var, init, [&](std::span<const Value> carried) {
@@ -178,7 +178,7 @@ class Generator {
   Kernel k_;
   int rank_ = 0;
   Dims dims_;
-  Expr cell_;
+  Expr block_;
   int shared_ = -1;
   std::vector<Value> pool_;
 };

@@ -70,7 +70,7 @@ TEST(LowerSimd, softmax_has_no_scalar_loops_and_computes_exp_once) {
 
 TEST(LowerSimd, short_rows_stay_in_registers) {
   std::string text = expect_same(with(with(kSoftmax, "COLS", 64), "ROWS", 3), 1e-5);
-  EXPECT_EQ(count(text, "local"), 0) << text;
+  EXPECT_EQ(count(text, "shared"), 0) << text;
   EXPECT_EQ(count(text, "= load"), 4) << text;
   EXPECT_EQ(count(text, "loop "), 0) << text;
 }
@@ -90,7 +90,7 @@ kernel @rows(in %x: f32[1023], out %y: f32[1023]) {
 }
 )",
                                  1e-5);
-  EXPECT_EQ(count(text, "local"), 0) << text;
+  EXPECT_EQ(count(text, "shared"), 0) << text;
   EXPECT_EQ(count(text, "= reduce"), 0) << text;
 }
 
@@ -117,7 +117,7 @@ kernel @layernorm(in %x: f32[6400], in %g: f32[100], out %y: f32[6400]) {
 }
 )",
                                  1e-4);
-  EXPECT_EQ(count(text, "local"), 0) << text;
+  EXPECT_EQ(count(text, "shared"), 0) << text;
   EXPECT_EQ(count(text, "sqrt"), 1) << text;
 }
 
@@ -186,7 +186,7 @@ TEST(LowerSimd, micro_kernel_keeps_its_sums_in_registers) {
   EXPECT_EQ(scalar, fma / 4) << text;
   EXPECT_EQ(vector, fma / 6) << text;
   EXPECT_EQ(count(inner, "store"), 0) << text;
-  EXPECT_EQ(count(text, "local"), 0) << text;
+  EXPECT_EQ(count(text, "shared"), 0) << text;
 }
 
 TEST(LowerSimd, dot_of_rows_uses_vectors_along_the_sum) {
@@ -265,7 +265,7 @@ kernel @big(in %a: f32[32 * 40], in %b: f32[64 * 40], out %c: f32[32 * 64]) {
 }
 )",
                                  1e-4);
-  EXPECT_EQ(count(text, "  local "), 1) << text;
+  EXPECT_EQ(count(text, "  shared "), 1) << text;
 }
 
 TEST(LowerSimd, dot_does_not_add_in_place_when_the_old_sum_is_read_later) {
@@ -522,7 +522,7 @@ kernel @turn(in %x: T[R * C], in %y: T[R * C], in %r: T[R], in %c: T[C], out %z:
             filled += c == 'T' ? std::string(dtype) : c == 'R' ? rows : c == 'C' ? columns : std::string(1, c);
           std::string text = expect_same(filled, 0, {}, target);
           EXPECT_EQ(count(text, " = transpose "), is_long ? 2 : 1) << text;
-          EXPECT_EQ(count(text, "local %"), is_long ? 2 : 0) << text;
+          EXPECT_EQ(count(text, "shared %"), is_long ? 2 : 0) << text;
         }
 }
 

@@ -32,7 +32,7 @@ Target gpu() {
   Target target;
   target.name = "simulated";
   target.machine = Machine::Simt;
-  target.local_bytes = 200 << 10;
+  target.shared_bytes = 200 << 10;
   return target;
 }
 
@@ -68,16 +68,16 @@ Memory random_memory(const Kernel& k, uint64_t seed) {
   return memory;
 }
 
-// Runs k on a copy of `memory`, which may lack the local buffers at the end.
+// Runs k on a copy of `memory`, which may lack the shared buffers at the end.
 Memory run(const Kernel& k, Memory memory) {
   memory.resize(k.buffers.size());
   std::vector<void*> pointers;
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < k.buffers.size(); ++i) {
-    bool local = k.buffers[i].space == Space::Local;
-    pointers.push_back(local ? nullptr : memory[i].data());
-    sizes.push_back(local ? k.buffers[i].size.value()
-                          : static_cast<int64_t>(memory[i].size()) / size_of(k.buffers[i].dtype));
+    bool shared = k.buffers[i].space == Space::Shared;
+    pointers.push_back(shared ? nullptr : memory[i].data());
+    sizes.push_back(shared ? k.buffers[i].size.value()
+                           : static_cast<int64_t>(memory[i].size()) / size_of(k.buffers[i].dtype));
   }
   std::vector<int64_t> symbols(k.symbols.size(), kSymbol);
   kernel::interpret(k, pointers, sizes, symbols);
@@ -165,10 +165,10 @@ TEST(LowerSimt, softmax_loads_each_element_once_in_vectors) {
   EXPECT_EQ(count(k, Op::barrier), 2);
 }
 
-TEST(LowerSimt, rows_of_several_warps_need_no_local_memory) {
+TEST(LowerSimt, rows_of_several_warps_need_no_shared_memory) {
   Kernel k = lower_simt(program("layernorm_rows", 256), gpu());
   EXPECT_EQ(count(k, Op::barrier), 0);
-  for (const auto& b : k.buffers) EXPECT_NE(b.space, Space::Local);
+  for (const auto& b : k.buffers) EXPECT_NE(b.space, Space::Shared);
 }
 
 TEST(LowerSimt, elementwise_uses_one_vector_access_and_one_guard) {
@@ -202,19 +202,19 @@ TEST(LowerSimt, staged_matmul_has_two_barriers_per_block_and_blocks_of_registers
   ASSERT_TRUE(loop);
   // None of them inside the loop over the contracted dimension.
   int barriers = 0;
-  for (const Inst& inst : loop->blocks[0].insts) barriers += inst.op == Op::barrier;
+  for (const Inst& inst : loop->bodies[0].insts) barriers += inst.op == Op::barrier;
   EXPECT_EQ(barriers, 2);
   EXPECT_EQ(count(k, Op::barrier), 2);
-  // 64 x 64 over 256 threads: 16 elements each, and what the next block of both factors needs.
+  // 64 x 64 over 256 threads: 16 elements each, and what the next tile of both factors needs.
   int64_t elements = 0;
   for (Value v : loop->results) elements += k.values[v].numel();
   EXPECT_EQ(elements, 16 + 8);
 }
 
-void drop_barriers(kernel::Block& block) {
-  std::erase_if(block.insts, [](const Inst& inst) { return inst.op == Op::barrier; });
-  for (Inst& inst : block.insts) {
-    for (kernel::Block& inner : inst.blocks) drop_barriers(inner);
+void drop_barriers(kernel::Body& code) {
+  std::erase_if(code.insts, [](const Inst& inst) { return inst.op == Op::barrier; });
+  for (Inst& inst : code.insts) {
+    for (kernel::Body& inner : inst.bodies) drop_barriers(inner);
   }
 }
 
@@ -235,10 +235,10 @@ TEST(LowerSimt, every_single_barrier_of_a_staged_matmul_is_needed) {
   for (int skip = 0; skip < barriers; ++skip) {
     Kernel lowered = lower_simt(tile, gpu());
     int seen = 0;
-    std::function<void(kernel::Block&)> edit = [&](kernel::Block& block) {
-      std::erase_if(block.insts, [&](const Inst& inst) { return inst.op == Op::barrier && seen++ == skip; });
-      for (Inst& inst : block.insts) {
-        for (kernel::Block& inner : inst.blocks) edit(inner);
+    std::function<void(kernel::Body&)> edit = [&](kernel::Body& code) {
+      std::erase_if(code.insts, [&](const Inst& inst) { return inst.op == Op::barrier && seen++ == skip; });
+      for (Inst& inst : code.insts) {
+        for (kernel::Body& inner : inst.bodies) edit(inner);
       }
     };
     edit(lowered.phases[0].body);
@@ -246,11 +246,11 @@ TEST(LowerSimt, every_single_barrier_of_a_staged_matmul_is_needed) {
   }
 }
 
-TEST(LowerSimt, phases_share_local_memory) {
+TEST(LowerSimt, phases_share_shared_memory) {
   Kernel one = lower_simt(program("softmax", 128), gpu());
   Kernel tile = program("softmax", 128);
   kernel::Phase copy;  // with values of its own
-  copy.cells = tile.phases[0].cells;
+  copy.blocks = tile.phases[0].blocks;
   kernel::Builder b(tile.values, copy.body);
   std::vector<Value> map;
   for (const Inst& inst : tile.phases[0].body.insts) b.clone(inst, map);
@@ -259,9 +259,9 @@ TEST(LowerSimt, phases_share_local_memory) {
   EXPECT_EQ(two.buffers.size(), one.buffers.size());
 }
 
-TEST(LowerSimt, too_much_local_memory_is_a_compile_error) {
+TEST(LowerSimt, too_much_shared_memory_is_a_compile_error) {
   Target small = gpu();
-  small.local_bytes = 1024;
+  small.shared_bytes = 1024;
   EXPECT_THROW(lower_simt(program("matmul_staged", 64), small), CompileError);
 }
 
@@ -287,7 +287,7 @@ Kernel random_program(uint64_t seed, bool mixed = false) {
   auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
   const int64_t sizes[] = {1, 2, 3, 5, 8, 16, 17, 31, 32, 40, 64, 100, 129};
   const int thread_counts[] = {4, 32, 64, 96, 128, 256};
-  const int64_t rows = sizes[below(11)], columns = sizes[below(13)], cells = 1 + below(3);
+  const int64_t rows = sizes[below(11)], columns = sizes[below(13)], blocks = 1 + below(3);
   const DType dtype = below(3) ? kI32 : kF32;
 
   Kernel k;
@@ -295,15 +295,15 @@ Kernel random_program(uint64_t seed, bool mixed = false) {
   k.threads = thread_counts[below(6)];
   const int64_t wide = mixed ? sizes[below(13)] : columns;
   const int64_t elements = rows * columns, most = rows * std::max(columns, wide);
-  k.buffers = {{"x", dtype, Space::In, cells * elements},
+  k.buffers = {{"x", dtype, Space::In, blocks * elements},
                {"y", dtype, Space::In, most + rows + columns},
                {"at", kI32, Space::In, 64},
-               {"out", dtype, Space::Out, cells * most * 3},
-               {"state", dtype, Space::InOut, cells * elements},
-               {"stage", dtype, Space::Local, most}};
+               {"out", dtype, Space::Out, blocks * most * 3},
+               {"state", dtype, Space::InOut, blocks * elements},
+               {"stage", dtype, Space::Shared, most}};
   kernel::Phase& phase = k.phases.emplace_back();
-  Expr cell = Expr::index("cell", cells);
-  phase.cells = {cell};
+  Expr block = Expr::index("block", blocks);
+  phase.blocks = {block};
   kernel::Builder b(k, phase);
 
   using Pool = std::vector<Value>;
@@ -330,10 +330,10 @@ Kernel random_program(uint64_t seed, bool mixed = false) {
       return b.load(1, dtype, a);
     }
     if (kind == 2) {
-      a.address = cell * elements + full(a.coords);
+      a.address = block * elements + full(a.coords);
       return b.load(r == rows && c == columns && below(2) ? 4 : 0, dtype, a);
     }
-    Value v = b.index(kI32, a.coords[0] * 3 + a.coords[1] + cell + shift, a.coords);
+    Value v = b.index(kI32, a.coords[0] * 3 + a.coords[1] + block + shift, a.coords);
     return b.cast(v, dtype);
   };
   auto shape_of = [&](Value v) { return k.values[v].shape; };
@@ -399,7 +399,7 @@ Kernel random_program(uint64_t seed, bool mixed = false) {
         }
         case 5:
         case 6: pool.push_back(reduce(pick(pool))); break;
-        case 7: {  // through local memory
+        case 7: {  // through shared memory
           Value v = pick(pool);
           kernel::Dims dims = shape_of(v);
           kernel::Builder::Access a;
@@ -416,7 +416,7 @@ Kernel random_program(uint64_t seed, bool mixed = false) {
         }
         case 8: {
           Value v = pick(pool);
-          if (k.values[v].numel() == elements) store(4, v, cell * elements, below(2));
+          if (k.values[v].numel() == elements) store(4, v, block * elements, below(2));
           break;
         }
         case 9: {
@@ -454,7 +454,7 @@ Kernel random_program(uint64_t seed, bool mixed = false) {
         case 11: {
           Value v = pick(pool);
           Pool results = b.branch(
-              lt(cell + shift, 1 + below(2)),
+              lt(block + shift, 1 + below(2)),
               [&] {
                 Pool inner = pool;
                 some(inner, 3, depth - 1, shift);
@@ -469,7 +469,7 @@ Kernel random_program(uint64_t seed, bool mixed = false) {
   };
   Pool pool = {load(rows, columns, none), load(rows, 1, none), load(1, columns, none)};
   some(pool, 10, 2, none);
-  for (int i = 0; i < 3; ++i) store(3, pool[pool.size() - 1 - i], (cell * 3 + i) * most, below(2));
+  for (int i = 0; i < 3; ++i) store(3, pool[pool.size() - 1 - i], (block * 3 + i) * most, below(2));
   return k;
 }
 
@@ -479,7 +479,7 @@ TEST(LowerSimt, random_programs_compute_the_same_as_tiles) {
     Kernel tile = random_program(seed, seed % 2);
     try {
       check(tile, 1e-3, seed);
-    } catch (const CompileError&) {  // too much local memory is a legitimate answer
+    } catch (const CompileError&) {  // too much shared memory is a legitimate answer
     } catch (const Error& e) {
       ADD_FAILURE() << e.what() << "\n" << print(tile);
     }

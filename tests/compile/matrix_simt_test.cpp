@@ -14,7 +14,7 @@ using namespace heddle::testing;
 Target machine(int multiprocessors = 132) {
   Target target = test_target(How::Simt);
   target.matrix_unit = true;
-  target.local_bytes = 232448;
+  target.shared_bytes = 232448;
   target.multiprocessors = multiprocessors;
   return target;
 }
@@ -28,18 +28,18 @@ NodeRef numbers(DType dtype, const Shape& shape, int seed) {
 
 struct Case {
   int64_t batch, m, n, k;
-  bool turn_a, turn_b;  // stored the other way round
+  bool transpose_a, transpose_b;  // stored the other way round
 };
 
 // a[batch, m, k] * b[batch, k, n] in f32.
 NodeRef product(const Case& c, DType dtype, bool shared_b = false) {
-  auto factor = [&](int64_t rows, int64_t columns, bool turned, int seed, bool shared) {
+  auto factor = [&](int64_t rows, int64_t columns, bool transposed, int seed, bool shared) {
     const int64_t batch = shared ? 1 : c.batch;
-    NodeRef x = numbers(dtype, turned ? Shape{batch, columns, rows} : Shape{batch, rows, columns}, seed);
-    if (turned) x = make_permute(x, std::vector<int>{0, 2, 1});
+    NodeRef x = numbers(dtype, transposed ? Shape{batch, columns, rows} : Shape{batch, rows, columns}, seed);
+    if (transposed) x = make_permute(x, std::vector<int>{0, 2, 1});
     return make_cast(x, DType::f32);
   };
-  NodeRef a = factor(c.m, c.k, c.turn_a, 1, false), b = factor(c.k, c.n, c.turn_b, 2, shared_b);
+  NodeRef a = factor(c.m, c.k, c.transpose_a, 1, false), b = factor(c.k, c.n, c.transpose_b, 2, shared_b);
   const Shape all{c.batch, c.m, c.n, c.k};
   a = make_expand(make_reshape(a, {c.batch, c.m, 1, c.k}), all);
   b = make_permute(b, std::vector<int>{0, 2, 1});
@@ -54,7 +54,7 @@ int matrix_steps = 0;  // that the picked schedules gave to the matrix unit
 PickSchedule defaults() {
   return [](const Loops& loops, const Target& target) {
     Schedule schedule = default_schedule(loops, target);
-    matrix_steps += schedule.stages[0].ahead > 0;
+    matrix_steps += schedule.stages[0].pipeline > 0;
     return schedule;
   };
 }
@@ -69,11 +69,11 @@ void expect_equal(const NodeRef& root, const PickSchedule& pick, const Target& t
 }
 
 TEST(MatrixSimt, every_transposition) {
-  for (bool turn_a : {false, true})
-    for (bool turn_b : {false, true}) {
-      SCOPED_TRACE(text(turn_a, turn_b));
+  for (bool transpose_a : {false, true})
+    for (bool transpose_b : {false, true}) {
+      SCOPED_TRACE(text(transpose_a, transpose_b));
       matrix_steps = 0;
-      expect_equal(product({1, 136, 72, 88, turn_a, turn_b}, DType::bf16), defaults(), machine());
+      expect_equal(product({1, 136, 72, 88, transpose_a, transpose_b}, DType::bf16), defaults(), machine());
       EXPECT_EQ(matrix_steps, 2);
     }
 }
@@ -86,7 +86,7 @@ TEST(MatrixSimt, few_rows_or_columns) {
   }
 }
 
-TEST(MatrixSimt, few_blocks_take_all_cells_in_turn) {
+TEST(MatrixSimt, few_persistent_blocks_take_all_in_turn) {
   for (int multiprocessors : {1, 3}) {
     matrix_steps = 0;
     expect_equal(product({2, 200, 136, 64, false, false}, DType::f16), defaults(), machine(multiprocessors));
@@ -104,23 +104,23 @@ PickSchedule schedule(const std::string& description) {
 
 TEST(MatrixSimt, every_tile) {
   const NodeRef root = make_cast(product({1, 66, 264, 72, false, true}, DType::bf16), DType::bf16);
-  for (const char* cell : {"64 64 threads 256", "64 128 threads 256", "64 192 threads 256", "64 256 threads 256",
-                           "128 64 threads 384", "128 256 threads 384"})
-    for (const char* blocks : {"", " blocks 2 group 2"}) {
-      SCOPED_TRACE(std::string(cell) + blocks);
-      expect_equal(
-          root,
-          schedule(std::string("cell ") + cell + blocks + "; stage loop 2 64 joined dot matrix ahead 3; stage joined"),
-          machine());
+  for (const char* block : {"64 64 threads 256", "64 128 threads 256", "64 192 threads 256", "64 256 threads 256",
+                            "128 64 threads 384", "128 256 threads 384"})
+    for (const char* persistent : {"", " persistent 2 group 2"}) {
+      SCOPED_TRACE(std::string(block) + persistent);
+      expect_equal(root,
+                   schedule(std::string("block ") + block + persistent +
+                            "; stage loop 2 64 joined dot matrix pipeline 3; stage joined"),
+                   machine());
     }
 }
 
 TEST(MatrixSimt, rows_that_are_no_multiple_of_16_bytes_are_packed_first) {
-  for (bool turn_a : {false, true})
-    for (bool turn_b : {false, true}) {
-      SCOPED_TRACE(text(turn_a, turn_b));
+  for (bool transpose_a : {false, true})
+    for (bool transpose_b : {false, true}) {
+      SCOPED_TRACE(text(transpose_a, transpose_b));
       matrix_steps = 0;
-      expect_equal(product({1, 131, 67, 93, turn_a, turn_b}, DType::bf16), defaults(), machine());
+      expect_equal(product({1, 131, 67, 93, transpose_a, transpose_b}, DType::bf16), defaults(), machine());
       EXPECT_EQ(matrix_steps, 2);
     }
 }
@@ -178,7 +178,7 @@ TEST(MatrixSimt, widened_factors_are_stored_narrow) {
       EXPECT_TRUE(tensor.leaf || tensor.output || tensor.node->dtype == DType::bf16) << name(tensor.node->op);
     int found = 0;
     for (const Program::Step& step : program.steps)
-      found += default_schedule(step.loops, machine()).stages[0].ahead > 0;
+      found += default_schedule(step.loops, machine()).stages[0].pipeline > 0;
     EXPECT_EQ(found, products);
   }
   expect_equal(chained, defaults(), machine(), false);
@@ -187,7 +187,7 @@ TEST(MatrixSimt, widened_factors_are_stored_narrow) {
 TEST(MatrixSimt, divided_sums) {
   expect_equal(
       product({1, 70, 66, 500, false, false}, DType::bf16),
-      schedule("cell 64 64 threads 256; stage loop 2 64 joined split 3 dot matrix ahead 2 staged 0 phase panel "
+      schedule("block 64 64 threads 256; stage loop 2 64 joined split 3 dot matrix pipeline 2 staged 0 phase panel "
                "0 staged 1 phase panel 0; stage joined"),
       machine());
 }
@@ -200,7 +200,7 @@ TEST(MatrixSimt, random_schedules) {
         root,
         [&](const Loops& loops, const Target& target) {
           Schedule drawn = random_schedule(loops, target, seed);
-          matrices += drawn.stages[0].ahead > 0;
+          matrices += drawn.stages[0].pipeline > 0;
           return drawn;
         },
         machine());
@@ -215,8 +215,8 @@ TEST(ProductSimt, sums_of_f32) {
       expect_equal(product({1, 68, 131, k, turn, !turn}, DType::f32), defaults(), machine());
       expect_equal(
           product({1, 130, 64, k, turn, turn}, DType::f32),
-          schedule(text("cell 128 64 threads 128; stage", k > 16 ? " loop 2 16" : "", " joined dot staged 0 cell ",
-                        k > 16, " panel 128 staged 1 cell ", k > 16, " panel 64; stage joined")),
+          schedule(text("block 128 64 threads 128; stage", k > 16 ? " loop 2 16" : "", " joined dot staged 0 block ",
+                        k > 16, " panel 128 staged 1 block ", k > 16, " panel 64; stage joined")),
           machine());
     }
 }
@@ -240,20 +240,20 @@ TEST(MatrixSimt, what_a_matrix_unit_does_not_take) {
     return check(parse_schedule(description), program.steps[0].loops, machine());
   };
   const NodeRef good = product({1, 64, 64, 64, false, false}, DType::bf16);
-  const std::string tail = "; stage loop 2 64 joined dot matrix ahead 3; stage joined";
-  EXPECT_EQ(problem(good, "cell 64 64 threads 256" + tail), "");
-  EXPECT_NE(problem(good, "cell 64 64 threads 128" + tail).find("threads"), std::string::npos);
-  EXPECT_NE(problem(good, "cell 64 32 threads 256" + tail).find("64 x 32"), std::string::npos);
-  EXPECT_NE(problem(good, "cell 64 64 threads 256; stage loop 2 32 joined dot matrix ahead 3; stage joined")
+  const std::string tail = "; stage loop 2 64 joined dot matrix pipeline 3; stage joined";
+  EXPECT_EQ(problem(good, "block 64 64 threads 256" + tail), "");
+  EXPECT_NE(problem(good, "block 64 64 threads 128" + tail).find("threads"), std::string::npos);
+  EXPECT_NE(problem(good, "block 64 32 threads 256" + tail).find("64 x 32"), std::string::npos);
+  EXPECT_NE(problem(good, "block 64 64 threads 256; stage loop 2 32 joined dot matrix pipeline 3; stage joined")
                 .find("steps of 64"),
             std::string::npos);
-  EXPECT_NE(problem(good, "cell 128 256 threads 384; stage loop 2 64 joined dot matrix ahead 9; stage joined")
+  EXPECT_NE(problem(good, "block 128 256 threads 384; stage loop 2 64 joined dot matrix pipeline 9; stage joined")
                 .find("do not fit"),
             std::string::npos);
-  EXPECT_NE(problem(product({1, 64, 63, 64, false, false}, DType::bf16), "cell 64 64 threads 256" + tail)
+  EXPECT_NE(problem(product({1, 64, 63, 64, false, false}, DType::bf16), "block 64 64 threads 256" + tail)
                 .find("operand 1 cannot be copied"),
             std::string::npos);
-  EXPECT_NE(problem(product({1, 64, 64, 64, false, false}, DType::f32), "cell 64 64 threads 256" + tail)
+  EXPECT_NE(problem(product({1, 64, 64, 64, false, false}, DType::f32), "block 64 64 threads 256" + tail)
                 .find("not ones of a matrix unit"),
             std::string::npos);
 }

@@ -76,8 +76,8 @@ TEST(MergeColumns, zeros_around_an_image_take_no_instruction) {
   for (const kernel::Inst& inst : loops.stages[0].body.insts) EXPECT_NE(inst.op, kernel::Op::where) << print(loops);
 }
 
-// No buffer in memory holds the windows: panels live in a cell.
-TEST(MergeColumns, windows_are_packed_inside_cells) {
+// No buffer in memory holds the windows: panels live in a block.
+TEST(MergeColumns, windows_are_packed_inside_blocks) {
   Target target;
   target.name = "avx512";
   for (const Layer& layer :
@@ -85,7 +85,7 @@ TEST(MergeColumns, windows_are_packed_inside_cells) {
     Schedule schedule = default_schedule(convolution(layer), target);
     ASSERT_FALSE(schedule.stages[0].staged.empty());
     for (const Staged& staged : schedule.stages[0].staged)
-      EXPECT_TRUE(staged.operand == 0 || staged.scope == Staged::Scope::Cell) << layer.filters;
+      EXPECT_TRUE(staged.operand == 0 || staged.scope == Staged::Scope::Block) << layer.filters;
   }
 }
 
@@ -102,13 +102,13 @@ TEST(MergeColumns, cores_share_evenly) {
       target.cores = cores;
       Loops loops = convolution(layer);
       Schedule schedule = default_schedule(loops, target);
-      double cells = 1, size = 1, all = 1;
+      double blocks = 1, size = 1, all = 1;
       for (size_t i = 0; i < loops.outer.size(); ++i) {
         const auto extent = static_cast<double>(loops.outer[i].extent.value());
-        const auto cell = static_cast<double>(schedule.cell[i]);
-        cells *= std::ceil(extent / cell), size *= cell, all *= extent;
+        const auto block = static_cast<double>(schedule.block[i]);
+        blocks *= std::ceil(extent / block), size *= block, all *= extent;
       }
-      EXPECT_LT(std::ceil(cells / cores) * size, (cores < 8 ? 1.08 : 1.2) * all / cores)
+      EXPECT_LT(std::ceil(blocks / cores) * size, (cores < 8 ? 1.08 : 1.2) * all / cores)
           << cores << " cores, " << layer.filters << " filters: " << print(schedule);
     }
 }

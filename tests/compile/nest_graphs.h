@@ -19,10 +19,10 @@ inline NodeRef rows(ReduceOp o, const NodeRef& x) {
 inline NodeRef matmul(const NodeRef& a, const NodeRef& b) {
   int rank = a->shape.rank();
   Shape all = a->shape, left = a->shape, right = b->shape;
-  std::vector<int> turned;
-  for (int i = 0; i < rank; ++i) turned.push_back(i);
-  std::swap(turned[static_cast<size_t>(rank - 1)], turned[static_cast<size_t>(rank - 2)]);
-  NodeRef t = make_permute(b, turned);
+  std::vector<int> transposed;
+  for (int i = 0; i < rank; ++i) transposed.push_back(i);
+  std::swap(transposed[static_cast<size_t>(rank - 1)], transposed[static_cast<size_t>(rank - 2)]);
+  NodeRef t = make_permute(b, transposed);
   left = a->shape;
   left[rank - 1] = 1;
   left.push_back(a->shape[rank - 1]);

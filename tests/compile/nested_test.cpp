@@ -75,26 +75,26 @@ class Nested : public ::testing::TestWithParam<size_t> {};
 TEST_P(Nested, agrees_with_the_evaluator_under_default_and_random_schedules) {
   Case c = cases()[GetParam()];
   SCOPED_TRACE(c.name);
-  // What is not nested may draw schedules that need more local memory than there is.
+  // What is not nested may draw schedules that need more shared memory than there is.
   testing::expect_like_evaluator(c.roots, c.launches, c.tolerance,
                                  [&](How how) { return how == How::Simt && c.launches != 1 ? 1 : 4; });
 }
 
-// The common axis in blocks of any size and in parts, wherever that is legal.
+// The common axis in chunks of any size and in parts, wherever that is legal.
 TEST_P(Nested, agrees_with_the_evaluator_block_by_block) {
   Case c = cases()[GetParam()];
   SCOPED_TRACE(c.name);
   std::vector<HostArray> want = evaluate(c.roots);
   std::vector<NodeRef> roots = simplify(c.roots);  // divides by the sum of weights afterwards
-  int blocks = 0, parts = 0;
+  int chunks = 0, parts = 0;
   for (How how : {How::Tile, How::Simd})
     for (uint64_t seed = 0; seed < 3; ++seed) {
       auto pick = [&](const Loops& loops, const Target& target) {
         if (!find_online(loops)) return random_schedule(loops, target, seed);
         for (uint64_t draw = 0;; ++draw) {
           Schedule schedule = random_schedule(loops, target, 100 * seed + draw);
-          if (schedule.block == 0 || (seed == 1) != (schedule.parts > 1)) continue;
-          ++blocks;
+          if (schedule.chunk == 0 || (seed == 1) != (schedule.parts > 1)) continue;
+          ++chunks;
           parts += schedule.parts > 1;
           return schedule;
         }
@@ -102,7 +102,7 @@ TEST_P(Nested, agrees_with_the_evaluator_block_by_block) {
       std::vector<HostArray> got = testing::run_program(roots, how, pick);
       for (size_t i = 0; i < want.size(); ++i) testing::expect_close(got[i], want[i], c.tolerance);
     }
-  EXPECT_TRUE(parts > 0 || c.launches != 1 || c.name == "one_key") << blocks;
+  EXPECT_TRUE(parts > 0 || c.launches != 1 || c.name == "one_key") << chunks;
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, Nested, ::testing::Range<size_t>(0, cases().size()),

@@ -15,7 +15,7 @@ using namespace heddle::testing;
 Target machine() {
   Target target = test_target(How::Simt);
   target.matrix_unit = true;
-  target.local_bytes = 232448;
+  target.shared_bytes = 232448;
   target.multiprocessors = 132;
   return target;
 }
@@ -49,11 +49,11 @@ NodeRef attention(const Sizes& n, DType dtype, const Mask& mask = {}, double sca
   return make_cast(op(ScalarOp::div, {o, sum}), dtype);
 }
 
-PickSchedule blocks(int* found, const std::string& description = {}) {
+PickSchedule chunks(int* found, const std::string& description = {}) {
   return [found, description](const Loops& loops, const Target& target) {
     Schedule schedule = description.empty() ? default_schedule(loops, target) : parse_schedule(description);
     EXPECT_EQ(check(schedule, loops, target), "");
-    *found += schedule.block > 0;
+    *found += schedule.chunk > 0;
     return schedule;
   };
 }
@@ -64,7 +64,7 @@ void expect_close_to_evaluator(const NodeRef& root, DType dtype, const std::stri
   const Target target = machine();
   for (How how : {How::Tile, How::Simt}) {
     int found = 0, launches = 0;
-    HostArray got = run_program(std::span(&root, 1), how, blocks(&found, description), {}, &launches, &target)[0];
+    HostArray got = run_program(std::span(&root, 1), how, chunks(&found, description), {}, &launches, &target)[0];
     EXPECT_EQ(found, 1);
     EXPECT_EQ(launches, 1);
     expect_close(got, want, dtype == DType::f16 ? 2e-3 : 1.6e-2);
@@ -84,19 +84,19 @@ TEST(OnlineSimt, odd_sizes) {
   expect_close_to_evaluator(attention({9, 130, 64, 96}, DType::bf16), DType::bf16);
 }
 
-// Only blocks that the edge of a mask crosses look at it.
+// Only chunks that the edge of a mask crosses look at it.
 TEST(OnlineSimt, blocks_before_the_edge_of_a_mask) {
   const Target target = machine();
   auto loops_of = [&](const NodeRef& root) {
     Program program = fuse(std::span(&root, 1));
     EXPECT_EQ(program.steps.size(), 1u);
     const Loops& loops = program.steps[0].loops;
-    std::vector<int> masks;  // in each loop over blocks, conditions on positions
+    std::vector<int> masks;  // in each loop over chunks, conditions on positions
     const kernel::Kernel tiles = tile(loops, default_schedule(loops, target), target);
     for (const kernel::Inst& inst : tiles.phases[0].body.insts) {
       if (inst.op != kernel::Op::loop) continue;
       masks.push_back(0);
-      for (const kernel::Inst& inner : inst.blocks[0].insts) masks.back() += inner.op == kernel::Op::index;
+      for (const kernel::Inst& inner : inst.bodies[0].insts) masks.back() += inner.op == kernel::Op::index;
     }
     return masks;
   };
@@ -112,8 +112,8 @@ TEST(OnlineSimt, blocks_before_the_edge_of_a_mask) {
     EXPECT_GT(masks[1], 0);
     expect_close_to_evaluator(root, DType::f16);
     expect_close_to_evaluator(root, DType::f16,
-                              "cell 128 threads 384 block 64 parts 1; stage loop 2 64 dot matrix ahead 3; stage; "
-                              "stage; stage loop 2 64 dot matrix ahead 2; stage; stage");
+                              "block 128 threads 384 chunk 64 parts 1; stage loop 2 64 dot matrix pipeline 3; stage; "
+                              "stage; stage loop 2 64 dot matrix pipeline 2; stage; stage");
   }
   EXPECT_EQ(loops_of(attention({300, 300, 64, 64}, DType::f16)).size(), 1u);
   EXPECT_EQ(loops_of(attention({300, 300, 64, 64}, DType::f16, [](const NodeRef& s) { return window(s, 40); })).size(),
@@ -170,15 +170,16 @@ TEST(OnlineSimt, rows_without_keys_are_not_a_number) {
   expect_close_to_evaluator(attention({200, 130, 64, 64}, DType::bf16, none), DType::bf16);
 }
 
-TEST(OnlineSimt, every_block_and_cell) {
+TEST(OnlineSimt, every_chunk_and_block) {
   NodeRef root = attention({130, 300, 128, 64}, DType::f16);
-  for (const char* cell : {"64 threads 256", "128 threads 384"})
-    for (const char* block : {"64", "128"}) {
-      SCOPED_TRACE(std::string(cell) + " " + block);
-      expect_close_to_evaluator(root, DType::f16,
-                                text("cell ", cell, " block ", block,
-                                     " parts 1; stage loop 2 64 dot matrix ahead 2; stage; stage; stage loop 2 64 dot "
-                                     "matrix ahead 3; stage; stage"));
+  for (const char* block : {"64 threads 256", "128 threads 384"})
+    for (const char* chunk : {"64", "128"}) {
+      SCOPED_TRACE(std::string(block) + " " + chunk);
+      expect_close_to_evaluator(
+          root, DType::f16,
+          text("block ", block, " chunk ", chunk,
+               " parts 1; stage loop 2 64 dot matrix pipeline 2; stage; stage; stage loop 2 64 dot "
+               "matrix pipeline 3; stage; stage"));
     }
 }
 
@@ -190,7 +191,7 @@ TEST(OnlineSimt, there_is_room_for_what_finishes_results) {
   const Target target = machine();
   int found = 0;
   HostArray want = evaluate(std::span(&root, 1))[0];
-  HostArray got = run_program(std::span(&root, 1), How::Simt, blocks(&found), {}, nullptr, &target)[0];
+  HostArray got = run_program(std::span(&root, 1), How::Simt, chunks(&found), {}, nullptr, &target)[0];
   EXPECT_EQ(found, 1);
   int64_t others = 0;  // sums that rounding takes across the bound
   for (size_t i = 0; i < want.integers.size(); ++i) others += want.integers[i] != got.integers[i];
@@ -208,7 +209,7 @@ kernel @loaded(in %x: bf16[8192], in %y: bf16[16384], out %z: bf16[8192]) thread
     %1 = loop l0 < 1 carry(%2 = %0) {
       %3 = load %x[)",
                                               where, R"(] : tile<64x128x1xbf16>
-      %4 = matrix_dot ahead 2 after (l0 * 2) adds %2, %3 steps (l1 < 2) %y[0] of (128, 128) by (1, 128) at (0, l1 * 64) turned : tile<64x1x128xf32>
+      %4 = matrix_dot pipeline 2 after (l0 * 2) adds %2, %3 steps (l1 < 2) %y[0] of (128, 128) by (1, 128) at (0, l1 * 64) transposed : tile<64x1x128xf32>
       yield %4
     }
     %5 = cast %1 : tile<64x1x128xbf16>
@@ -236,7 +237,7 @@ kernel @loaded(in %x: bf16[8192], in %y: bf16[16384], out %z: bf16[8192]) thread
   }
 }
 
-// A cell of rows and columns has no room for what each of its results is spread over.
+// A block of rows and columns has no room for what each of its results is spread over.
 TEST(OnlineSimt, results_that_are_spread_over_more_axes) {
   const Target target = machine();
   NodeRef x = leaf({16, 64, 5, 7}, 9, DType::bf16);
@@ -261,7 +262,7 @@ TEST(OnlineSimt, what_it_does_not_take) {
                      transposed(make_cast(leaf({128, 64}, 2, DType::bf16), kF32)));
   NodeRef wide = matmul(softmax(s), make_cast(leaf({128, 64}, 3, DType::bf16), kF32));
   HostArray want = evaluate(std::span(&wide, 1))[0];
-  HostArray got = run_program(std::span(&wide, 1), How::Simt, blocks(&found), {}, nullptr, &target)[0];
+  HostArray got = run_program(std::span(&wide, 1), How::Simt, chunks(&found), {}, nullptr, &target)[0];
   EXPECT_EQ(found, 0);
   expect_close(got, want, 1e-4);
 }

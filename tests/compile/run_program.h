@@ -82,7 +82,7 @@ inline std::vector<HostArray> run_program(std::span<const NodeRef> roots, How ho
           buffers.push_back(memory[static_cast<size_t>(segment.tensors[b])].data());
         } else {
           temps[b].resize(static_cast<size_t>(size * size_of(k.buffers[b].dtype)) + 64);
-          buffers.push_back(k.buffers[b].space == kernel::Space::Local ? nullptr : temps[b].data());
+          buffers.push_back(k.buffers[b].space == kernel::Space::Shared ? nullptr : temps[b].data());
         }
       }
       if (run_kernel)

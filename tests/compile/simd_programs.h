@@ -37,15 +37,15 @@ inline Memory make_memory(const Kernel& k, const std::vector<int64_t>& symbols, 
       return int64_t{0};
     });
     std::vector<char> data(static_cast<size_t>(n * size_of(b.dtype)) + 1);
-    bool local = b.space == Space::Local;
-    for (int64_t e = 0; e < n && !local; ++e) {
+    bool shared = b.space == Space::Shared;
+    for (int64_t e = 0; e < n && !shared; ++e) {
       double real = static_cast<double>(random() % 4096) / 1024.0 - 2.0;
       Scalar s =
           is_float(b.dtype) ? Scalar::of(b.dtype, real) : Scalar::of(b.dtype, static_cast<int64_t>(random() % 50));
       store_scalar(data.data(), e, s);
     }
     m.bytes.push_back(std::move(data));
-    m.pointers.push_back(local ? nullptr : m.bytes.back().data());
+    m.pointers.push_back(shared ? nullptr : m.bytes.back().data());
     m.sizes.push_back(n);
   }
   return m;
@@ -76,7 +76,7 @@ inline std::string expect_same(const Kernel& tile, double tolerance = 0, const s
   EXPECT_EQ(threads.threads, 1);
   EXPECT_EQ(threads.level, kernel::Level::Thread);
   Memory expected = make_memory(tile, symbols, 1), actual = make_memory(threads, symbols, 1);
-  // Locals that lowering adds come after all others, so both start with the same data.
+  // Shared buffers that lowering adds come after all others, so both start with the same data.
   interpret(tile, expected.pointers, expected.sizes, symbols);
   try {
     interpret(threads, actual.pointers, actual.sizes, symbols);
@@ -86,7 +86,7 @@ inline std::string expect_same(const Kernel& tile, double tolerance = 0, const s
   }
   for (size_t b = 0; b < tile.buffers.size(); ++b) {
     const kernel::Buffer& buffer = tile.buffers[b];
-    if (buffer.space == Space::Local) continue;
+    if (buffer.space == Space::Shared) continue;
     for (int64_t e = 0; e < expected.sizes[b]; ++e) {
       Scalar want = load_scalar(expected.pointers[b], e, buffer.dtype);
       Scalar got = load_scalar(actual.pointers[b], e, buffer.dtype);

@@ -260,8 +260,8 @@ kernel @column_sums_vector(in %x: f32[8192], out %y: f32[128]) {
        1e-4},
       {"matmul_staged", R"(
 kernel @matmul_staged(in %a: f32[6000], in %b: f32[4200], out %c: f32[7000]) {
-  local %as: f32[1024]
-  local %bs: f32[1024]
+  shared %as: f32[1024]
+  shared %bs: f32[1024]
   phase grid(m < 2, n < 2) {
     %zero = constant 0 : tile<64x64x1xf32>
     %acc = loop k < 4 carry(%c0 = %zero) {

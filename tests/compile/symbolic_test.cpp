@@ -84,7 +84,7 @@ TEST(SymbolicLoops, matrix_products_are_packed_and_blocked) {
   EXPECT_EQ(schedule.stages[0].staged.size(), 2u);
   kernel::Kernel tiles = tile(loops, schedule, simd());
   kernel::verify(tiles);
-  EXPECT_EQ(tiles.phases.size(), 2u);  // panels of b are packed inside the cells
+  EXPECT_EQ(tiles.phases.size(), 2u);  // panels of b are packed inside the blocks
   kernel::verify(lower(std::move(tiles), simd()));
 }
 

@@ -17,7 +17,7 @@ using namespace heddle::testing;
 Target machine(int multiprocessors = 132) {
   Target target = test_target(How::Simt);
   target.warp_products = target.f8_products = target.tf32 = true;
-  target.local_bytes = 166912;
+  target.shared_bytes = 166912;
   target.multiprocessors = multiprocessors;
   return target;
 }
@@ -32,21 +32,21 @@ NodeRef numbers(DType dtype, const Shape& shape, int seed) {
 
 struct Case {
   int64_t batch, m, n, k;
-  bool turn_a = false, turn_b = false;  // stored the other way round
+  bool transpose_a = false, transpose_b = false;  // stored the other way round
 };
 
 DType sum_of(DType dtype) { return is_float(dtype) ? DType::f32 : DType::i32; }
 
 // a[batch, m, k] * b[batch, k, n] in f32 or i32.
 NodeRef product(const Case& c, DType dtype) {
-  auto factor = [&](int64_t rows, int64_t columns, bool turned, int seed) {
-    NodeRef x = numbers(dtype, turned ? Shape{c.batch, columns, rows} : Shape{c.batch, rows, columns}, seed);
-    if (turned) x = permuted(x, {0, 2, 1});
+  auto factor = [&](int64_t rows, int64_t columns, bool transposed, int seed) {
+    NodeRef x = numbers(dtype, transposed ? Shape{c.batch, columns, rows} : Shape{c.batch, rows, columns}, seed);
+    if (transposed) x = permuted(x, {0, 2, 1});
     return make_cast(x, sum_of(dtype));
   };
   const Shape all{c.batch, c.m, c.n, c.k};
-  NodeRef a = make_expand(make_reshape(factor(c.m, c.k, c.turn_a, 1), {c.batch, c.m, 1, c.k}), all);
-  NodeRef b = permuted(factor(c.k, c.n, c.turn_b, 2), {0, 2, 1});
+  NodeRef a = make_expand(make_reshape(factor(c.m, c.k, c.transpose_a, 1), {c.batch, c.m, 1, c.k}), all);
+  NodeRef b = permuted(factor(c.k, c.n, c.transpose_b, 2), {0, 2, 1});
   b = make_expand(make_reshape(b, {c.batch, 1, c.n, c.k}), all);
   return reduced(ReduceOp::Sum, scalar_node(ScalarOp::mul, {a, b}), {3});
 }
@@ -89,14 +89,14 @@ constexpr DType kFactors[] = {DType::bf16, DType::f16, DType::i8, DType::f8e4m3,
 
 TEST(WarpSimt, every_dtype_and_transposition) {
   for (DType dtype : kFactors)
-    for (bool turn_a : {false, true})
-      for (bool turn_b : {false, true}) {
-        SCOPED_TRACE(text(dtype, " ", turn_a, turn_b));
+    for (bool transpose_a : {false, true})
+      for (bool transpose_b : {false, true}) {
+        SCOPED_TRACE(text(dtype, " ", transpose_a, transpose_b));
         Count count;
-        expect_equal(product({1, 80, 96, 112, turn_a, turn_b}, dtype), defaults(count));
+        expect_equal(product({1, 80, 96, 112, transpose_a, transpose_b}, dtype), defaults(count));
         EXPECT_EQ(count.steps, 2);
-        // What is not of two bytes is turned by packing it.
-        EXPECT_EQ(count.packed, size_of(dtype) == 2 ? 0 : 2 * (turn_a + !turn_b));
+        // What is not of two bytes is transposed by packing it.
+        EXPECT_EQ(count.packed, size_of(dtype) == 2 ? 0 : 2 * (transpose_a + !transpose_b));
       }
 }
 
@@ -113,17 +113,17 @@ TEST(WarpSimt, odd_sizes_are_packed_first) {
 
 TEST(WarpSimt, every_tile) {
   const NodeRef root = make_cast(product({1, 34, 136, 72, false, true}, DType::bf16), DType::bf16);
-  for (const char* cell :
+  for (const char* block :
        {"16 16 threads 32", "64 64 threads 128", "128 256 threads 256", "16 128 threads 128", "48 96 threads 64"})
-    for (const char* blocks : {"", " blocks 2 group 2"})
-      for (int ahead : {2, 3}) {
-        SCOPED_TRACE(text(cell, blocks, " ahead ", ahead));
-        expect_equal(root, schedule(text("cell ", cell, blocks, "; stage loop 2 32 joined dot warps ahead ", ahead,
-                                         "; stage joined")));
+    for (const char* persistent : {"", " persistent 2 group 2"})
+      for (int pipeline : {2, 3}) {
+        SCOPED_TRACE(text(block, persistent, " pipeline ", pipeline));
+        expect_equal(root, schedule(text("block ", block, persistent, "; stage loop 2 32 joined dot warps pipeline ",
+                                         pipeline, "; stage joined")));
       }
 }
 
-// Sums of few cells are divided, but not where several products fill the machine together.
+// Sums of few blocks are divided, but not where several products fill the machine together.
 TEST(WarpSimt, products_that_are_launched_together) {
   auto chosen = [](int count) {
     std::vector<NodeRef> roots;
@@ -189,15 +189,17 @@ TEST(WarpSimt, long_sums_are_divided) {
     expect_equal(product({1, 40, 48, 1100}, dtype), defaults(count));
     EXPECT_EQ(count.divided, 2);
   }
-  expect_equal(product({1, 64, 64, 500, false, true}, DType::f16),
-               schedule("cell 64 64 threads 128; stage loop 2 32 joined split 3 dot warps ahead 3 staged 0 phase panel "
-                        "0 staged 1 phase panel 0; stage joined"));
+  expect_equal(
+      product({1, 64, 64, 500, false, true}, DType::f16),
+      schedule("block 64 64 threads 128; stage loop 2 32 joined split 3 dot warps pipeline 3 staged 0 phase panel "
+               "0 staged 1 phase panel 0; stage joined"));
 }
 
-TEST(WarpSimt, few_blocks_take_all_cells_in_turn) {
-  expect_equal(product({2, 200, 136, 64}, DType::bf16),
-               schedule("cell 1 64 64 threads 128 blocks 3 group 2; stage loop 3 32 joined dot warps ahead 3; stage "
-                        "joined"));
+TEST(WarpSimt, few_persistent_blocks_take_all_in_turn) {
+  expect_equal(
+      product({2, 200, 136, 64}, DType::bf16),
+      schedule("block 1 64 64 threads 128 persistent 3 group 2; stage loop 3 32 joined dot warps pipeline 3; stage "
+               "joined"));
 }
 
 // Factors that tf32 cannot hold are rounded to the nearest number that it can, and it must be asked for.
@@ -270,30 +272,30 @@ TEST(WarpSimt, what_it_does_not_take) {
     EXPECT_NE(got.find(what), std::string::npos) << what << ": " << got;
   };
   const NodeRef good = product({1, 64, 64, 64}, DType::bf16);
-  const std::string tail = "; stage loop 2 32 joined dot warps ahead 3; stage joined";
-  EXPECT_EQ(problem(good, "cell 64 64 threads 128" + tail), "");
-  expect(problem(good, "cell 64 64 threads 96" + tail), "cells of 64 x 64 for 96 threads");
-  expect(problem(good, "cell 64 40 threads 64" + tail), "cells of 64 x 40");
-  expect(problem(good, "cell 128 256 threads 128" + tail), "256 sums for each thread");
-  expect(problem(good, "cell 64 64 threads 128; stage loop 2 64 joined dot warps ahead 3; stage joined"),
+  const std::string tail = "; stage loop 2 32 joined dot warps pipeline 3; stage joined";
+  EXPECT_EQ(problem(good, "block 64 64 threads 128" + tail), "");
+  expect(problem(good, "block 64 64 threads 96" + tail), "blocks of 64 x 64 for 96 threads");
+  expect(problem(good, "block 64 40 threads 64" + tail), "blocks of 64 x 40");
+  expect(problem(good, "block 128 256 threads 128" + tail), "256 sums for each thread");
+  expect(problem(good, "block 64 64 threads 128; stage loop 2 64 joined dot warps pipeline 3; stage joined"),
          "steps of 32 bf16");
-  expect(problem(good, "cell 64 64 threads 128; stage loop 2 32 joined dot warps ahead 1; stage joined"),
-         "room for 1 blocks");
-  expect(problem(good, "cell 128 256 threads 256; stage loop 2 32 joined dot warps ahead 7; stage joined"),
+  expect(problem(good, "block 64 64 threads 128; stage loop 2 32 joined dot warps pipeline 1; stage joined"),
+         "room for 1 stages");
+  expect(problem(good, "block 128 256 threads 256; stage loop 2 32 joined dot warps pipeline 7; stage joined"),
          "do not fit");
-  expect(problem(product({1, 64, 66, 64}, DType::bf16), "cell 64 64 threads 128" + tail), "cannot be copied as it is");
-  expect(problem(make_cast(product({1, 64, 64, 64}, DType::i32), DType::f64), "cell 64 64 threads 128" + tail),
+  expect(problem(product({1, 64, 66, 64}, DType::bf16), "block 64 64 threads 128" + tail), "cannot be copied as it is");
+  expect(problem(make_cast(product({1, 64, 64, 64}, DType::i32), DType::f64), "block 64 64 threads 128" + tail),
          "not ones of a matrix unit");
   Target old = machine();
   old.f8_products = old.tf32 = false;
-  const std::string bytes = "cell 64 64 threads 128; stage loop 2 64 joined dot warps ahead 3; stage joined";
+  const std::string bytes = "block 64 64 threads 128; stage loop 2 64 joined dot warps pipeline 3; stage joined";
   expect(problem(product({1, 64, 64, 64, false, true}, DType::f8e4m3), bytes, old), "does not multiply f8e4m3");
   EXPECT_EQ(problem(product({1, 64, 64, 64, false, true}, DType::i8), bytes, old), "");
   expect(problem(product({1, 64, 64, 64, false, true}, DType::f32),
-                 "cell 64 64 threads 128; stage loop 2 16 joined dot warps ahead 3; stage joined", old),
+                 "block 64 64 threads 128; stage loop 2 16 joined dot warps pipeline 3; stage joined", old),
          "nobody asked for products of tf32");
   old.warp_products = false;
-  expect(problem(good, "cell 64 64 threads 128" + tail, old), "no matrix unit for warps");
+  expect(problem(good, "block 64 64 threads 128" + tail, old), "no matrix unit for warps");
 }
 
 }  // namespace

@@ -153,7 +153,7 @@ TEST(Attention, symbolic_sizes) {
     }
 }
 
-// The keys in blocks, with maxima that grow from block to block, and in parts for several cores.
+// The keys in chunks, with maxima that grow from chunk to chunk, and in parts for several cores.
 TEST(Attention, long_rows) {
   const Sizes sizes[] = {
       {1, 3, 3, 1, 2500, 8, 12}, {1, 4, 2, 3, 2100, 5, 8}, {1, 1, 1, 1, 40000, 4, 4}, {1, 1, 1, 50, 3000, 4, 6}};
@@ -167,7 +167,7 @@ TEST(Attention, long_rows) {
     const uint64_t before = run_stats().launches;
     y.realize();
     // Heads that share keys are rows of one product; they are put in their places afterwards.
-    if (device().target().machine == Machine::Simd) {  // others do not take the keys in blocks
+    if (device().target().machine == Machine::Simd) {  // others do not take the keys in chunks
       EXPECT_EQ(run_stats().launches - before, s.heads == s.groups ? 1u : 2u);
     }
     std::vector<HostArray> want = evaluated({called(in, mask)});

@@ -37,11 +37,11 @@ void expect_right(const std::function<Tensors()>& make, double length) {
     expect_close({make()[i]}, {want[i]}, length);
   }
   SCOPED_TRACE("in reverse order");
-  Tensors turned = make();
-  std::vector<HostArray> turned_want = want;
-  std::reverse(turned.begin(), turned.end());
-  std::reverse(turned_want.begin(), turned_want.end());
-  expect_close(turned, turned_want, length);
+  Tensors reversed = make();
+  std::vector<HostArray> reversed_want = want;
+  std::reverse(reversed.begin(), reversed.end());
+  std::reverse(reversed_want.begin(), reversed_want.end());
+  expect_close(reversed, reversed_want, length);
 }
 
 // Numbers with respect to which gradients may be asked for.

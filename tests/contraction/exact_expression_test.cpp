@@ -56,10 +56,10 @@ TEST(ExactExpression, after_the_product) {
                  c.each([&](int64_t i, int64_t j, double x) { return x > 0 ? c.other_at(i, j) : row_number(j); }));
     expect_exact(matmul(a, b) * scale, c.each([](int64_t i, int64_t, double x) { return x * row_number(i); }));
     expect_exact(matmul(a, b).cast(kBF16), c.want);
-    std::vector<double> turned(c.want.size());
+    std::vector<double> transposed(c.want.size());
     for (int64_t i = 0; i < c.m; ++i)
-      for (int64_t j = 0; j < c.n; ++j) turned[static_cast<size_t>(j * c.m + i)] = c.want[c.at(i, j)];
-    expect_exact(matmul(a, b).transpose(), turned);
+      for (int64_t j = 0; j < c.n; ++j) transposed[static_cast<size_t>(j * c.m + i)] = c.want[c.at(i, j)];
+    expect_exact(matmul(a, b).transpose(), transposed);
   }
 }
 
@@ -132,11 +132,11 @@ TEST(ExactExpression, gradients) {
     auto at = [](const std::vector<double>& x, int64_t columns) {
       return [&x, columns](int64_t i, int64_t j) { return x[static_cast<size_t>(i * columns + j)]; };
     };
-    auto turned = [](const std::vector<double>& x, int64_t columns) {
+    auto transposed = [](const std::vector<double>& x, int64_t columns) {
       return [&x, columns](int64_t i, int64_t j) { return x[static_cast<size_t>(j * columns + i)]; };
     };
-    expect_exact(slopes[0], product(c.m, c.n, c.k, at(wv, c.n), turned(bv, c.n)));
-    expect_exact(slopes[1], product(c.k, c.m, c.n, turned(av, c.k), at(wv, c.n)));
+    expect_exact(slopes[0], product(c.m, c.n, c.k, at(wv, c.n), transposed(bv, c.n)));
+    expect_exact(slopes[1], product(c.k, c.m, c.n, transposed(av, c.k), at(wv, c.n)));
   }
 }
 

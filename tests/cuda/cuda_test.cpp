@@ -157,7 +157,7 @@ TEST(Cuda, code_that_trades_registers_is_left_to_the_driver) {
   kernel::Kernel tiles = kernel::parse(R"(
 kernel @product(in %a: bf16[9216], in %b: bf16[4608], out %c: f32[8192]) threads 384 {
   phase grid() {
-    %0 = matrix_dot ahead 4 after (0) steps (k < 2) %a[0] of (72, 128) by (1, 72) at (k * 64, 0) %b[0] of (64, 72) by (1, 64) at (0, k * 64) turned : tile<128x64xf32>
+    %0 = matrix_dot pipeline 4 after (0) steps (k < 2) %a[0] of (72, 128) by (1, 72) at (k * 64, 0) %b[0] of (64, 72) by (1, 64) at (0, k * 64) transposed : tile<128x64xf32>
     matrix_store %c[0] of (64, 128) by (1, 64) at (0, 0), %0
   }
 }

@@ -292,7 +292,7 @@ class ProgramRun {
     if (way_ == Way::Jit) compare(k, memories, compiled);
   }
 
-  // On copies of the buffers, cells in two parts as two workers would.
+  // On copies of the buffers, blocks in two parts as two workers would.
   std::vector<Memory> run_compiled(const kernel::Kernel& k, const std::vector<Memory*>& memories,
                                    const std::vector<int64_t>& symbols) {
     CompiledKernel code = compile_host(k, target_);
@@ -303,12 +303,12 @@ class ProgramRun {
       pointers.push_back(memory ? copies.back().data() : nullptr);
     }
     Memory scratch(DType::u8, code.scratch_bytes);
-    int64_t rounds = k.rounds ? size(k.phases[0].cells[0].extent()) : 1;
+    int64_t rounds = k.rounds ? size(k.phases[0].blocks[0].extent()) : 1;
     for (int64_t round = 0; round < rounds; ++round)
       for (size_t phase = 0; phase < k.phases.size(); ++phase) {
-        int64_t cells = 1;
-        for (const Expr& cell : k.phases[phase].cells) cells *= size(cell.extent());
-        int64_t begin = cells / rounds * round, end = cells / rounds * (round + 1);
+        int64_t blocks = 1;
+        for (const Expr& block : k.phases[phase].blocks) blocks *= size(block.extent());
+        int64_t begin = blocks / rounds * round, end = blocks / rounds * (round + 1);
         int64_t part = random_.between(begin, end);
         code.phases[phase](pointers.data(), symbols.data(), begin, part, scratch.data());
         code.phases[phase](pointers.data(), symbols.data(), part, end, scratch.data());

@@ -95,8 +95,8 @@ class NumbersMaker {
     return make_expand(make_reshape(make_reduce(op, x, std::span(&axis, 1)), kept), shape());
   }
   NodeRef transposed(const NodeRef& x) {
-    const int turned[] = {1, 0};
-    return make_permute(x, turned);
+    const int transposed[] = {1, 0};
+    return make_permute(x, transposed);
   }
   NodeRef product(const NodeRef& a, const NodeRef& b) {
     Shape left = {size_, 1, size_}, right = {1, size_, size_}, all = {size_, size_, size_};

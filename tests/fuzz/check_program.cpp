@@ -46,7 +46,7 @@ std::vector<NodeRef> nodes_of(const std::vector<Term>& terms) {
 }
 
 // The program in the largest sizes that the evaluator has time for.
-Program settled(Recipe recipe) {
+Program resolved(Recipe recipe) {
   if (recipe.smaller >= 0) return build_program(recipe);
   for (recipe.smaller = 0;; ++recipe.smaller) {
     Program program = build_program(recipe);
@@ -226,7 +226,7 @@ void check_program(const Recipe& given, ProgramWay way) {
   recipe.captured |= way == ProgramWay::Captured;
   std::string detail;
   try {
-    Program program = settled(recipe);
+    Program program = resolved(recipe);
     std::vector<std::string> wanted;
     for (size_t i : chosen(program, way)) wanted.push_back(program.outputs[i].name);
     detail = program.text(wanted) + "  realize({" + joined(wanted) + "})\n";
@@ -260,7 +260,7 @@ Failure shrink(Recipe& recipe, ProgramWay& way, Failure failure) {
   auto simplify_way = [&] {
     if (fails(recipe, ProgramWay::Together)) return;
     std::set<int> all;
-    for (size_t i : chosen(settled(recipe), way)) all.insert(static_cast<int>(i));
+    for (size_t i : chosen(resolved(recipe), way)) all.insert(static_cast<int>(i));
     Recipe less = recipe;
     less.keep = all;
     bool found = fails(less, ProgramWay::Together);
@@ -271,9 +271,9 @@ Failure shrink(Recipe& recipe, ProgramWay& way, Failure failure) {
     }
   };
   recipe.captured |= way == ProgramWay::Captured;
-  recipe.smaller = settled(recipe).recipe.smaller;
+  recipe.smaller = resolved(recipe).recipe.smaller;
   if (way != ProgramWay::Captured && way != ProgramWay::Differences) simplify_way();
-  const int blocks = settled(recipe).blocks;
+  const int blocks = resolved(recipe).blocks;
   for (size_t before = SIZE_MAX; before != recipe.without.size();) {
     before = recipe.without.size();
     for (int number = 0; number < blocks; ++number) {
@@ -294,7 +294,7 @@ Failure shrink(Recipe& recipe, ProgramWay& way, Failure failure) {
     }
   }
   if (way == ProgramWay::Differences || way == ProgramWay::Alone || way == ProgramWay::Some) return failure;
-  const int outputs = static_cast<int>(settled(recipe).outputs.size());
+  const int outputs = static_cast<int>(resolved(recipe).outputs.size());
   std::set<int> all;
   for (int i = 0; i < outputs; ++i) all.insert(i);
   bool one = false;

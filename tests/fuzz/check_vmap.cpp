@@ -14,7 +14,7 @@ using testing::RandomGraph;
 
 namespace {
 
-// Some leaves have an example of their own for each index: the same elements, turned around.
+// Some leaves have an example of their own for each index: the same elements, reversed.
 struct Examples {
   int64_t count;
   std::unordered_map<const Node*, NodeRef> together;

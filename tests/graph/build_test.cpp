@@ -321,7 +321,7 @@ TEST(BuildSymbolic, shrinks_to_sizes_whose_value_alone_shows_that_they_are_none_
   EXPECT_THROW(make_shrink(number(DType::f32, 1, {m - n + 9}), begin, less), IndexError);
 }
 
-TEST(BuildSymbolic, a_turned_row_of_positions_is_the_same_graph_for_every_length) {
+TEST(BuildSymbolic, a_reversed_row_of_positions_is_the_same_graph_for_every_length) {
   for (int64_t value : {1, 5}) {
     Expr n = Expr::bound(Expr::symbol("n", 1, 8), value);
     NodeRef column = permuted(make_iota(DType::i32, {1, n}, 1), {1, 0});

@@ -162,16 +162,16 @@ TEST(Interpreter, rounds_run_all_phases_one_after_the_other) {
 TEST(Interpreter, argmax_takes_the_first_of_equals_and_nan) {
   Kernel k{.name = "argmax"};
   k.buffers = {{"x", DType::f32, Space::In, 24}, {"v", DType::f32, Space::Out, 3}, {"i", DType::i64, Space::Out, 3}};
-  Expr cell = Expr::index("i", 3), row = Expr::index("r", 1), column = Expr::index("c", 8);
-  k.phases.push_back({{cell}, {}});
+  Expr block = Expr::index("i", 3), row = Expr::index("r", 1), column = Expr::index("c", 8);
+  k.phases.push_back({{block}, {}});
   Builder b(k, k.phases[0]);
   const Expr coords[] = {row, column};
-  const Value args[] = {b.load(0, DType::f32, {.address = cell * 8 + column, .coords = {row, column}}),
+  const Value args[] = {b.load(0, DType::f32, {.address = block * 8 + column, .coords = {row, column}}),
                         b.index(DType::i64, column, coords)};
   std::vector<Value> best = b.reduce(args, 1, arg_reducer(true, DType::f32), lt(column, 7), coords);
   Expr one = Expr::index("o", 1), two = Expr::index("p", 1);
-  b.store(1, best[0], {.address = cell, .coords = {one, two}});
-  b.store(2, best[1], {.address = cell, .coords = {one, two}});
+  b.store(1, best[0], {.address = block, .coords = {one, two}});
+  b.store(2, best[1], {.address = block, .coords = {one, two}});
   const float nan = std::nanf("");
   std::vector<float> x = {1, 5, 2, 5, 0, 0, 0, 99, -1, -1, -2, -3, -1, -9, -9, 0, 1, 2, nan, 4, nan, 0, 0, 0}, v(3);
   std::vector<int64_t> i(3);
@@ -197,7 +197,7 @@ TEST(Interpreter, gather_reads_where_bound_values_say) {
     for (int c = 0; c < 4; ++c) EXPECT_EQ(y[r * 4 + c], table[indices[r] * 4 + c]);
   indices[4] = 11;
   std::string message = message_of<DeviceError>([&] { run_kernel(text, {table, indices, y}); });
-  EXPECT_CONTAINS(message, "kernel @gather, phase 0, cell 2, %1 = load %0: element 44 of %table");
+  EXPECT_CONTAINS(message, "kernel @gather, phase 0, block 2, %1 = load %0: element 44 of %table");
 }
 
 TEST(Interpreter, guards_keep_tails_in_bounds) {
@@ -240,7 +240,7 @@ TEST(Interpreter, guarded_load_gives_zero) {
   EXPECT_EQ(y, (std::vector<float>{5, 6, 0, 0}));
 }
 
-TEST(Interpreter, combine_adds_across_cells) {
+TEST(Interpreter, combine_adds_across_blocks) {
   std::vector<int32_t> bins = {0, 2, 2, 1, 2, 0, 3, 2};
   std::vector<float> histogram(4);
   run_kernel(R"(kernel @histogram(in %b: i32[8], inout %h: f32[4]) {
@@ -288,7 +288,7 @@ TEST(Interpreter, loop_of_no_rounds_gives_the_initial_value) {
   EXPECT_EQ(y[0], 7);
 }
 
-TEST(Interpreter, branches_choose_by_cell) {
+TEST(Interpreter, branches_choose_by_block) {
   std::vector<int32_t> y(6);
   run_kernel(R"(kernel @sides(out %y: i32[6]) {
   phase grid(i < 6) {
@@ -387,7 +387,7 @@ TEST(Interpreter, index_gives_integers_and_conditions) {
     }
 }
 
-TEST(Interpreter, reports_two_cells_writing_one_element) {
+TEST(Interpreter, reports_two_blocks_writing_one_element) {
   std::vector<float> y(8), z(8);
   auto text = [](const char* second) {
     return std::string(R"(kernel @clash(inout %y: f32[8], out %z: f32[8]) {
@@ -398,8 +398,9 @@ TEST(Interpreter, reports_two_cells_writing_one_element) {
   };
   EXPECT_NO_THROW(run_kernel(text("store %y[i], %0"), {y, z}));
   std::string message = message_of<DeviceError>([&] { run_kernel(text("store %y[i // 2], %0"), {y, z}); });
-  EXPECT_CONTAINS(message, "kernel @clash, phase 0, cell 1, store %0: element 0 of %y (8 elements) is accessed by two");
-  // One cell reads what another writes, in either order.
+  EXPECT_CONTAINS(message,
+                  "kernel @clash, phase 0, block 1, store %0: element 0 of %y (8 elements) is accessed by two");
+  // One block reads what another writes, in either order.
   EXPECT_THROW(run_kernel(text("store %y[i], %0\n%1 = load %y[(i + 3) % 4] : f32\nstore %z[i], %1"), {y, z}),
                DeviceError);
   EXPECT_THROW(run_kernel(text("%1 = load %y[i + 1] : f32\nstore %y[i], %1"), {y, z}), DeviceError);
@@ -407,10 +408,10 @@ TEST(Interpreter, reports_two_cells_writing_one_element) {
   EXPECT_THROW(run_kernel(text("store %y[i], %0\ncombine add %y[0], %0"), {y, z}), DeviceError);
 }
 
-TEST(Interpreter, local_memory_is_empty_in_every_cell) {
+TEST(Interpreter, shared_memory_is_empty_in_every_block) {
   std::vector<float> y(4);
   const char* text = R"(kernel @scratch(out %y: f32[4]) {
-  local %s: f32[4]
+  shared %s: f32[4]
   phase grid(i < 4) {
     %0 = constant 1 : f32
     store %s[i], %0
@@ -420,10 +421,10 @@ TEST(Interpreter, local_memory_is_empty_in_every_cell) {
 })";
   std::string good = text, bad = text;
   good.replace(good.find("LOAD"), 4, "i");
-  bad.replace(bad.find("LOAD"), 4, "0");  // what cell 0 left behind
+  bad.replace(bad.find("LOAD"), 4, "0");  // what block 0 left behind
   EXPECT_NO_THROW(run_kernel(good, {y, Data()}));
   std::string message = message_of<DeviceError>([&] { run_kernel(bad, {y, Data()}); });
-  EXPECT_CONTAINS(message, "cell 1");
+  EXPECT_CONTAINS(message, "block 1");
   EXPECT_CONTAINS(message, "is read before anything was written there");
 }
 

@@ -1,4 +1,4 @@
-// Thread-level programs with many threads: local memory, barriers, shuffles, divergence.
+// Thread-level programs with many threads: shared memory, barriers, shuffles, divergence.
 #include <numeric>
 
 #include "run_kernel.h"
@@ -6,9 +6,9 @@
 namespace heddle::kernel {
 namespace {
 
-// Each line is one instruction of a cell of 64 threads.
+// Each line is one instruction of a block of 64 threads.
 std::string threads64(const std::string& body) {
-  return "kernel.thread @block(in %x: f32[256], out %y: f32[256]) threads 64 thread t {\n  local %s: f32[64]\n"
+  return "kernel.thread @block(in %x: f32[256], out %y: f32[256]) threads 64 thread t {\n  shared %s: f32[64]\n"
          "  phase grid(i < 4) {\n" +
          body + "\n  }\n}\n";
 }
@@ -52,13 +52,13 @@ std::string tree(const char* barrier) {
 
 TEST_F(Threads, sum_in_shared_memory) {
   run(tree("barrier"));
-  for (int cell = 0; cell < 4; ++cell) EXPECT_EQ(y[cell], 64 * 64 * cell + 63 * 32);
+  for (int block = 0; block < 4; ++block) EXPECT_EQ(y[block], 64 * 64 * block + 63 * 32);
 }
 
 TEST_F(Threads, missing_barrier_is_a_race) {
   std::string message = error(tree(""));
   EXPECT_CONTAINS(message, "is accessed by two threads without a barrier between");
-  EXPECT_CONTAINS(message, "kernel @block, phase 0, cell 0, thread");
+  EXPECT_CONTAINS(message, "kernel @block, phase 0, block 0, thread");
 }
 
 TEST_F(Threads, write_after_read_without_a_barrier_is_a_race) {
@@ -108,7 +108,7 @@ TEST_F(Threads, combines_into_shared_memory_do_not_race) {
 TEST_F(Threads, divergent_barrier_raises) {
   EXPECT_CONTAINS(error("branch t < 40 {\nbarrier\n}"), "only 40 of 64 threads reach this barrier");
   EXPECT_CONTAINS(error("loop k < t {\nbarrier\n}"), "only 63 of 64 threads reach this barrier");
-  EXPECT_NO_THROW(run("branch i < 2 {\nbarrier\n} else {\nbarrier\n}")) << "uniform in the cell";
+  EXPECT_NO_THROW(run("branch i < 2 {\nbarrier\n} else {\nbarrier\n}")) << "uniform in the block";
 }
 
 TEST_F(Threads, shuffles_exchange_within_a_warp) {

@@ -174,9 +174,9 @@ TEST_F(BuilderTest, clone_copies_nested_blocks_with_fresh_values) {
   b.clone(loop, map);
   const Inst& copy = p.body.insts.back();
   EXPECT_EQ(copy.args[0], other);
-  EXPECT_EQ(copy.blocks[0].insts[0].args[1], other);
-  EXPECT_NE(copy.blocks[0].params[0], loop.blocks[0].params[0]);
-  EXPECT_EQ(copy.blocks[0].insts[0].args[0], copy.blocks[0].params[0]);
+  EXPECT_EQ(copy.bodies[0].insts[0].args[1], other);
+  EXPECT_NE(copy.bodies[0].params[0], loop.bodies[0].params[0]);
+  EXPECT_EQ(copy.bodies[0].insts[0].args[0], copy.bodies[0].params[0]);
   EXPECT_EQ(map[loop.results[0]], copy.results[0]);
   b.store(0, copy.results[0], {.address = row * 8 + column, .coords = {row, column}});
   k.phases.push_back(p);
@@ -187,7 +187,7 @@ TEST_F(BuilderTest, clone_substitutes_and_narrows_inner_loops) {
   k.buffers.push_back({"y", DType::f32, Space::Out, 100});
   Expr outer = Expr::index("i", 4), inner = Expr::index("j", outer + 1);
   Value one = b.constant(Scalar::of(DType::f32, 1));
-  Block nest;
+  Body nest;
   Builder nested(k.values, nest);
   nested.loop(inner, {}, [&](auto) {
     nested.store(0, one, {.address = outer * 8 + inner});
@@ -223,7 +223,7 @@ TEST(Renumber, numbers_in_order_of_appearance_and_drops_the_rest) {
     auto move = [](Value& v) { v = v == 3 ? 15 : v; };
     for (Value& v : i.args) move(v);
     for (Value& v : i.results) move(v);
-    for (Block& b : i.blocks)
+    for (Body& b : i.bodies)
       for (Value& v : b.results) move(v);
   });
   renumber(k);
@@ -250,8 +250,8 @@ TEST(Hash, ignores_names_but_nothing_else) {
   EXPECT_EQ(h, hash(parse(text)));
   EXPECT_EQ(h, with("@k", "@other"));
   std::string renamed = text;
-  for (size_t at; (at = renamed.find("[i]")) != std::string::npos;) renamed.replace(at, 3, "[cell]");
-  renamed.replace(renamed.find("(i <"), 4, "(cell <");
+  for (size_t at; (at = renamed.find("[i]")) != std::string::npos;) renamed.replace(at, 3, "[block]");
+  renamed.replace(renamed.find("(i <"), 4, "(block <");
   EXPECT_EQ(h, hash(parse(renamed)));
   EXPECT_NE(h, with("add", "mul"));
   EXPECT_NE(h, with("4096", "4095"));
@@ -273,7 +273,7 @@ TEST(Visit, goes_outer_before_inner) {
   }
 })");
   std::string seen;
-  const Block& body = k.phases[0].body;
+  const Body& body = k.phases[0].body;
   visit(body, [&](const Inst& i) { seen += std::string(name(i.op)) + " "; });
   EXPECT_EQ(seen, "loop branch constant store ");
 }

@@ -33,7 +33,7 @@ Kernel elementwise(S op, DType dtype, int64_t n = 1) {
   return kernel;
 }
 
-// As for a CPU, or as for a machine where many threads run a cell.
+// As for a CPU, or as for a machine where many threads run a block.
 Kernel expanded(S op, DType dtype, int64_t n = 1, int threads = 1) {
   Kernel kernel = elementwise(op, dtype, n);
   kernel.threads = threads;

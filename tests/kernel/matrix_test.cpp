@@ -11,12 +11,12 @@
 namespace heddle::kernel {
 namespace {
 
-// c[70, 64] = a[70, 72] * b[72, 64], two cells of 64 rows, taken in turn.
+// c[70, 64] = a[70, 72] * b[72, 64], two blocks of 64 rows, taken in turn.
 constexpr const char* kTiles = R"(
 kernel @product(in %a: bf16[5040], in %b: bf16[4608], out %c: f32[4480]) threads 256 {
   phase grid() {
     loop turn < 2 {
-      %0 = matrix_dot ahead 2 after (turn * 2) steps (k < 2) %a[0] of (72, 70) by (1, 72) at (k * 64, turn * 64) %b[0] of (64, 72) by (1, 64) at (0, k * 64) turned : tile<64x64xf32>
+      %0 = matrix_dot pipeline 2 after (turn * 2) steps (k < 2) %a[0] of (72, 70) by (1, 72) at (k * 64, turn * 64) %b[0] of (64, 72) by (1, 64) at (0, k * 64) transposed : tile<64x64xf32>
       matrix_store %c[0] of (64, 70) by (1, 64) at (0, turn * 64), %0
     }
   }
@@ -34,13 +34,13 @@ std::string threads_text() {
   return text(
       R"(
 kernel.thread @product(in %a: bf16[5040], in %b: bf16[4608], out %c: f32[4480]) threads 256 thread t {
-  local %ring: u8[32800]
-  local %leaving: u8[16384]
+  shared %ring: u8[32800]
+  shared %leaving: u8[16384]
   phase grid() {
     loop turn < 2 {
       )",
       fragments(16),
-      R"( = matrix_dot ahead 2 after (turn * 2) through %ring steps (k < 2) %a[0] of (72, 70) by (1, 72) at (k * 64, turn * 64) %b[0] of (64, 72) by (1, 64) at (0, k * 64) turned : vec<2xf32>
+      R"( = matrix_dot pipeline 2 after (turn * 2) through %ring steps (k < 2) %a[0] of (72, 70) by (1, 72) at (k * 64, turn * 64) %b[0] of (64, 72) by (1, 64) at (0, k * 64) transposed : vec<2xf32>
       matrix_store through %leaving %c[0] of (64, 70) by (1, 64) at (0, turn * 64), )",
       fragments(16), R"(
     }
@@ -89,14 +89,14 @@ TEST(Matrix, text_and_meaning_on_both_levels) {
   run(threads);
 }
 
-// c = a + s * b for s[64, 128], which is in registers, and b[128, 64], turned.
+// c = a + s * b for s[64, 128], which is in registers, and b[128, 64], transposed.
 std::string left_in_registers(bool threads) {
   std::string tiles = R"(
 kernel @product(in %a: f32[4096], in %s: bf16[8192], in %b: bf16[8192], out %c: f32[4096]) threads 256 thread t {
   phase grid() {
     %0 = load %a[d0 * 64 + d1] : tile<64x64xf32>
     %1 = load %s[d0 * 128 + d1] : tile<64x128xbf16>
-    %2 = matrix_dot ahead 2 after (0) adds %0, %1 steps (k < 2) %b[0] of (64, 128) by (1, 64) at (0, k * 64) turned : tile<64x64xf32>
+    %2 = matrix_dot pipeline 2 after (0) adds %0, %1 steps (k < 2) %b[0] of (64, 128) by (1, 64) at (0, k * 64) transposed : tile<64x64xf32>
     matrix_store %c[0] of (64, 64) by (1, 64) at (0, 0), %2
   }
 }
@@ -117,12 +117,12 @@ kernel @product(in %a: f32[4096], in %s: bf16[8192], in %b: bf16[8192], out %c: 
   return text(
       R"(
 kernel.thread @product(in %a: f32[4096], in %s: bf16[8192], in %b: bf16[8192], out %c: f32[4096]) threads 256 thread t {
-  local %ring: u8[16416]
-  local %leaving: u8[16384]
+  shared %ring: u8[16416]
+  shared %leaving: u8[16384]
   phase grid() {
 )",
-      body, "    ", list(48, 64), " = matrix_dot ahead 2 after (0) through %ring adds ", list(0, 48),
-      " steps (k < 2) %b[0] of (64, 128) by (1, 64) at (0, k * 64) turned : vec<2xf32>\n",
+      body, "    ", list(48, 64), " = matrix_dot pipeline 2 after (0) through %ring adds ", list(0, 48),
+      " steps (k < 2) %b[0] of (64, 128) by (1, 64) at (0, k * 64) transposed : vec<2xf32>\n",
       "    matrix_store through %leaving %c[0] of (64, 64) by (1, 64) at (0, 0), ", list(48, 64), "\n  }\n}\n");
 }
 
@@ -211,12 +211,13 @@ TEST(Matrix, broken_rules_are_named) {
   EXPECT_NE(problem(left_in_registers(false), "64x128xbf16", "64x192xbf16").find("128 deep"), std::string::npos);
   EXPECT_NE(problem(left_in_registers(false), "adds %0, %1", "adds %1, %1").find("adds to tile"), std::string::npos);
   EXPECT_NE(problem(threads_text(), "threads 256", "threads 192").find("192 threads"), std::string::npos);
-  EXPECT_NE(problem(threads_text(), "%leaving: u8[16384]", "%leaving: u8[8192]").find("16384 bytes of local memory"),
+  EXPECT_NE(problem(threads_text(), "%leaving: u8[16384]", "%leaving: u8[8192]").find("16384 bytes of shared memory"),
             std::string::npos);
-  EXPECT_NE(problem(threads_text(), "%ring: u8[32800]", "%ring: u8[32768]").find("32800 bytes of local memory"),
+  EXPECT_NE(problem(threads_text(), "%ring: u8[32800]", "%ring: u8[32768]").find("32800 bytes of shared memory"),
             std::string::npos);
-  EXPECT_NE(problem(kTiles, "at (0, k * 64) turned", "at (0, k * 64) turned stays").find("factor 1 cannot stay"),
-            std::string::npos);
+  EXPECT_NE(
+      problem(kTiles, "at (0, k * 64) transposed", "at (0, k * 64) transposed stays").find("factor 1 cannot stay"),
+      std::string::npos);
   EXPECT_NE(problem(threads_text(), "vec<2xf32>", "vec<4xf32>").find("a fragment of type"), std::string::npos);
 }
 

@@ -169,7 +169,7 @@ TEST(Cse, keeps_a_load_after_a_barrier) {
   kernel.level = Level::Thread;
   kernel.threads = 2;
   kernel.thread = Expr::index("t", 2);
-  kernel.buffers = {{"l", kF32, Space::Local, 2}, {"x", kF32, Space::In, 2}, {"y", kF32, Space::Out, 4}};
+  kernel.buffers = {{"l", kF32, Space::Shared, 2}, {"x", kF32, Space::In, 2}, {"y", kF32, Space::Out, 4}};
   kernel.phases.emplace_back();
   Builder builder(kernel, kernel.phases[0]);
   auto at = [](const Expr& address) {
@@ -213,7 +213,7 @@ TEST(Cse, uses_values_of_outer_blocks_but_not_of_siblings) {
 TEST(Dce, drops_unused_values_carried_values_and_dead_stores) {
   std::string text = after(dce,
                            "kernel @k(in %x: f32[8], out %y: f32[8]) {\n"
-                           "  local %l: f32[8]\n"
+                           "  shared %l: f32[8]\n"
                            "  phase grid() {\n"
                            "    %0 = load %x[d0] : tile<8xf32>\n"
                            "    %1 = exp %0\n"
@@ -229,7 +229,7 @@ TEST(Dce, drops_unused_values_carried_values_and_dead_stores) {
                            "}\n");
   EXPECT_EQ(text,
             "kernel @k(in %x: f32[8], out %y: f32[8]) {\n"
-            "  local %l: f32[8]\n"
+            "  shared %l: f32[8]\n"
             "  phase grid() {\n"
             "    %0 = load %x[d0] : tile<8xf32>\n"
             "    %1 = loop k < 3 carry(%2 = %0) {\n"

@@ -19,19 +19,19 @@ struct RandomKernelOptions {
 
 class RandomKernel {
  public:
-  static constexpr int64_t kCells = 2, kTile = 24;
+  static constexpr int64_t kBlocks = 2, kTile = 24;
 
   RandomKernel(uint64_t seed, RandomKernelOptions options) : random_(seed), options_(options) {
     kernel.name = "random";
     kernel.level = options.level;
     kernel.threads = options.threads;
-    cell_ = Expr::index("i", kCells);
-    worker_ = cell_;
+    block_ = Expr::index("i", kBlocks);
+    worker_ = block_;
     if (options.threads > 1) {
       kernel.thread = Expr::index("t", options.threads);
-      worker_ = cell_ * options.threads + kernel.thread;
+      worker_ = block_ * options.threads + kernel.thread;
     }
-    workers_ = kCells * options.threads;
+    workers_ = kBlocks * options.threads;
     size_ = Expr::symbol("n", 0, 4);
     kernel.symbols = {size_};
     if (options.level == Level::Tile) {
@@ -41,10 +41,10 @@ class RandomKernel {
     }
     kernel.buffers = {
         {"a", kF32, Space::In, workers_ * kTile + 16},      {"b", kI32, Space::In, workers_ * kTile + 16},
-        {"c", kF32, Space::InOut, workers_ * kTile},        {"l", kF32, Space::Local, kTile * options.threads},
+        {"c", kF32, Space::InOut, workers_ * kTile},        {"l", kF32, Space::Shared, kTile * options.threads},
         {"y", kF32, Space::Out, workers_ * kTile * kSlots}, {"z", kI32, Space::Out, workers_ * kTile * kSlots}};
     kernel.phases.emplace_back();
-    kernel.phases[0].cells = {cell_};
+    kernel.phases[0].blocks = {block_};
     Builder builder(kernel, kernel.phases[0]);
     builder_ = &builder;
     generate();
@@ -67,7 +67,7 @@ class RandomKernel {
       memory.push_back(std::move(contents));
     }
     for (size_t k = 0; k < memory.size(); ++k) {
-      buffers.push_back(candidate.buffers[k].space == Space::Local ? nullptr : memory[k].data());
+      buffers.push_back(candidate.buffers[k].space == Space::Shared ? nullptr : memory[k].data());
       sizes.push_back(static_cast<int64_t>(memory[k].size()));
     }
     interpret(candidate, buffers, sizes, std::vector<int64_t>{size});
@@ -84,7 +84,7 @@ class RandomKernel {
 
  private:
   static constexpr int64_t kSlots = 4;
-  enum BufferId { kA, kB, kC, kLocal, kY, kZ };
+  enum BufferId { kA, kB, kC, kShared, kY, kZ };
 
   int roll(int sides) { return static_cast<int>(random_() % static_cast<uint64_t>(sides)); }
   const Dims& any_shape() { return shapes_[static_cast<size_t>(roll(static_cast<int>(shapes_.size())))]; }
@@ -128,7 +128,7 @@ class RandomKernel {
     return access;
   }
   Expr own_region() const { return worker_ * kTile; }
-  Expr own_local() const { return options_.threads > 1 ? kernel.thread * kTile : Expr(0); }
+  Expr own_shared() const { return options_.threads > 1 ? kernel.thread * kTile : Expr(0); }
 
   Expr any_loop_variable() {
     return loops_.empty() ? Expr(roll(3)) : loops_[static_cast<size_t>(roll(static_cast<int>(loops_.size())))];
@@ -137,8 +137,8 @@ class RandomKernel {
   Expr any_condition() {
     switch (roll(3)) {
       case 0: return lt(any_loop_variable(), 2);
-      case 1: return eq(cell_, 0);
-      default: return lt(any_loop_variable() + cell_, size_);
+      case 1: return eq(block_, 0);
+      default: return lt(any_loop_variable() + block_, size_);
     }
   }
 
@@ -147,11 +147,11 @@ class RandomKernel {
       if (!options_.smooth || dtype == kF32) keep(builder_->constant(Scalar::of(dtype, 1)));
     for (const Dims& shape : shapes_) keep(builder_->load(kA, kF32, access(shape, own_region())));
     if (!options_.smooth) keep(builder_->load(kB, kI32, access(shapes_[1], own_region())));
-    // Local memory must be written before it is read.
+    // Shared memory must be written before it is read.
     Value whole = kNoValue;
     for (Value v : pool_)
       if (type(v) == Type{kF32, shapes_[1]}) whole = v;
-    builder_->store(kLocal, whole, access(shapes_[1], own_local()));
+    builder_->store(kShared, whole, access(shapes_[1], own_shared()));
     if (options_.threads > 1) builder_->barrier();
     statements(10 + roll(15), 0);
     for (int64_t slot = 0; slot < kSlots; ++slot) {
@@ -171,15 +171,15 @@ class RandomKernel {
     switch (kind) {
       case 0: keep(builder_->constant(any_scalar())); break;
       case 1: load_input(); break;
-      case 2: {  // the cell's own part of a buffer it also writes
-        int buffer = roll(2) ? kC : kLocal;
-        keep(builder_->load(buffer, kF32, access(any_shape(), buffer == kC ? own_region() : own_local())));
+      case 2: {  // the block's own part of a buffer it also writes
+        int buffer = roll(2) ? kC : kShared;
+        keep(builder_->load(buffer, kF32, access(any_shape(), buffer == kC ? own_region() : own_shared())));
         break;
       }
       case 3: {
         Value v = pick(kF32);
-        int buffer = roll(2) ? kC : kLocal;
-        Builder::Access where = access(type(v).shape, buffer == kC ? own_region() : own_local());
+        int buffer = roll(2) ? kC : kShared;
+        Builder::Access where = access(type(v).shape, buffer == kC ? own_region() : own_shared());
         if (roll(3) == 0) where.guard = any_condition();
         builder_->store(buffer, v, where);
         break;
@@ -299,7 +299,7 @@ class RandomKernel {
   }
 
   void loop(int depth) {
-    Expr extents[] = {Expr(2), Expr(3), Expr(5), Expr(12), size_, size_ + 1, cell_ + 1};
+    Expr extents[] = {Expr(2), Expr(3), Expr(5), Expr(12), size_, size_ + 1, block_ + 1};
     Expr variable = Expr::index("k", extents[roll(7)]);
     std::vector<Value> init;
     for (int k = roll(3); k > 0; --k) init.push_back(pick(any_dtype()));
@@ -344,19 +344,19 @@ class RandomKernel {
   // Threads read what their neighbours wrote.
   void exchange() {
     if (!uniform_) return;
-    Value v = builder_->load(kLocal, kF32, access(shapes_[1], own_local()));
+    Value v = builder_->load(kShared, kF32, access(shapes_[1], own_shared()));
     builder_->barrier();
-    builder_->store(kLocal, builder_->op(ScalarOp::add, {v, pick(kF32)}), access(shapes_[1], own_local()));
+    builder_->store(kShared, builder_->op(ScalarOp::add, {v, pick(kF32)}), access(shapes_[1], own_shared()));
     builder_->barrier();
     Expr neighbour = mod(kernel.thread + 1, options_.threads);
-    keep(builder_->load(kLocal, kF32, access(any_shape(), neighbour * kTile)));
+    keep(builder_->load(kShared, kF32, access(any_shape(), neighbour * kTile)));
     builder_->barrier();
   }
 
   std::mt19937_64 random_;
   RandomKernelOptions options_;
   Builder* builder_ = nullptr;
-  Expr cell_, worker_, size_;
+  Expr block_, worker_, size_;
   int64_t workers_ = 1;
   std::vector<Dims> shapes_;
   std::vector<Value> pool_;

@@ -11,7 +11,7 @@
 
 namespace heddle::kernel {
 
-// One buffer of a call; Local ones are left empty.
+// One buffer of a call; Shared ones are left empty.
 struct Data {
   void* memory = nullptr;
   int64_t size = 0;

@@ -78,7 +78,7 @@ TEST(SplitLoops, sums_and_other_conditions_stay) {
   }
 }
 
-// Random comparisons over a cell, a size, two loops and lanes.
+// Random comparisons over a block, a size, two loops and lanes.
 TEST(SplitLoops, computes_the_same) {
   std::mt19937 random(1);
   auto between = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(random); };

@@ -9,7 +9,7 @@ namespace {
 // Exactly what print() writes.
 const char* const kTexts[] = {
     R"(kernel @softmax(in %x: f32[16777216], out %y: f32[16777216]) {
-  local %e: f32[4096]
+  shared %e: f32[4096]
   phase grid(i < 4096) {
     %0 = load %x[i * 4096 + d1] : tile<1x4096xf32>
     %1 = reduce maximum %0 axis 1
@@ -29,7 +29,7 @@ const char* const kTexts[] = {
     %0 = load %x[i * 512 + d0 * 64 + j * 16 + d1] if i * 8 + d0 < n : tile<8x16xf32>
     %1 = reduce add %0 axis 0 if i * 8 + d0 < n
     %2 = load %idx[i * 8 + d0] if i * 8 + d0 < n stream : tile<8x1xi32>
-    %3 = load %x[v0 * 64 + d1] with v0 < n = %2 if i * 8 + d0 < n ahead 1024 : tile<8x16xf32>
+    %3 = load %x[v0 * 64 + d1] with v0 < n = %2 if i * 8 + d0 < n prefetch 1024 : tile<8x16xf32>
     combine add %y[v0 * 64 + d1], %3 with v0 in [-4, 8] multiple 4 = %2 if i * 8 + d0 < n
     %4 = index i * 8 + d0 < n : tile<8x1xbool>
     %5 = cast %4 : tile<8x1xf32>
@@ -108,7 +108,7 @@ const char* const kTexts[] = {
 }
 )",
     R"(kernel.thread @simt(in %x: f32[1024], out %y: f32[4]) threads 256 thread t {
-  local %s: f32[8]
+  shared %s: f32[8]
   phase grid(i < 4) {
     %0 = load %x[i * 256 + t] : f32
     %1 = shuffle_xor %0, 16
@@ -164,16 +164,16 @@ TEST(Text, printed_kernels_parse_to_the_same_hash) {
 }
 
 TEST(Text, variables_made_in_another_order_and_with_clashing_names_print_stably) {
-  // Coordinates older than cells, all of one name, one of them reserved.
+  // Coordinates older than blocks, all of one name, one of them reserved.
   Expr column = Expr::index("i", 8), row = Expr::index("i", 4), inner = Expr::index("d0", 3),
-       outer = Expr::index("i", 5), cell = Expr::index("i", 7);
+       outer = Expr::index("i", 5), block = Expr::index("i", 7);
   Kernel k{.name = "a b"};
   k.buffers = {{"x y", DType::f32, Space::In, 1 << 20}, {"x_y", DType::f32, Space::Out, 1 << 20}};
-  k.phases.push_back({{cell}, {}});
+  k.phases.push_back({{block}, {}});
   Builder b(k, k.phases[0]);
   b.loop(outer, {}, [&](auto) {
     b.loop(inner, {}, [&](auto) {
-      Builder::Access at{.address = column + row * 8 + inner * 32 + outer * 96 + cell * 480, .coords = {row, column}};
+      Builder::Access at{.address = column + row * 8 + inner * 32 + outer * 96 + block * 480, .coords = {row, column}};
       b.store(1, b.load(0, DType::f32, at), at);
       return std::vector<Value>();
     });
@@ -190,7 +190,7 @@ TEST(Text, variables_made_in_another_order_and_with_clashing_names_print_stably)
 }
 
 TEST(Text, temp_between_arguments_keeps_its_place) {
-  const char* text = "kernel @k(in %a: f32[1], temp %t: f32[2], out %b: f32[3]) {\n  local %l: i8[4]\n}\n";
+  const char* text = "kernel @k(in %a: f32[1], temp %t: f32[2], out %b: f32[3]) {\n  shared %l: i8[4]\n}\n";
   EXPECT_EQ(print(parse(text)), text);
 }
 

@@ -1,4 +1,4 @@
-// Passes over what the threads of a cell do.
+// Passes over what the threads of a block do.
 #include <gtest/gtest.h>
 
 #include <algorithm>

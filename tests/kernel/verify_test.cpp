@@ -8,7 +8,7 @@ namespace {
 
 const char* const kTile =
     R"(kernel @tile(in %x: f32[n * 64], out %y: f32[n * 64], in %idx: i32[n]) symbols(n in [1, 4096] multiple 1) {
-  local %s: f32[64]
+  shared %s: f32[64]
   phase grid(i < n) {
     %0 = load %x[i * 64 + d1] : tile<1x64xf32>
     %1 = reduce add %0 axis 1 if d1 < n
@@ -37,7 +37,7 @@ const char* const kTile =
 enum { kLoad, kReduce, kSub, kLoop, kBranch, kIndices, kGather, kAdd, kConstant, kDot, kStore, kCombine };
 
 const char* const kThread = R"(kernel.thread @thread(in %x: f32[256], out %y: f32[256]) threads 64 thread t {
-  local %s: f32[64]
+  shared %s: f32[64]
   phase grid(i < 4) {
     %0 = load %x[i * 64 + t] : f32
     %1 = shuffle_xor %0, 1
@@ -73,12 +73,12 @@ TEST(Verify, values_are_defined_once_and_before_their_use) {
                  {"value %10 is not defined here", [](Kernel&, auto& b) { b[kSub].args[0] = 10; }},
                  {"value %5 is not defined here", [](Kernel&, auto& b) { b[kAdd].args[0] = 5; }},  // of the loop's body
                  {"value %7 is not defined here", [](Kernel&, auto& b) { b[kAdd].args[0] = 7; }},  // of a branch's side
-                 {"value %3 is not defined here", [](Kernel&, auto& b) { b[kLoop].blocks[0].insts[0].args[0] = 3; }},
+                 {"value %3 is not defined here", [](Kernel&, auto& b) { b[kLoop].bodies[0].insts[0].args[0] = 3; }},
                  {"value %-1 is not defined here", [](Kernel&, auto& b) { b[kSub].args[0] = kNoValue; }},
                  {"value %99 is not defined here", [](Kernel&, auto& b) { b[kSub].args[0] = 99; }},
                  {"value %0 is defined twice", [](Kernel&, auto& b) { b[kReduce].results[0] = 0; }},
                  {"value %77 has no type", [](Kernel&, auto& b) { b[kSub].results[0] = 77; }},
-                 {"value %7 is not defined here", [](Kernel&, auto& b) { b[kBranch].blocks[0].results[0] = 7; }},
+                 {"value %7 is not defined here", [](Kernel&, auto& b) { b[kBranch].bodies[0].results[0] = 7; }},
              });
 }
 
@@ -155,8 +155,8 @@ TEST(Verify, variables_are_in_scope) {
                              }},
                             {"loop variable i is already in scope",
                              [](Kernel& k, auto& b) {
-                               b[kLoop].var = k.phases[0].cells[0];
-                               b[kLoop].extent = k.phases[0].cells[0].extent();
+                               b[kLoop].var = k.phases[0].blocks[0];
+                               b[kLoop].extent = k.phases[0].blocks[0].extent();
                              }},
                             {"loop variable k of extent 4 runs to 5", [](Kernel&, auto& b) { b[kLoop].extent = 5; }},
                             {"loop variable 3 is not a variable", [](Kernel&, auto& b) { b[kLoop].var = 3; }},
@@ -204,7 +204,7 @@ TEST(Verify, buffers_exist_and_are_used_as_declared) {
                             {"writes to the input %x", [](Kernel&, auto& b) { b[kStore].buffer = 0; }},
                             {"writes to the input %x", [](Kernel&, auto& b) { b[kCombine].buffer = 0; }},
                             {"buffer %idx holds i32, not f32", [](Kernel&, auto& b) { b[kLoad].buffer = 2; }},
-                            {"local buffer %s has size n", [](Kernel& k, auto&) { k.buffers[3].size = k.symbols[0]; }},
+                            {"shared buffer %s has size n", [](Kernel& k, auto&) { k.buffers[3].size = k.symbols[0]; }},
                         });
   Kernel k = parse(kTile);
   k.phases[0].body.insts[kLoad].buffer = 1;
@@ -213,18 +213,18 @@ TEST(Verify, buffers_exist_and_are_used_as_declared) {
 
 TEST(Verify, blocks_fit_their_instruction) {
   expect_refused(kTile, {
-                            {"its body gives 0", [](Kernel&, auto& b) { b[kLoop].blocks[0].results.clear(); }},
+                            {"its body gives 0", [](Kernel&, auto& b) { b[kLoop].bodies[0].results.clear(); }},
                             {"into 0 parameters",
                              [](Kernel&, auto& b) {
-                               b[kLoop].blocks[0].params.clear();
-                               b[kLoop].blocks[0].insts[0].args[0] = 2;
+                               b[kLoop].bodies[0].params.clear();
+                               b[kLoop].bodies[0].insts[0].args[0] = 2;
                              }},
-                            {"carries tile<1x64xf32>", [](Kernel&, auto& b) { b[kLoop].blocks[0].results[0] = 1; }},
-                            {"has 2 blocks", [](Kernel&, auto& b) { b[kLoop].blocks.emplace_back(); }},
-                            {"has 1 blocks", [](Kernel&, auto& b) { b[kBranch].blocks.pop_back(); }},
-                            {"a side gives 0", [](Kernel&, auto& b) { b[kBranch].blocks[1].results.clear(); }},
-                            {"should be tile<1x1xf32>", [](Kernel&, auto& b) { b[kBranch].blocks[0].results[0] = 1; }},
-                            {"has blocks", [](Kernel&, auto& b) { b[kSub].blocks.emplace_back(); }},
+                            {"carries tile<1x64xf32>", [](Kernel&, auto& b) { b[kLoop].bodies[0].results[0] = 1; }},
+                            {"has 2 bodies", [](Kernel&, auto& b) { b[kLoop].bodies.emplace_back(); }},
+                            {"has 1 bodies", [](Kernel&, auto& b) { b[kBranch].bodies.pop_back(); }},
+                            {"a side gives 0", [](Kernel&, auto& b) { b[kBranch].bodies[1].results.clear(); }},
+                            {"should be tile<1x1xf32>", [](Kernel&, auto& b) { b[kBranch].bodies[0].results[0] = 1; }},
+                            {"has bodies", [](Kernel&, auto& b) { b[kSub].bodies.emplace_back(); }},
                             {"the body of a phase", [](Kernel& k, auto&) { k.phases[0].body.results = {0}; }},
                         });
 }
@@ -290,7 +290,7 @@ TEST(Verify, thread_level_has_its_own_rules) {
                         branch.guard = Expr::index("v", 2);
                         branch.binds = {branch.guard};
                         branch.args = {0};
-                        branch.blocks.resize(2);
+                        branch.bodies.resize(2);
                         b = {load, branch};
                       }},
                      {"dot at thread level", [](Kernel&, auto& b) { b[kShuffle].op = Op::dot; }},

@@ -10,11 +10,11 @@
 namespace heddle::kernel {
 namespace {
 
-// c[40, 48] = a[40, 72] * b[72, 48]: one cell of 48 x 48, the second factor across the sum.
+// c[40, 48] = a[40, 72] * b[72, 48]: one block of 48 x 48, the second factor across the sum.
 constexpr const char* kTiles = R"(
 kernel @product(in %a: bf16[2880], in %b: bf16[3456], out %c: f32[1920]) threads 32 {
   phase grid() {
-    %0 = warp_dot ahead 2 steps (k < 3) %a[0] of (72, 40) by (1, 72) at (k * 32, 0) %b[0] of (48, 72) by (1, 48) at (0, k * 32) turned : tile<48x48xf32>
+    %0 = warp_dot pipeline 2 steps (k < 3) %a[0] of (72, 40) by (1, 72) at (k * 32, 0) %b[0] of (48, 72) by (1, 48) at (0, k * 32) transposed : tile<48x48xf32>
     store %c[d0 * 48 + d1], %0 if d0 < 40
   }
 }
@@ -23,8 +23,8 @@ kernel @product(in %a: bf16[2880], in %b: bf16[3456], out %c: f32[1920]) threads
 // c[16, 16] = a[16, 16] * b[16, 16], by one warp: each lane copies 16 bytes of both, which lie 24 elements apart.
 constexpr const char* kThreads = R"(
 kernel.thread @product(in %a: bf16[256], in %b: bf16[256], out %c: f32[256]) threads 32 thread t {
-  local %left: bf16[384]
-  local %right: bf16[384]
+  shared %left: bf16[384]
+  shared %right: bf16[384]
   phase grid() {
     copy %left[(t // 2) * 24 + (t % 2) * 8], %a[t * 8] first 8
     copy_fence 1
@@ -32,7 +32,7 @@ kernel.thread @product(in %a: bf16[256], in %b: bf16[256], out %c: f32[256]) thr
     copy_fence 0
     barrier
     %0 = load_matrix %left[(t % 16) * 24 + (t // 16) * 8]
-    %1 = load_matrix %right[(t // 8 % 2) * 192 + (t % 8) * 24 + (t // 16) * 8] turned
+    %1 = load_matrix %right[(t // 8 % 2) * 192 + (t % 8) * 24 + (t // 16) * 8] transposed
     %2 = constant 0 : vec<2xf32>
     %3, %4, %5, %6 = mma %0, %1, %2, %2, %2, %2
     store %c[(t // 4) * 16 + (t % 4) * 2 + d0], %3
@@ -93,7 +93,7 @@ TEST(Warp, text_and_meaning_on_both_levels) {
 constexpr const char* kGathered = R"(
 kernel @product(in %a: bf16[2880], in %b: bf16[3456], out %c: f32[1920]) threads 32 {
   phase grid() {
-    %0 = warp_dot ahead 2 steps (k < 3) %a gathers (x < 72, y < 40) [(y // 8) * 576 + (y % 8) * 72 + x if y < 40] at (k * 32, 0) %b[0] of (48, 72) by (1, 48) at (0, k * 32) turned : tile<48x48xf32>
+    %0 = warp_dot pipeline 2 steps (k < 3) %a gathers (x < 72, y < 40) [(y // 8) * 576 + (y % 8) * 72 + x if y < 40] at (k * 32, 0) %b[0] of (48, 72) by (1, 48) at (0, k * 32) transposed : tile<48x48xf32>
     store %c[d0 * 48 + d1], %0 if d0 < 40
   }
 }
@@ -126,7 +126,7 @@ TEST(Warp, gathered_factors) {
 TEST(Warp, copies_of_a_part_fill_up_with_zeros) {
   Kernel kernel = parse(R"(
 kernel.thread @part(in %a: i32[50], out %c: i32[128]) threads 32 thread t {
-  local %ring: i32[128]
+  shared %ring: i32[128]
   phase grid() {
     copy %ring[t * 4], %a[t * 4] first min(max(50 - t * 4, 0), 4) if t % 2 == 0
     copy_fence 0
@@ -193,14 +193,14 @@ TEST(Warp, broken_rules_are_named) {
     }
     EXPECT_NE(problem.find(what), std::string::npos) << what << ": " << problem;
   };
-  expect(kTiles, "ahead 2", "ahead 1", "has room for 1 blocks");
+  expect(kTiles, "pipeline 2", "pipeline 1", "has room for 1 stages");
   expect(kTiles, "tile<48x48xf32>", "tile<48x48xi32>", "multiplies bf16 into i32");
   expect(kTiles, "by (1, 72)", "by (1, 73)", "whose rows begin between them");
   expect(kThreads, "%a[t * 8] first 8", "%a[t * 8 + 4] first 8", "copies 16 bytes at element");
   expect(kThreads, "%a[t * 8] first 8", "%a[t * 8] first 9", "copies 9 elements");
   expect(kThreads, "%a[t * 8]", "%right[t * 8]", "copies from %right to %left");
   expect(kThreads, "load_matrix %left[(t % 16) * 24", "load_matrix %left[(t % 16) * 20", "reads 16 bytes at element");
-  expect(kThreads, "load_matrix %left", "load_matrix %a", "which is not local");
+  expect(kThreads, "load_matrix %left", "load_matrix %a", "which is not shared");
   expect(kThreads, "constant 0 : vec<2xf32>", "constant 0 : vec<2xi32>", "multiplies bf16 into i32");
   expect(kThreads, "threads 32", "threads 48", "needs whole warps");
   expect(kThreads, "mma %0, %1, %2", "mma %0, %2, %2", "a fragment of type");

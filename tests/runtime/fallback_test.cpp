@@ -19,7 +19,7 @@ class Picky final : public Device {
     target_.name = name_;
     target_.machine = machine;
     target_.matrix_unit = target_.warp_products = machine == Machine::Simt;
-    target_.local_bytes = 232448;
+    target_.shared_bytes = 232448;
   }
   const std::string& name() const override { return name_; }
   const Target& target() const override { return target_; }

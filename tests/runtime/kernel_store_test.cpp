@@ -78,7 +78,7 @@ TEST(KernelStore, another_schedule_text_or_version_is_another_kernel) {
   DiskCache cache(folder.file("cache.sqlite"), 1 << 20);
   Stored stored;
   store_kernel(cache, stored.text, "default", device(), stored.threads, stored.code);
-  EXPECT_FALSE(load_kernel(cache, stored.text, "cell 1 threads 1", device()));
+  EXPECT_FALSE(load_kernel(cache, stored.text, "block 1 threads 1", device()));
   EXPECT_FALSE(load_kernel(cache, stored.text + " ", "default", device()));
   // The same entry under the key of an older compiler.
   std::string key = code_key(stored.text, "default", device());

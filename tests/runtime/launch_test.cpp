@@ -78,13 +78,13 @@ TEST(Launch, several_user_threads_launch_at_once) {
 }
 
 TEST(Launch, every_thread_has_its_own_scratch) {
-  // Each cell writes its number all over a local buffer and reads it back.
-  constexpr int64_t kCells = 20'000, kLocal = 3000;
+  // Each block writes its number all over a shared buffer and reads it back.
+  constexpr int64_t kBlocks = 20'000, kShared = 3000;
   Kernel k;
   k.name = "scratch";
   k.level = kernel::Level::Thread;
-  k.buffers = {{"y", DType::i32, Space::Out, kCells}, {"l", DType::i32, Space::Local, kLocal}};
-  Expr c = Expr::index("c", kCells), i = Expr::index("i", 16);
+  k.buffers = {{"y", DType::i32, Space::Out, kBlocks}, {"l", DType::i32, Space::Shared, kShared}};
+  Expr c = Expr::index("c", kBlocks), i = Expr::index("i", 16);
   Phase phase{{c}, {}};
   {
     Builder b(k, phase);
@@ -97,12 +97,12 @@ TEST(Launch, every_thread_has_its_own_scratch) {
   k.phases = {phase};
   kernel::verify(k);
   auto code = cpu().compile(k);
-  std::vector<int32_t> y(kCells);
+  std::vector<int32_t> y(kBlocks);
   void* buffers[] = {y.data(), nullptr};
   for (int round = 0; round < 5; ++round) {
     std::fill(y.begin(), y.end(), -1);
     cpu().launch(*code, buffers, {});
-    for (int64_t cell = 0; cell < kCells; ++cell) ASSERT_EQ(y[static_cast<size_t>(cell)], cell);
+    for (int64_t block = 0; block < kBlocks; ++block) ASSERT_EQ(y[static_cast<size_t>(block)], block);
   }
 }
 

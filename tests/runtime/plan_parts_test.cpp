@@ -155,7 +155,7 @@ TEST(Traffic, counts_distinct_elements) {
   EXPECT_EQ(traffic(loops).read, 4000u * 4 + 8);
 }
 
-Kernel elementwise(const std::function<void(Builder&, const Expr& cell)>& body) {
+Kernel elementwise(const std::function<void(Builder&, const Expr& block)>& body) {
   Kernel k;
   k.name = "k";
   k.level = kernel::Level::Thread;
@@ -207,7 +207,7 @@ TEST(Alias, other_orders_and_places_may_not) {
 
 std::vector<int> packed_inputs(const std::string& phases) {
   Kernel kernel = kernel::parse(std::string("kernel.thread @k(in %a: f32[64], in %b: f32[64], out %y: f32[64]) {\n") +
-                                "temp %t: f32[64]\ntemp %u: f32[64]\nlocal %l: f32[64]\n" + phases + "}\n");
+                                "temp %t: f32[64]\ntemp %u: f32[64]\nshared %l: f32[64]\n" + phases + "}\n");
   std::vector<int> result;
   for (const PackingPhase& packing : packing_phases(kernel)) {
     EXPECT_EQ(kernel.buffers[static_cast<size_t>(packing.temp)].space, Space::Temp);
@@ -224,8 +224,8 @@ TEST(Packing, phases_that_copy_one_input) {
   const std::string use = phase("%3 = load %t[i] : f32\n%4 = load %u[i] : f32\n%5 = mul %3, %4\nstore %y[i], %5\n");
   EXPECT_EQ(packed_inputs(pack_a + pack_b + use), (std::vector<int>{0, 1}));
   EXPECT_EQ(packed_inputs(pack_a + use), (std::vector<int>{0}));
-  const std::string local = phase("%0 = load %a[i] : f32\nstore %l[0], %0\n%6 = load %l[0] : f32\nstore %t[i], %6\n");
-  EXPECT_EQ(packed_inputs(local + use), (std::vector<int>{0}));
+  const std::string shared = phase("%0 = load %a[i] : f32\nstore %l[0], %0\n%6 = load %l[0] : f32\nstore %t[i], %6\n");
+  EXPECT_EQ(packed_inputs(shared + use), (std::vector<int>{0}));
 }
 
 TEST(Packing, phases_that_do_more) {

@@ -35,7 +35,7 @@ class Writer {
     leaves_.push_back(x);
     return x;
   }
-  Tensor turned(Dims shape) {
+  Tensor transposed(Dims shape) {
     if (draw(2) == 0) return leaf(shape, 0.25);
     std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
     return transpose(leaf(shape, 0.25));
@@ -67,8 +67,8 @@ class Writer {
     Dims shape{x.size(-1), size()};
     if (x.rank() == 3 && draw(2)) shape.insert(shape.begin(), x.size(0));
     if (x.rank() == 3 && shape.size() == 2 && draw(3) == 0)  // on the other side
-      return matmul(turned({size(), x.size(-2)}), x.cast(dtype_));
-    return matmul(before(x.cast(dtype_)), before(turned(shape)));
+      return matmul(transposed({size(), x.size(-2)}), x.cast(dtype_));
+    return matmul(before(x.cast(dtype_)), before(transposed(shape)));
   }
   // Nothing whose gradient is zero but for rounding, or jumps with it.
   Tensor last(const Tensor& x) {
@@ -85,7 +85,7 @@ class Writer {
 
   std::vector<Tensor> program() {
     const int64_t batch = draw(3) == 0 ? 0 : 1 + draw(runs() ? 2 : 8), m = size(), k = size();
-    Tensor x = turned(batch ? Dims{batch, m, k} : Dims{m, k});
+    Tensor x = transposed(batch ? Dims{batch, m, k} : Dims{m, k});
     Tensor y = after(product(x));
     if (draw(2)) y = after(product(y));
     std::vector<Tensor> results;

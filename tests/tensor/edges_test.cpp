@@ -142,11 +142,11 @@ TEST(Edges, equal_elements_of_pools_go_by_rows) {
     int64_t rows = shape[2], columns = shape[3];
     // Rows and columns differ where the first of a row is not the first of a column.
     Tensor y = cast(eq(add(arange(rows).reshape({rows, 1}), arange(columns)), 1), kF32).reshape(shape).requires_grad_();
-    std::vector<double> turned = doubles(grad(sum(adaptive_max_pool2d(y, 1)), y));
-    std::vector<double> turned_2 = doubles(grad(sum(slice(slice(adaptive_max_pool2d(y, 2), 2, 0, 1), 3, 0, 1)), y));
+    std::vector<double> flipped = doubles(grad(sum(adaptive_max_pool2d(y, 1)), y));
+    std::vector<double> flipped_2 = doubles(grad(sum(slice(slice(adaptive_max_pool2d(y, 2), 2, 0, 1), 3, 0, 1)), y));
     EXPECT_EQ(got[0], 1) << shape[2] << " " << shape[3];
-    EXPECT_EQ(turned[1], 1) << shape[2] << " " << shape[3];
-    EXPECT_EQ(turned_2[1], 1) << shape[2] << " " << shape[3];
+    EXPECT_EQ(flipped[1], 1) << shape[2] << " " << shape[3];
+    EXPECT_EQ(flipped_2[1], 1) << shape[2] << " " << shape[3];
   }
   Tensor x = tensor({{0., 1.}, {1., 0.}}).reshape({1, 1, 2, 2}).requires_grad_();
   expect_equal(grad(sum(max_pool2d(x, 2)), x), {0, 1, 0, 0});

@@ -12,7 +12,7 @@ void expect_one_pass(std::initializer_list<Tensor> results, double elements) {
   StatsSince stats;
   realize(results);
   EXPECT_EQ(stats->launches, 1u);
-  // A GPU divides reductions among more cells than a CPU, by way of memory.
+  // A GPU divides reductions among more blocks than a CPU, by way of memory.
   if (device().target().machine != Machine::Simt) {
     EXPECT_LE(static_cast<double>(stats.bytes()), 1.05 * 4 * elements);
   }

@@ -92,7 +92,7 @@ TEST(LaunchTable, every_expression_takes_exactly_what_it_should) {
     StatsSince stats;
     realize(results);
     EXPECT_EQ(stats->launches, row.launches);
-    // A GPU divides reductions among more cells than a CPU, by way of memory.
+    // A GPU divides reductions among more blocks than a CPU, by way of memory.
     if (row.values != kPacks && device().target().machine != Machine::Simt) {
       EXPECT_EQ(stats.bytes(), 4 * row.values);
     }

@@ -60,15 +60,15 @@ TEST(Matmul, of_every_dtype) {
 TEST(Matmul, of_narrow_numbers_with_wide_sums) {
   for (DType dtype : {kBF16, kF16, kF8E4M3, kF8E5M2, kI8, kF32})
     for (auto [m, k, n] : {std::tuple<int64_t, int64_t, int64_t>{136, 200, 264}, {67, 93, 83}})
-      for (auto [turn_a, turn_b] : {std::pair{false, false}, {false, true}, {true, true}}) {
-        SCOPED_TRACE(std::string(name(dtype)) + " " + std::to_string(m) + (turn_a ? " turned" : "") +
-                     (turn_b ? " by turned" : ""));
-        auto factor = [&](int64_t rows, int64_t columns, bool turned, double shift) {
-          Tensor x = (counting(turned ? Dims{columns, rows} : Dims{rows, columns}) * 3 + shift) % 7 - 3;
+      for (auto [transpose_a, transpose_b] : {std::pair{false, false}, {false, true}, {true, true}}) {
+        SCOPED_TRACE(std::string(name(dtype)) + " " + std::to_string(m) + (transpose_a ? " transposed" : "") +
+                     (transpose_b ? " by transposed" : ""));
+        auto factor = [&](int64_t rows, int64_t columns, bool transposed, double shift) {
+          Tensor x = (counting(transposed ? Dims{columns, rows} : Dims{rows, columns}) * 3 + shift) % 7 - 3;
           x = x.cast(dtype).realize();
-          return turned ? x.transpose() : x;
+          return transposed ? x.transpose() : x;
         };
-        Tensor a = factor(m, k, turn_a, 1), b = factor(k, n, turn_b, 2);
+        Tensor a = factor(m, k, transpose_a, 1), b = factor(k, n, transpose_b, 2);
         const DType wide = dtype == kI8 ? kI32 : kF32;
         expect_equal(matmul(a.cast(wide), b.cast(wide)) + 1, [&] {
           std::vector<double> want = product(doubles(a), doubles(b), m, k, n);

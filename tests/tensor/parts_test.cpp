@@ -120,10 +120,10 @@ TEST(Parts, many_rows_are_one_launch) {
       Tensor joined = stack(parts).realize();
       EXPECT_EQ(stats->launches, 1u);
       expect_equal(joined, want);
-      std::vector<double> turned;
+      std::vector<double> transposed;
       for (size_t c = 0; c < 700; ++c)
-        for (size_t r = 0; r < parts.size(); ++r) turned.push_back(want[r * 700 + c]);
-      expect_equal(stack(parts, 1), turned);
+        for (size_t r = 0; r < parts.size(); ++r) transposed.push_back(want[r * 700 + c]);
+      expect_equal(stack(parts, 1), transposed);
     }
 }
 

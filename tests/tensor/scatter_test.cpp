@@ -160,8 +160,8 @@ TEST(Scatter, large_ones_match_a_plain_loop) {
     Tensor everywhere = expand(index.reshape({c.updates, 1}), {c.updates, c.width});
     EXPECT_EQ(scatter_reduce(x, 0, everywhere, u, "amax").to_vector<float>(), largest);
     // The same along the other axis.
-    Tensor turned = index_add(x.transpose(), 1, index, u.transpose());
-    EXPECT_EQ(turned.transpose().to_vector<float>(), sum);
+    Tensor transposed = index_add(x.transpose(), 1, index, u.transpose());
+    EXPECT_EQ(transposed.transpose().to_vector<float>(), sum);
     // With an index that really differs from column to column.
     EXPECT_EQ(scatter_add(x, 0, (everywhere * 1).realize(), u).to_vector<float>(), sum);
   }

@@ -30,7 +30,7 @@ struct NamedWorkload {
 inline std::vector<NamedWorkload> workloads() {
   NodeRef x = counting(kF32, {60, 70}), y = counting(kF32, {60, 70}), h = counting(kBF16, {33, 130});
   NodeRef sums = make_reshape(reduced(ReduceOp::Sum, x, {1}), Shape{60, 1});
-  int turned[] = {1, 0};
+  int transposed[] = {1, 0};
   NodeRef m = product(40, 50, 48);
   return {
       {"elementwise", workload_of_root(scalar_node(ScalarOp::add, {x, y}))},
@@ -38,7 +38,7 @@ inline std::vector<NamedWorkload> workloads() {
       {"columns", workload_of_root(reduced(ReduceOp::Sum, h, {0}))},
       {"everything", workload_of_root(reduced(ReduceOp::Sum, counting(kF32, {300, 700}), {0, 1}))},
       {"normalised rows", workload_of_root(scalar_node(ScalarOp::div, {x, make_expand(sums, Shape{60, 70})}))},
-      {"transposed", workload_of_root(scalar_node(ScalarOp::neg, {make_permute(x, turned)}))},
+      {"transposed", workload_of_root(scalar_node(ScalarOp::neg, {make_permute(x, transposed)}))},
       {"scan", workload_of_root(make_scan(ReduceOp::Sum, x, 1))},
       {"product", workload_of_root(scalar_node(ScalarOp::add, {m, m}))},
   };

@@ -60,7 +60,7 @@ struct AvgPoolOptions {
 
 // @dtypes integers, floats @shape [batch, outputs, positions ...]
 
-// x [batch, inputs, n], weight [outputs, inputs / groups, kernel]. The kernel is not turned around.
+// x [batch, inputs, n], weight [outputs, inputs / groups, kernel]. The kernel is not flipped.
 //   conv1d(tensor({{{1, 2, 3, 4}}}), tensor({{{1, 0, -1}}}))                       // [[[-2. -2.]]]
 //   conv1d(tensor({{{1, 2, 3}}}), tensor({{{1, 1, 1}}}), {}, {.padding = "same"})  // [[[3. 6. 5.]]]
 Tensor conv1d(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias = {},

@@ -1,4 +1,4 @@
-// The CPU: kernels compiled by LLVM, cells shared out over a thread pool, memory from a caching pool.
+// The CPU: kernels compiled by LLVM, blocks shared out over a thread pool, memory from a caching pool.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -31,39 +31,39 @@ constexpr double kWorthWaiting = 20'000, kWorthWaitingInCrowd = 200'000;
 class CpuBuffer final : public DeviceBuffer {
  public:
   CpuBuffer(Device& device, MemoryPool& pool, uint64_t bytes)
-      : device_(device), pool_(pool), bytes_(bytes), block_(pool.allocate(bytes)) {}
-  ~CpuBuffer() override { pool_.release(block_); }
+      : device_(device), pool_(pool), bytes_(bytes), memory_(pool.allocate(bytes)) {}
+  ~CpuBuffer() override { pool_.release(memory_); }
   CpuBuffer(const CpuBuffer&) = delete;
   CpuBuffer& operator=(const CpuBuffer&) = delete;
 
   Device& device() const override { return device_; }
-  void* address() const override { return block_.address; }
-  const void* host_data() const override { return block_.address; }
+  void* address() const override { return memory_.address; }
+  const void* host_data() const override { return memory_.address; }
   uint64_t bytes() const override { return bytes_; }
 
  private:
   Device& device_;
   MemoryPool& pool_;
   uint64_t bytes_;
-  MemoryPool::Block block_;
+  MemoryPool::Block memory_;
 };
 
 class CpuExecutable final : public Executable {
  public:
   struct Phase {
     PhaseFunction function;
-    int64_t cells;  // -1: depends on symbols
-    WorkEstimate cell;
+    int64_t blocks;  // -1: depends on symbols
+    WorkEstimate block;
   };
 
   CpuExecutable(const kernel::Kernel& kernel, CompiledKernel compiled)
       : kernel_(kernel), compiled_(std::move(compiled)) {
     HD_ASSERT(compiled_.phases.size() == kernel_.phases.size(), "kernel ", kernel_.name);
     for (size_t i = 0; i < kernel_.phases.size(); ++i) {
-      Expr cells = 1;
-      for (const Expr& cell : kernel_.phases[i].cells) cells = cells * cell.extent();
+      Expr blocks = 1;
+      for (const Expr& block : kernel_.phases[i].blocks) blocks = blocks * block.extent();
       phases_.push_back(
-          {compiled_.phases[i], cells.is_const() ? cells.value() : -1, estimate_cell(kernel_, kernel_.phases[i])});
+          {compiled_.phases[i], blocks.is_const() ? blocks.value() : -1, estimate_block(kernel_, kernel_.phases[i])});
     }
   }
 
@@ -71,19 +71,19 @@ class CpuExecutable final : public Executable {
   std::span<const Phase> phases() const { return phases_; }
   uint64_t scratch_bytes() const { return static_cast<uint64_t>(compiled_.scratch_bytes); }
 
-  int64_t cells(size_t phase, std::span<const int64_t> symbols) const {
-    if (phases_[phase].cells >= 0) return phases_[phase].cells;
+  int64_t blocks(size_t phase, std::span<const int64_t> symbols) const {
+    if (phases_[phase].blocks >= 0) return phases_[phase].blocks;
     int64_t total = 1;
-    for (const Expr& cell : kernel_.phases[phase].cells)
-      total *= evaluate(cell.extent(), symbol_values(kernel_, symbols));
+    for (const Expr& block : kernel_.phases[phase].blocks)
+      total *= evaluate(block.extent(), symbol_values(kernel_, symbols));
     return total;
   }
-  double cell_nanoseconds(size_t phase, std::span<const int64_t> symbols) const {
-    const WorkEstimate& cell = phases_[phase].cell;
-    return cell.loops.empty() ? cell.nanoseconds : evaluate(cell, symbol_values(kernel_, symbols));
+  double block_nanoseconds(size_t phase, std::span<const int64_t> symbols) const {
+    const WorkEstimate& block = phases_[phase].block;
+    return block.loops.empty() ? block.nanoseconds : evaluate(block, symbol_values(kernel_, symbols));
   }
   int64_t rounds(std::span<const int64_t> symbols) const {
-    return kernel_.rounds ? evaluate(kernel_.phases[0].cells[0].extent(), symbol_values(kernel_, symbols)) : 1;
+    return kernel_.rounds ? evaluate(kernel_.phases[0].blocks[0].extent(), symbol_values(kernel_, symbols)) : 1;
   }
 
  private:
@@ -92,7 +92,7 @@ class CpuExecutable final : public Executable {
   std::vector<Phase> phases_;
 };
 
-// Memory of a thread for the Local buffers of the kernels it runs, kept from one kernel to the next.
+// Memory of a thread for the Shared buffers of the kernels it runs, kept from one kernel to the next.
 class Scratch {
  public:
   ~Scratch() { clear(); }
@@ -121,8 +121,8 @@ thread_local Scratch scratch;
 struct PhaseJob {
   struct Range {  // of one segment
     const LaunchSegment* segment;
-    int64_t first, cells;  // cells from `first` on
-    double end;            // nanoseconds of work up to the end of this segment, all before included
+    int64_t first, blocks;  // blocks from `first` on
+    double end;             // nanoseconds of work up to the end of this segment, all before included
   };
   PhaseFunction function;
   std::span<const Range> ranges;
@@ -131,10 +131,10 @@ struct PhaseJob {
 
   double nanoseconds() const { return ranges.empty() ? 0 : ranges.back().end; }
 
-  // Where a part begins: so much of the work lies before. Cells stay whole.
+  // Where a part begins: so much of the work lies before. Blocks stay whole.
   struct Place {
     size_t range;
-    int64_t cell;
+    int64_t block;
   };
   Place place(int64_t part) const {
     if (part == 0) return {0, 0};
@@ -144,13 +144,13 @@ struct PhaseJob {
     if (it == ranges.end()) return {ranges.size(), 0};
     double start = it == ranges.begin() ? 0 : std::prev(it)->end;
     double share = (before - start) / (it->end - start);
-    return {static_cast<size_t>(it - ranges.begin()), std::llround(share * static_cast<double>(it->cells))};
+    return {static_cast<size_t>(it - ranges.begin()), std::llround(share * static_cast<double>(it->blocks))};
   }
   void run(Place from, Place to) const {
     void* memory = scratch.at_least(scratch_bytes);
     for (size_t i = from.range; i < ranges.size() && i <= to.range; ++i) {
       const Range& r = ranges[i];
-      int64_t begin = i == from.range ? from.cell : 0, end = i == to.range ? to.cell : r.cells;
+      int64_t begin = i == from.range ? from.block : 0, end = i == to.range ? to.block : r.blocks;
       if (begin < end)
         function(r.segment->buffers.data(), r.segment->symbols.data(), r.first + begin, r.first + end, memory);
     }
@@ -247,9 +247,9 @@ void CpuDevice::launch(const Executable& executable, std::span<const LaunchSegme
     double work = 0;
     for (const LaunchSegment& segment : segments) {
       const bool done = i < 64 && (segment.done >> i & 1) != 0;
-      int64_t cells = done ? 0 : code.cells(i, segment.symbols) / rounds;
-      work += static_cast<double>(cells) * code.cell_nanoseconds(i, segment.symbols);
-      ranges.push_back({&segment, 0, cells, work});
+      int64_t blocks = done ? 0 : code.blocks(i, segment.symbols) / rounds;
+      work += static_cast<double>(blocks) * code.block_nanoseconds(i, segment.symbols);
+      ranges.push_back({&segment, 0, blocks, work});
     }
     largest = std::max(largest, work * static_cast<double>(rounds));
   }
@@ -259,7 +259,7 @@ void CpuDevice::launch(const Executable& executable, std::span<const LaunchSegme
 
   auto each_phase = [&](auto run) {
     for (int64_t round = 0; round < rounds; ++round) {
-      for (PhaseJob::Range& range : ranges) range.first = round * range.cells;
+      for (PhaseJob::Range& range : ranges) range.first = round * range.blocks;
       for (PhaseJob& job : jobs) run(job);
     }
   };
@@ -271,11 +271,11 @@ void CpuDevice::launch(const Executable& executable, std::span<const LaunchSegme
   }
   ThreadPool::Turn turn(pool_);
   each_phase([&](PhaseJob& job) {
-    int64_t cells = 0;
-    for (const PhaseJob::Range& range : job.ranges) cells += range.cells;
-    if (cells <= 0) return;
+    int64_t blocks = 0;
+    for (const PhaseJob::Range& range : job.ranges) blocks += range.blocks;
+    if (blocks <= 0) return;
     double shares = job.nanoseconds() / kShare;
-    job.parts = std::min<int64_t>(cells, pool_.threads());
+    job.parts = std::min<int64_t>(blocks, pool_.threads());
     if (shares < static_cast<double>(job.parts)) job.parts = std::max<int64_t>(1, static_cast<int64_t>(shares));
     turn.run(static_cast<int>(job.parts), PhaseJob::run_part, &job);
   });

@@ -26,7 +26,7 @@ class CudaBuffer final : public DeviceBuffer {
   CudaBuffer& operator=(const CudaBuffer&) = delete;
 
   Device& device() const override;
-  void* address() const override { return reinterpret_cast<void*>(block_.address); }
+  void* address() const override { return reinterpret_cast<void*>(memory_.address); }
   const void* host_data() const override;
   bool on_host() const override { return false; }
   uint64_t bytes() const override { return bytes_; }
@@ -34,7 +34,7 @@ class CudaBuffer final : public DeviceBuffer {
  private:
   CudaDevice& device_;
   uint64_t bytes_;
-  MemoryPool::Block block_;
+  MemoryPool::Block memory_;
   mutable Mutex lock_;
   mutable std::unique_ptr<std::byte[]> copy_;  // for whoever reads from the host
 };
@@ -50,7 +50,7 @@ Target target_of(const Driver& driver, DeviceNumber device) {
     throw DeviceError(text("cuda: the device has compute capability ", major, ".", minor, ", at least 7.0 is needed"));
   // Newer ones than LLVM knows take the code of the newest that it does, without what only that one has.
   Target target = nvidia_target(major > 9 ? "sm_90" : text("sm_", major, minor, major == 9 ? "a" : ""));
-  target.local_bytes = attribute(kMaxSharedPerBlock);
+  target.shared_bytes = attribute(kMaxSharedPerBlock);
   target.multiprocessors = attribute(kMultiprocessors);
   target.l2_bytes = attribute(kL2Bytes);
   return target;
@@ -208,8 +208,8 @@ class CudaDevice final : public Device {
 };
 
 CudaBuffer::CudaBuffer(CudaDevice& device, uint64_t bytes)
-    : device_(device), bytes_(bytes), block_(device.pool().allocate(bytes)) {}
-CudaBuffer::~CudaBuffer() { device_.pool().release(block_); }
+    : device_(device), bytes_(bytes), memory_(device.pool().allocate(bytes)) {}
+CudaBuffer::~CudaBuffer() { device_.pool().release(memory_); }
 Device& CudaBuffer::device() const { return device_; }
 
 // A copy, made anew each time because the memory may have been written since.

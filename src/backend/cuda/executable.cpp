@@ -53,11 +53,11 @@ CudaExecutable::CudaExecutable(const Driver& driver, Context context, const kern
       context_(context),
       kernel_(kernel),
       maps_(kernel::tensor_maps(kernel_)),
-      shared_bytes_(static_cast<unsigned>(local_bytes(kernel))) {
+      shared_bytes_(static_cast<unsigned>(shared_bytes(kernel))) {
   for (const kernel::Phase& phase : kernel_.phases) {
     Expr count = 1;
-    for (const Expr& cell : phase.cells) count = count * cell.extent();
-    phase_cells_.push_back(count.is_const() ? count.value() : -1);
+    for (const Expr& block : phase.blocks) count = count * block.extent();
+    phase_blocks_.push_back(count.is_const() ? count.value() : -1);
   }
   single_ = load(code, "");
 }
@@ -88,16 +88,16 @@ CudaExecutable::Entries CudaExecutable::load(const std::string& code, const char
   return entries;
 }
 
-int64_t CudaExecutable::cells(size_t phase, std::span<const int64_t> symbols) const {
-  if (phase_cells_[phase] >= 0) return phase_cells_[phase];
+int64_t CudaExecutable::blocks(size_t phase, std::span<const int64_t> symbols) const {
+  if (phase_blocks_[phase] >= 0) return phase_blocks_[phase];
   int64_t total = 1;
-  for (const Expr& cell : kernel_.phases[phase].cells)
-    total *= evaluate(cell.extent(), symbol_values(kernel_, symbols));
+  for (const Expr& block : kernel_.phases[phase].blocks)
+    total *= evaluate(block.extent(), symbol_values(kernel_, symbols));
   return total;
 }
 
 int64_t CudaExecutable::rounds(std::span<const int64_t> symbols) const {
-  return kernel_.rounds ? evaluate(kernel_.phases[0].cells[0].extent(), symbol_values(kernel_, symbols)) : 1;
+  return kernel_.rounds ? evaluate(kernel_.phases[0].blocks[0].extent(), symbol_values(kernel_, symbols)) : 1;
 }
 
 void Calls::clear() {
@@ -146,7 +146,7 @@ void CudaExecutable::append_phase(Function function, int64_t count, std::span<co
     for (size_t b = 0; b < kernel_.buffers.size(); ++b) {
       const kernel::Buffer& buffer = kernel_.buffers[b];
       const auto begin = reinterpret_cast<uint64_t>(segment.buffers[b]);
-      if (buffer.space == kernel::Space::Local || begin == 0) continue;
+      if (buffer.space == kernel::Space::Shared || begin == 0) continue;
       const int64_t count_now =
           buffer.size.is_const() ? buffer.size.value() : evaluate(buffer.size, symbol_values(kernel_, segment.symbols));
       out.touch({begin, begin + static_cast<uint64_t>(count_now) * static_cast<uint64_t>(size_of(buffer.dtype)),
@@ -173,18 +173,18 @@ void CudaExecutable::append(Device& device, std::span<const LaunchSegment> segme
   const int64_t turns = rounds(segment.symbols);
   for (int64_t round = 0; round < turns; ++round)
     for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
-      int64_t count = cells(phase, segment.symbols) / turns;
+      int64_t count = blocks(phase, segment.symbols) / turns;
       if (count <= 0 || is_done(segment, phase)) continue;
       append_phase(single_.functions[phase], count, {&segment, 1}, out);
       for (size_t b = 0; b < kernel_.buffers.size(); ++b)
-        if (kernel_.buffers[b].space != kernel::Space::Local) out.word(reinterpret_cast<uint64_t>(segment.buffers[b]));
+        if (kernel_.buffers[b].space != kernel::Space::Shared) out.word(reinterpret_cast<uint64_t>(segment.buffers[b]));
       for (int64_t symbol : segment.symbols) out.word(static_cast<uint64_t>(symbol));
       if (kernel_.rounds) out.word(static_cast<uint64_t>(round * count));
       for (const kernel::TensorMap& map : maps_) out.map(encode(driver_, kernel_, map, segment));
     }
 }
 
-// A row of the table holds, for each phase, the cells of all segments before; then pointers and symbols.
+// A row of the table holds, for each phase, the blocks of all segments before; then pointers and symbols.
 void CudaExecutable::append_many(Device& device, std::span<const LaunchSegment> segments, Calls& out) const {
   HD_ASSERT(!kernel_.rounds, "rounds of several segments: ", kernel_.name);
   thread_local std::vector<uint64_t> words;
@@ -193,10 +193,10 @@ void CudaExecutable::append_many(Device& device, std::span<const LaunchSegment> 
   for (const LaunchSegment& segment : segments) {
     for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
       words.push_back(static_cast<uint64_t>(total[phase]));
-      if (!is_done(segment, phase)) total[phase] += std::max<int64_t>(cells(phase, segment.symbols), 0);
+      if (!is_done(segment, phase)) total[phase] += std::max<int64_t>(blocks(phase, segment.symbols), 0);
     }
     for (size_t b = 0; b < kernel_.buffers.size(); ++b)
-      if (kernel_.buffers[b].space != kernel::Space::Local)
+      if (kernel_.buffers[b].space != kernel::Space::Shared)
         words.push_back(reinterpret_cast<uint64_t>(segment.buffers[b]));
     for (int64_t symbol : segment.symbols) words.push_back(static_cast<uint64_t>(symbol));
   }

@@ -74,17 +74,17 @@ class CudaExecutable final : public Executable {
     std::vector<Function> functions;  // by phase
   };
   Entries load(const std::string& code, const char* ending) const;
-  int64_t cells(size_t phase, std::span<const int64_t> symbols) const;
+  int64_t blocks(size_t phase, std::span<const int64_t> symbols) const;
   int64_t rounds(std::span<const int64_t> symbols) const;
   std::shared_ptr<DeviceBuffer> table(Device& device, const std::vector<uint64_t>& words) const;
-  void append_phase(Function function, int64_t cells, std::span<const LaunchSegment> segments, Calls& out) const;
+  void append_phase(Function function, int64_t blocks, std::span<const LaunchSegment> segments, Calls& out) const;
   void append_many(Device& device, std::span<const LaunchSegment> segments, Calls& out) const;
 
   const Driver& driver_;
   Context context_;
   kernel::Kernel kernel_;
   std::vector<kernel::TensorMap> maps_;  // of kernel_
-  std::vector<int64_t> phase_cells_;     // -1: depends on symbols
+  std::vector<int64_t> phase_blocks_;    // -1: depends on symbols
   unsigned shared_bytes_;
   Entries single_;
   mutable Mutex lock_;  // of what follows

@@ -144,7 +144,7 @@ class SimulatedDevice final : public Device {
     for (size_t b = 0; b < buffers.size(); ++b) {
       const kernel::Buffer& buffer = kernel.buffers[b];
       sizes.push_back(evaluate(buffer.size, symbol_values(kernel, symbols)));
-      if (buffer.space == kernel::Space::Local) continue;
+      if (buffer.space == kernel::Space::Shared) continue;
       uint64_t bytes = static_cast<uint64_t>(sizes.back()) * static_cast<uint64_t>(size_of(buffer.dtype));
       if (bytes > 0) check_room(text("kernel ", kernel.name, ", buffer ", buffer.name), buffers[b], bytes);
     }

@@ -13,7 +13,7 @@ namespace heddle {
 struct DirectKernel {
   std::string name;
   std::string description;                             // says everything that decides the code, but for the target
-  std::vector<kernel::Buffer> buffers;                 // In, Out; the kernel may have Temp and Local ones after these
+  std::vector<kernel::Buffer> buffers;                 // In, Out; the kernel may have Temp and Shared ones after these
   std::function<kernel::Kernel(const Target&)> build;  // thread level, not yet through the passes
 };
 

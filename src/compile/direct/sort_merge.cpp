@@ -1,6 +1,6 @@
-// Merge sort by ranks, for machines whose cells are many threads. Two sorted runs become one when every element knows
+// Merge sort by ranks, for machines whose blocks are many threads. Two sorted runs become one when every element knows
 // how many of the other run come before it: of equal elements those of the first run do, so the order is the stable
-// one. A cell merges runs of one element and longer ones in local memory; what is longer than that is merged phase by
+// one. A block merges runs of one element and longer ones in shared memory; what is longer than that is merged phase by
 // phase.
 #include <algorithm>
 #include <bit>
@@ -15,7 +15,7 @@ using kernel::Value;
 using Values = SortWriter::Values;
 
 constexpr int64_t kThreads = 256;
-// Elements of a cell in local memory, and of a thread in the phases after.
+// Elements of a block in shared memory, and of a thread in the phases after.
 constexpr int64_t kHeldBytes = 8192, kEach = 4;
 
 // Keys and the positions they had in their row.
@@ -32,13 +32,13 @@ class MergeWriter {
     w.kernel.threads = static_cast<int>(kThreads);
     w.kernel.thread = Expr::index("t", kThreads);
     const auto whole = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(task.n)));
-    const int64_t room = w.target.local_bytes / (2 * (size_of(w.key) + 4));  // for keys and positions, twice
+    const int64_t room = w.target.shared_bytes / (2 * (size_of(w.key) + 4));  // for keys and positions, twice
     const int64_t held = std::max(std::min<int64_t>(kHeldBytes / size_of(w.key),
                                                     static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(room)))),
                                   kThreads);
     chunk = std::min(whole, held);
     const int64_t chunks = (task.n + chunk - 1) / chunk;
-    const int64_t together = chunks > 1 ? 1 : std::min(held / chunk, task.rows);  // rows of a cell
+    const int64_t together = chunks > 1 ? 1 : std::min(held / chunk, task.rows);  // rows of a block
     Pairs later[2];
     for (Pairs& pairs : later)
       if (chunks > 1) {
@@ -93,43 +93,43 @@ class MergeWriter {
     if (w.indices >= 0) w.store_at(w.indices, w.b().cast(position, DType::i64), at, row * task.kept, kAny, task.kept);
   }
 
-  // A cell takes `together` rows, or one part of a row.
+  // A block takes `together` rows, or one part of a row.
   void sort_chunks(int64_t chunks, int64_t together, const Pairs& later) {
     const int64_t held = together * chunk;
-    Pairs local[2];
-    for (Pairs& pairs : local) {
-      pairs.keys = w.buffer("chunk", w.key, Space::Local, held);
-      pairs.positions = w.buffer("from", DType::i32, Space::Local, held);
+    Pairs shared[2];
+    for (Pairs& pairs : shared) {
+      pairs.keys = w.buffer("chunk", w.key, Space::Shared, held);
+      pairs.positions = w.buffer("from", DType::i32, Space::Shared, held);
     }
-    auto cells = w.phase({(task.rows + together - 1) / together, chunks});
+    auto blocks = w.phase({(task.rows + together - 1) / together, chunks});
     Expr thread = w.kernel.thread;
     // Rows are padded with the largest key: behind all others, for it comes last.
     each(held, thread, [&](const Expr& i) {
-      Expr row = cells[0] * together + floordiv(i, chunk), at = cells[1] * chunk + mod(i, chunk);
+      Expr row = blocks[0] * together + floordiv(i, chunk), at = blocks[1] * chunk + mod(i, chunk);
       Expr there = logical_and(lt(at, task.n), lt(row, task.rows));
       kernel::Builder::Access access;
       access.address = row * task.n + at;
       access.guard = there;
       Value k = w.to_key(w.b().load(w.x, task.dtype, access));
       k = w.b().op(ScalarOp::where, {w.b().index(DType::boolean, there, {}), k, w.number(w.key, w.ones())});
-      w.store(local[0].keys, k, i);
-      w.store(local[0].positions, index(at), i);
+      w.store(shared[0].keys, k, i);
+      w.store(shared[0].positions, index(at), i);
     });
     for (int64_t run = 1; run < chunk; run *= 2) {
       w.b().barrier();
       each(held, thread, [&](const Expr& i) {
-        Value key = w.load(local[0].keys, i), position = w.load(local[0].positions, i);
-        Value at = place(local[0], i, w.order(key), run, held);
-        w.store_at(local[1].keys, key, at, 0, held);
-        w.store_at(local[1].positions, position, at, 0, held);
+        Value key = w.load(shared[0].keys, i), position = w.load(shared[0].positions, i);
+        Value at = place(shared[0], i, w.order(key), run, held);
+        w.store_at(shared[1].keys, key, at, 0, held);
+        w.store_at(shared[1].positions, position, at, 0, held);
       });
-      std::swap(local[0], local[1]);
+      std::swap(shared[0], shared[1]);
     }
     w.b().barrier();
     each(held, thread, [&](const Expr& i) {
-      Expr row = cells[0] * together + floordiv(i, chunk), at = cells[1] * chunk + mod(i, chunk);
+      Expr row = blocks[0] * together + floordiv(i, chunk), at = blocks[1] * chunk + mod(i, chunk);
       w.b().branch(logical_and(lt(at, task.n), lt(row, task.rows)), [&] {
-        Value key = w.load(local[0].keys, i), position = w.load(local[0].positions, i);
+        Value key = w.load(shared[0].keys, i), position = w.load(shared[0].positions, i);
         if (chunks == 1) {
           result(row, index(at), key, position);
         } else {
@@ -142,16 +142,16 @@ class MergeWriter {
   }
 
   void merge_phase(int64_t run, Pairs from, const Pairs& to) {
-    const int64_t cell = kThreads * kEach;
-    auto cells = w.phase({task.rows, (task.n + cell - 1) / cell});
-    from.base = cells[0] * task.n;
+    const int64_t block = kThreads * kEach;
+    auto blocks = w.phase({task.rows, (task.n + block - 1) / block});
+    from.base = blocks[0] * task.n;
     w.loop(kEach, {}, [&](const Expr& k, const Values&) {
-      Expr i = cells[1] * cell + k * kThreads + w.kernel.thread;
+      Expr i = blocks[1] * block + k * kThreads + w.kernel.thread;
       w.b().branch(lt(i, task.n), [&] {
         Value key = w.load(from.keys, from.base + i), position = w.load(from.positions, from.base + i);
         Value at = place(from, i, w.order(key), run, task.n);
         if (2 * run >= task.n) {
-          result(cells[0], at, key, position);
+          result(blocks[0], at, key, position);
         } else {
           w.store_at(to.keys, key, at, from.base, task.n);
           w.store_at(to.positions, position, at, from.base, task.n);

@@ -1,8 +1,8 @@
 // Radix sort, least significant digit first. Each pass counts the digits, adds the counts up to where each digit's
 // elements begin, and moves the elements there, in order. A digit in which all keys agree only needs a copy.
 //
-// Many rows: a cell sorts a row in its own memory. Few long rows: cells are blocks of a row, every step of a pass is a
-// phase, and counts are added up over digits first and blocks second. Either way the order is the stable one, so
+// Many rows: a block sorts a row in its own memory. Few long rows: blocks are chunks of a row, every step of a pass is
+// a phase, and counts are added up over digits first and chunks second. Either way the order is the stable one, so
 // nothing depends on how the rows were cut.
 #include <algorithm>
 
@@ -19,10 +19,10 @@ using Values = SortWriter::Values;
 
 constexpr int kDigitBits = 8;
 constexpr int64_t kBuckets = int64_t{1} << kDigitBits;
-// Elements of a row that one cell takes on even if others have nothing to do.
+// Elements of a row that one block takes on even if others have nothing to do.
 constexpr int64_t kShortRow = 8192;
-constexpr int64_t kSmallestBlock = 4096, kBlocksPerCore = 8;
-// Scratch memory of a cell that sorts a row on a CPU.
+constexpr int64_t kSmallestChunk = 4096, kChunksPerCore = 8;
+// Scratch memory of a block that sorts a row on a CPU.
 constexpr int64_t kMostScratch = int64_t{32} << 20;
 constexpr int kUnroll = 4;
 
@@ -48,8 +48,8 @@ class RadixWriter {
   }
 
   void rows() {
-    make_places(Space::Local, task.n);
-    int counts = w.buffer("counts", DType::i32, Space::Local, kBuckets);
+    make_places(Space::Shared, task.n);
+    int counts = w.buffer("counts", DType::i32, Space::Shared, kBuckets);
     Expr row = w.phase({task.rows})[0];
     Value differs = keys_of(row, 0, task.n);
     for (int p = 0; p < passes; ++p) {
@@ -74,66 +74,67 @@ class RadixWriter {
     }
   }
 
-  void blocks() {
-    int64_t wanted = std::max<int64_t>(1, kBlocksPerCore * std::max(w.target.cores, 1));
+  void chunks() {
+    int64_t wanted = std::max<int64_t>(1, kChunksPerCore * std::max(w.target.cores, 1));
     if (w.target.machine == Machine::Simt) wanted = 4 * w.target.multiprocessors;
-    int64_t size = std::max(kSmallestBlock, (task.n + wanted - 1) / wanted);
+    int64_t size = std::max(kSmallestChunk, (task.n + wanted - 1) / wanted);
     size = (size + 63) / 64 * 64;
-    int64_t count_of_blocks = (task.n + size - 1) / size;
+    int64_t count_of_chunks = (task.n + size - 1) / size;
     make_places(Space::Temp, task.rows * task.n);
-    int table = w.buffer("table", DType::i32, Space::Temp, task.rows * kBuckets * count_of_blocks);
-    int differences = w.buffer("differences", w.key, Space::Temp, task.rows * count_of_blocks);
+    int table = w.buffer("table", DType::i32, Space::Temp, task.rows * kBuckets * count_of_chunks);
+    int differences = w.buffer("differences", w.key, Space::Temp, task.rows * count_of_chunks);
     int difference = w.buffer("difference", w.key, Space::Temp, task.rows);
-    int counts = w.buffer("counts", DType::i32, Space::Local, kBuckets);
+    int counts = w.buffer("counts", DType::i32, Space::Shared, kBuckets);
 
-    auto cells = w.phase({task.rows, count_of_blocks});
-    auto length = [&](const Expr& block) { return min(Expr(size), task.n - block * size); };
-    w.store(differences, keys_of(cells[0], cells[1] * size, length(cells[1])), cells[0] * count_of_blocks + cells[1]);
-    cells = w.phase({task.rows});
-    Values all = w.loop(count_of_blocks, {w.number(w.key, 0)}, [&](const Expr& block, const Values& sum) {
-      return Values{w.op(ScalarOp::bit_or, sum[0], w.load(differences, cells[0] * count_of_blocks + block))};
+    auto blocks = w.phase({task.rows, count_of_chunks});
+    auto length = [&](const Expr& chunk) { return min(Expr(size), task.n - chunk * size); };
+    w.store(differences, keys_of(blocks[0], blocks[1] * size, length(blocks[1])),
+            blocks[0] * count_of_chunks + blocks[1]);
+    blocks = w.phase({task.rows});
+    Values all = w.loop(count_of_chunks, {w.number(w.key, 0)}, [&](const Expr& chunk, const Values& sum) {
+      return Values{w.op(ScalarOp::bit_or, sum[0], w.load(differences, blocks[0] * count_of_chunks + chunk))};
     });
-    w.store(difference, all[0], cells[0]);
+    w.store(difference, all[0], blocks[0]);
 
     for (int p = 0; p < passes; ++p) {
-      auto where = [&](const Expr& row, const Expr& digit, const Expr& block) {
-        return (row * kBuckets + digit) * count_of_blocks + block;
+      auto where = [&](const Expr& row, const Expr& digit, const Expr& chunk) {
+        return (row * kBuckets + digit) * count_of_chunks + chunk;
       };
-      cells = w.phase({task.rows, count_of_blocks});
-      Pass pass = make_pass(p, cells[0], cells[0] * task.n);
-      w.b().branch_on(needed(w.load(difference, cells[0]), pass), [&] {
+      blocks = w.phase({task.rows, count_of_chunks});
+      Pass pass = make_pass(p, blocks[0], blocks[0] * task.n);
+      w.b().branch_on(needed(w.load(difference, blocks[0]), pass), [&] {
         clear(counts, pass);
-        count(pass, counts, cells[1] * size, length(cells[1]));
+        count(pass, counts, blocks[1] * size, length(blocks[1]));
         w.loop(pass.buckets, {}, [&](const Expr& d, const Values&) {
-          w.store(table, w.load(counts, d), where(cells[0], d, cells[1]));
+          w.store(table, w.load(counts, d), where(blocks[0], d, blocks[1]));
           return Values{};
         });
         return Values{};
       });
-      cells = w.phase({task.rows});
-      w.b().branch_on(needed(w.load(difference, cells[0]), pass), [&] {
-        w.loop(pass.buckets * count_of_blocks, {w.i32(0)}, [&](const Expr& i, const Values& begin) {
-          Expr at = where(cells[0], 0, 0) + i;
+      blocks = w.phase({task.rows});
+      w.b().branch_on(needed(w.load(difference, blocks[0]), pass), [&] {
+        w.loop(pass.buckets * count_of_chunks, {w.i32(0)}, [&](const Expr& i, const Values& begin) {
+          Expr at = where(blocks[0], 0, 0) + i;
           Value here = w.load(table, at);
           w.store(table, begin[0], at);
           return Values{w.op(ScalarOp::add, begin[0], here)};
         });
         return Values{};
       });
-      cells = w.phase({task.rows, count_of_blocks});
-      pass = make_pass(p, cells[0], cells[0] * task.n);
+      blocks = w.phase({task.rows, count_of_chunks});
+      pass = make_pass(p, blocks[0], blocks[0] * task.n);
       w.b().branch_on(
-          needed(w.load(difference, cells[0]), pass),
+          needed(w.load(difference, blocks[0]), pass),
           [&] {
             w.loop(pass.buckets, {}, [&](const Expr& d, const Values&) {
-              w.store(counts, w.load(table, where(cells[0], d, cells[1])), d);
+              w.store(counts, w.load(table, where(blocks[0], d, blocks[1])), d);
               return Values{};
             });
-            move(pass, counts, cells[1] * size, length(cells[1]));
+            move(pass, counts, blocks[1] * size, length(blocks[1]));
             return Values{};
           },
           [&] {
-            copy(pass, cells[1] * size, length(cells[1]));
+            copy(pass, blocks[1] * size, length(blocks[1]));
             return Values{};
           });
     }
@@ -165,7 +166,7 @@ class RadixWriter {
   // Writes the keys of a stretch of a row. Gives the bits in which any of them differs from the row's first.
   Value keys_of(const Expr& row, const Expr& begin, const Expr& length) {
     Expr from = row * task.n + begin;
-    Expr to = w.kernel.buffers[static_cast<size_t>(scratch[0].keys)].space == Space::Local ? begin : from;
+    Expr to = w.kernel.buffers[static_cast<size_t>(scratch[0].keys)].space == Space::Shared ? begin : from;
     Value first = w.order(w.to_key(w.load(w.x, row * task.n)));
     auto step = [&](const Expr& at, int64_t width, Value sum) {
       Value k = w.to_key(w.load(w.x, from + at, width));
@@ -270,7 +271,7 @@ class RadixWriter {
 bool row_by_row(const SortWriter& w) {
   const SortTask& task = w.task;
   int64_t bytes = 2 * task.n * (size_of(w.key) + (task.indices ? 4 : 0)) + 4 * kBuckets;
-  if (w.target.machine == Machine::Simt) return bytes <= w.target.local_bytes;
+  if (w.target.machine == Machine::Simt) return bytes <= w.target.shared_bytes;
   return task.n <= kShortRow || (task.rows >= 2 * w.target.cores && bytes <= kMostScratch);
 }
 
@@ -281,7 +282,7 @@ void write_radix_sort(SortWriter& w) {
   if (row_by_row(w)) {
     writer.rows();
   } else {
-    writer.blocks();
+    writer.chunks();
   }
 }
 

@@ -39,7 +39,7 @@ void write_ranks(SortWriter& w, int keys, int64_t most, kernel::Value count,
 void write_rank_sort(SortWriter& w) {
   const SortTask& task = w.task;
   int64_t vectors = (task.n + w.lanes - 1) / w.lanes;
-  int keys = w.buffer("keys", w.key, kernel::Space::Local, vectors * w.lanes);
+  int keys = w.buffer("keys", w.key, kernel::Space::Shared, vectors * w.lanes);
   Expr row = w.phase({task.rows})[0];
   Expr end = (row + 1) * task.n;
   w.loop(vectors, {}, [&](const Expr& j, const SortWriter::Values&) {

@@ -69,16 +69,16 @@ class Selection {
 
   // `number` tells the buffers of several selections apart.
   Selection(SortWriter& writer, int64_t n, int number) : w(writer), kept(writer.task.kept), size(writer, n) {
-    auto local = [&](const char* name, DType dtype, int64_t count) {
-      return w.buffer((name + std::to_string(number)).c_str(), dtype, Space::Local, count);
+    auto shared = [&](const char* name, DType dtype, int64_t count) {
+      return w.buffer((name + std::to_string(number)).c_str(), dtype, Space::Shared, count);
     };
-    smallest = local("smallest", w.key, size.vectors * w.lanes);
-    smaller = local("smaller", w.key, size.vectors * (size.each / size.fine) * w.lanes);
-    lanes = local("lanes", w.key, w.lanes);
-    keys = local("keys", w.key, size.candidates);
-    positions = local("positions", DType::i32, size.candidates);
-    chosen_keys = local("chosen_keys", w.key, ceil_div(kept + 1, w.lanes) * w.lanes);
-    chosen_positions = local("chosen_positions", DType::i32, kept + 1);
+    smallest = shared("smallest", w.key, size.vectors * w.lanes);
+    smaller = shared("smaller", w.key, size.vectors * (size.each / size.fine) * w.lanes);
+    lanes = shared("lanes", w.key, w.lanes);
+    keys = shared("keys", w.key, size.candidates);
+    positions = shared("positions", DType::i32, size.candidates);
+    chosen_keys = shared("chosen_keys", w.key, ceil_div(kept + 1, w.lanes) * w.lanes);
+    chosen_positions = shared("chosen_positions", DType::i32, kept + 1);
   }
 
   void write(const Source& source, const Put& put) {
@@ -230,7 +230,7 @@ bool selection_is_best(const SortWriter& w) {
   constexpr int64_t kMost = 0xffff;  // positions that a block counts
   const int64_t second = cut.parts > 1 ? cut.parts * task.kept : 0;
   return std::max(cut.part, second) <= kMost &&
-         block_selection_bytes(w, cut.part) + block_selection_bytes(w, second) <= w.target.local_bytes;
+         block_selection_bytes(w, cut.part) + block_selection_bytes(w, second) <= w.target.shared_bytes;
 }
 
 namespace {
@@ -276,19 +276,19 @@ void write_selection(SortWriter& w) {
   int keys = w.buffer("part_keys", w.key, Space::Temp, task.rows * total);
   int positions = w.buffer("part_positions", DType::i32, Space::Temp, task.rows * total);
   SortWriter::Select of_part = selection(w, part, 0), of_parts = selection(w, total, 1);
-  auto cells = w.phase({task.rows, parts});
-  Expr base = cells[0] * total + cells[1] * task.kept;
-  of_part(elements(cells[0], cells[1] * part), [&](Value rank, Value position) {
+  auto blocks = w.phase({task.rows, parts});
+  Expr base = blocks[0] * total + blocks[1] * task.kept;
+  of_part(elements(blocks[0], blocks[1] * part), [&](Value rank, Value position) {
     // The key again, and the position in the row.
-    Value in_row = w.op(ScalarOp::add, position, w.b().index(DType::i32, cells[1] * part, {}));
-    Value k = w.order(w.to_key(w.load_at(w.x, in_row, cells[0] * task.n, kAny, task.n)));
+    Value in_row = w.op(ScalarOp::add, position, w.b().index(DType::i32, blocks[1] * part, {}));
+    Value k = w.order(w.to_key(w.load_at(w.x, in_row, blocks[0] * task.n, kAny, task.n)));
     Value inside = w.op(ScalarOp::lt, in_row, w.i32(task.n));
     k = w.b().op(ScalarOp::where, {inside, k, w.number(w.key, w.ones())});
     w.store_at(keys, k, rank, base, kAny, task.kept);
     w.store_at(positions, in_row, rank, base, kAny, task.kept);
   });
-  cells = w.phase({task.rows});
-  Expr row = cells[0];
+  blocks = w.phase({task.rows});
+  Expr row = blocks[0];
   of_parts(
       [&](const Expr& i) {
         Expr at = row * total + i, end = (row + 1) * total;

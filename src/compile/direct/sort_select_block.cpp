@@ -1,4 +1,4 @@
-// The first few of many by all threads of a block. Keys lie in local memory; the k-th smallest of them is found bit by
+// The first few of many by all threads of a block. Keys lie in shared memory; the k-th smallest of them is found bit by
 // bit, every thread counting its share. What does not exceed it is collected in order and sorted by counting.
 #include "compile/direct/sort_writer.h"
 
@@ -19,14 +19,14 @@ class BlockSelection {
       : w(writer), kept(writer.task.kept), each(ceil_div(n, kThreads)) {
     w.kernel.threads = static_cast<int>(kThreads);
     w.kernel.thread = Expr::index("t", kThreads);
-    auto local = [&](const char* name, DType dtype, int64_t count) {
-      return w.buffer((name + std::to_string(number)).c_str(), dtype, Space::Local, count);
+    auto shared = [&](const char* name, DType dtype, int64_t count) {
+      return w.buffer((name + std::to_string(number)).c_str(), dtype, Space::Shared, count);
     };
-    keys = local("keys", w.key, place(each * kThreads));
-    sums = local("sums", DType::i32, kThreads / kWarp);
-    before = local("before", DType::i32, kThreads);
-    chosen_keys = local("chosen_keys", w.key, kept);
-    chosen_positions = local("chosen_positions", DType::i32, kept);
+    keys = shared("keys", w.key, place(each * kThreads));
+    sums = shared("sums", DType::i32, kThreads / kWarp);
+    before = shared("before", DType::i32, kThreads);
+    chosen_keys = shared("chosen_keys", w.key, kept);
+    chosen_positions = shared("chosen_positions", DType::i32, kept);
   }
 
   static int64_t bytes(const SortWriter& w, int64_t n) {

@@ -54,9 +54,9 @@ int SortWriter::buffer(const char* name, DType dtype, Space space, int64_t size)
 std::vector<Expr> SortWriter::phase(std::initializer_list<int64_t> grid) {
   builder.reset();
   kernel::Phase& added = kernel.phases.emplace_back();
-  for (int64_t size : grid) added.cells.push_back(Expr::index(text("c", added.cells.size()), size));
+  for (int64_t size : grid) added.blocks.push_back(Expr::index(text("c", added.blocks.size()), size));
   builder.emplace(kernel, added);
-  return added.cells;
+  return added.blocks;
 }
 
 Value SortWriter::load(int from, const Expr& address, int64_t width, const Expr& limit) {

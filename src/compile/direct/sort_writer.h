@@ -35,7 +35,7 @@ struct SortWriter {
   int64_t lanes;  // keys in a vector; 1 where vectors do not help
 
   int buffer(const char* name, DType dtype, kernel::Space space, int64_t size);
-  // Begins a phase; gives its cell variables, one for each size.
+  // Begins a phase; gives its block variables, one for each size.
   std::vector<Expr> phase(std::initializer_list<int64_t> grid);
   kernel::Builder& b() { return *builder; }
 
@@ -72,14 +72,14 @@ bool selection_is_best(const SortWriter& w);
 void write_selection(SortWriter& w);
 // One selection from n positions by the threads of a block. `number` tells the buffers of several apart.
 SortWriter::Select block_selection(SortWriter& w, int64_t n, int number);
-int64_t block_selection_bytes(const SortWriter& w, int64_t n);  // of local memory
+int64_t block_selection_bytes(const SortWriter& w, int64_t n);  // of shared memory
 // Digit by digit, least significant first.
 void write_radix_sort(SortWriter& w);
 // Longer and longer runs, for SIMT machines.
 void write_merge_sort(SortWriter& w);
 
 // Puts `most` elements of which the first `count` (i32) matter in order by counting, for each, those before it.
-// `keys` holds order() of them in Local memory, padded to whole vectors with the largest key. put(rank, i) stores
+// `keys` holds order() of them in Shared memory, padded to whole vectors with the largest key. put(rank, i) stores
 // element i; ranks are i32.
 void write_ranks(SortWriter& w, int keys, int64_t most, kernel::Value count,
                  const std::function<void(kernel::Value rank, const Expr& i)>& put);

@@ -148,7 +148,7 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
   for (Program::Step& step : program.steps) {
     if (step.direct) continue;
     merge_columns(step.loops);
-    share_blocks(step.loops);
+    share_philox_blocks(step.loops);
     step.loops.symbols = find_symbols(step.loops);
     for (const Expr& symbol : step.loops.symbols) step.segments[0].symbols.push_back(substitute(symbol, step.given));
     step.segments[0].traffic = traffic(step.loops);

@@ -105,7 +105,7 @@ class Dismantler {
   }
 
   void visit(const kernel::Inst& inst) {
-    HD_ASSERT(inst.binds.empty() && inst.blocks.empty(), "an instruction of loops without gathers");
+    HD_ASSERT(inst.binds.empty() && inst.bodies.empty(), "an instruction of loops without gathers");
     word(static_cast<uint64_t>(inst.op));
     word(static_cast<uint64_t>(inst.hint));
     word(static_cast<uint64_t>(inst.buffer));

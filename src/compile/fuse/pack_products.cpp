@@ -51,7 +51,7 @@ struct Factor {
 struct Access {
   bool packed = false;
   size_t fast = 0;  // the axis along which pieces are neighbours: the last summed one, or one of its own
-  bool turned = false;
+  bool transposed = false;
   double cost = INFINITY;  // bytes
 };
 
@@ -114,7 +114,7 @@ bool Packer::find_product() {
     if (later.reducer || !later.inner.empty() || later.ordered || !later.results.empty()) return false;
   }
   for (const Inst& inst : stage.body.insts)
-    if (inst.op == Op::check || inst.op == Op::scan || !inst.blocks.empty()) return false;
+    if (inst.op == Op::check || inst.op == Op::scan || !inst.bodies.empty()) return false;
   const std::optional<Contraction> c = find_contraction(loops_, stage);
   if (!c || !c->is_matmul()) return false;
   for (size_t i = 0; i < count(); ++i) {
@@ -273,9 +273,9 @@ bool Packer::lies_in_pieces(const Factor& factor, size_t fast) const {
 // The cheapest way for a factor whose summed axes end in `last_summed`.
 Access Packer::best_access(const Factor& factor, size_t last_summed) const {
   Access best;
-  auto consider = [&](bool packed, size_t fast, bool turned) {
+  auto consider = [&](bool packed, size_t fast, bool transposed) {
     if (!axis(fast).var.is_var()) return;
-    if (turned && (size_of(factor.dtype) != 2 || extent(fast) % factor.piece() != 0)) return;
+    if (transposed && (size_of(factor.dtype) != 2 || extent(fast) % factor.piece() != 0)) return;
     double cost = 0;
     if (packed) {
       const bool alone = std::any_of(factor.coordinates.begin(), factor.coordinates.end(),
@@ -287,8 +287,8 @@ Access Packer::best_access(const Factor& factor, size_t last_summed) const {
       return;
     }
     // Results that no longer lie side by side leave one by one.
-    if (turned && fast != factor.own.back() && is_columns(factor.own)) cost += kScattered * result_bytes();
-    if (cost < best.cost) best = {packed, fast, turned, cost};
+    if (transposed && fast != factor.own.back() && is_columns(factor.own)) cost += kScattered * result_bytes();
+    if (cost < best.cost) best = {packed, fast, transposed, cost};
   };
   for (bool packed : {false, true}) {
     consider(packed, last_summed, false);
@@ -303,7 +303,7 @@ void Packer::choose() {
   for (size_t n = summed_.size(); n-- > 0;) {
     const size_t last = summed_[n];
     const Access a = best_access(factors_[0], last), b = best_access(factors_[1], last);
-    const bool along = !a.turned || !b.turned;  // pieces of some factor run along the sum
+    const bool along = !a.transposed || !b.transposed;  // pieces of some factor run along the sum
     const int64_t padded = along ? round_up(extent(last), factors_[0].piece()) : extent(last);
     const double cost =
         a.cost + b.cost + products / static_cast<double>(extent(last)) * static_cast<double>(padded) / kProductsPerByte;
@@ -424,8 +424,8 @@ Program::Step Packer::multiply(std::span<const Expr> packed) {
   Loops& loops = step.loops;
   Stage& product = loops.stages[0];
   const std::vector<Axis> outer = loops.outer;
-  std::vector<size_t> rows = order_of(factors_[0].own, access_[0].turned ? access_[0].fast : SIZE_MAX);
-  std::vector<size_t> columns = order_of(factors_[1].own, access_[1].turned ? access_[1].fast : SIZE_MAX);
+  std::vector<size_t> rows = order_of(factors_[0].own, access_[0].transposed ? access_[0].fast : SIZE_MAX);
+  std::vector<size_t> columns = order_of(factors_[1].own, access_[1].transposed ? access_[1].fast : SIZE_MAX);
   if (is_columns(rows) && !is_columns(columns)) std::swap(rows, columns);
   const std::vector<size_t> summed = order_of(summed_, last_summed_);
   std::vector<Axis> flattened;
@@ -460,7 +460,7 @@ Program::Step Packer::multiply(std::span<const Expr> packed) {
     load.address = substitute(load.address, to);
     load.guard = substitute(load.guard, to);
     // Only what is packed along the sum has zeros behind its end.
-    if (!access_[f].packed || access_[f].turned) load.guard = logical_and(load.guard, inside);
+    if (!access_[f].packed || access_[f].transposed) load.guard = logical_and(load.guard, inside);
     insts.push_back(std::move(load));
     if (factor.value != factor.narrow) insts.push_back(definition(factor.value));
   }

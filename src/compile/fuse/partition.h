@@ -60,7 +60,7 @@ struct Unit {
 // group, too, but each of them has a kernel of its own.
 struct Group {
   std::vector<int> units;  // inputs before users
-  bool fixed = false;      // the outer axes are settled: a reduction's result is used inside, or something is scanned
+  bool fixed = false;      // the outer axes are fixed: a reduction's result is used inside, or something is scanned
   // Values that several units use at each point of the outer axes and of one more: the factor of a unit, to be computed
   // before the unit at `before` of `units`.
   struct Shared {

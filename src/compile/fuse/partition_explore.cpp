@@ -9,9 +9,9 @@ void Partitioner::explore(Unit& u, bool decide, int id) {
     read_own(u, decide);
     return;
   }
-  // A scan of something turned around: the nest goes the other way.
-  Substitution turned = {{u.scanned, u.scanned.extent() - 1 - u.scanned}};
-  for (Expr& e : u.at) e = substitute(e, turned);
+  // A scan of something reversed: the nest goes the other way.
+  Substitution reversed = {{u.scanned, u.scanned.extent() - 1 - u.scanned}};
+  for (Expr& e : u.at) e = substitute(e, reversed);
   bool done = explore_once(u, decide, id);
   HD_ASSERT(done, "a scan that runs both ways");
 }
@@ -182,7 +182,7 @@ Expr Partitioner::scannable(const Unit& u, const Node& node, const Index& index,
 bool Partitioner::should_store(const Unit& u, const Node& node, const Index& index, double points, double times) {
   if (!is_compute(node)) return false;
   if (u.evaluations >= kMaxEvaluations || joins_many(node)) return true;
-  // The same for all points: computed once per cell.
+  // The same for all points: computed once per block.
   if (std::all_of(index.begin(), index.end(), [](const Expr& e) { return e.is_const(); })) return false;
   size_t n = number(&node);
   // Masks of positions: a nest skips what they exclude.
@@ -198,7 +198,7 @@ bool Partitioner::should_store(const Unit& u, const Node& node, const Index& ind
                            [&](const Expr& axis) { return !contains(u.nest_outer, axis) && depends_on(e, axis); });
       }))
     points = std::min(points, values_of(index));
-  if (!u.reduces && in_shared_blocks(index, elements, points)) return false;
+  if (!u.reduces && in_philox_blocks(index, elements, points)) return false;
   // A stencil of rolled or shifted values computes each of them at every place from which it is seen.
   if (!u.nest) points *= std::max(times, 1.0);
   if (points <= elements) return false;
@@ -211,7 +211,7 @@ bool Partitioner::has_remainder(const Expr& e) {
   return e.kind() == ExprKind::Mod || std::any_of(e.args().begin(), e.args().end(), has_remainder);
 }
 
-bool Partitioner::in_shared_blocks(const Index& index, double elements, double points) {
+bool Partitioner::in_philox_blocks(const Index& index, double elements, double points) {
   constexpr double kMostParts = 8;
   const Expr* only = nullptr;
   for (const Expr& e : index) {

@@ -86,7 +86,7 @@ std::vector<Expr> Partitioner::loop_shape(int g) {
   const Unit* reduction = nullptr;
   for (int member : group(g).units) {
     const Unit& u = unit(member);
-    if (u.scatters() || !u.writes.empty() || multiplies(u)) return {};  // alone it is computed in blocks
+    if (u.scatters() || !u.writes.empty() || multiplies(u)) return {};  // alone it is computed in tiles
     if (u.reduces && reduction && !in_one_pass(u, *reduction) && !in_one_pass(*reduction, u)) return {};
     if (u.reduces) reduction = &u;
     if (!u.reduces && u.kept.size() != u.outer.size()) return {};

@@ -432,7 +432,7 @@ bool Partitioner::join_nest(int id, const std::vector<int>& groups) {
     }
   }
   if (witness < 0) return false;
-  if (!group(g).fixed) settle(g, witness, theirs);
+  if (!group(g).fixed) fix(g, witness, theirs);
   join(id, g, std::move(mine));
   return true;
 }

@@ -103,7 +103,7 @@ bool Partitioner::join_storing(int id, int g) {
   if (u.scans()) {
     if (outer.size() + 1 != u.kept.size() || (group(g).fixed && theirs.size() != unit(witness).outer.size()))
       return false;
-    if (!group(g).fixed) settle(g, witness, theirs);
+    if (!group(g).fixed) fix(g, witness, theirs);
     for (auto& [reader, along] : scanned) unit(reader).scanned = along;
   }
   join(id, g, std::move(outer));
@@ -272,7 +272,7 @@ bool Partitioner::join_reduction(int id, const std::vector<int>& groups) {
   for (int g : groups)
     for (int member : group(g).units)
       if (!u.nest && unit(member).reduces && (multiplies(u) || multiplies(unit(member)))) return false;
-  for (size_t g = 0; g < groups.size(); ++g) settle(groups[g], witness[g], wanted[g]);
+  for (size_t g = 0; g < groups.size(); ++g) fix(groups[g], witness[g], wanted[g]);
   for (size_t g = 1; g < groups.size(); ++g) merge(groups[0], groups[g], outers[0], outers[g]);
   join(id, groups[0], outers[0]);
   return true;
@@ -307,7 +307,7 @@ bool Partitioner::same_positions(int a, const std::vector<Expr>& a_axes, int b, 
   return true;
 }
 
-void Partitioner::settle(int g, int witness, const std::vector<Expr>& axes) {
+void Partitioner::fix(int g, int witness, const std::vector<Expr>& axes) {
   std::vector<size_t> positions;
   for (const Expr& axis : axes)
     positions.push_back(static_cast<size_t>(std::find(unit(witness).outer.begin(), unit(witness).outer.end(), axis) -

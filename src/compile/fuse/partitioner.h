@@ -166,8 +166,8 @@ class Partitioner {
   bool should_store(const Unit& u, const Node& node, const Index& index, double points, double times);
 
   static bool has_remainder(const Expr& e);
-  // The remainder of a position, each a few times over: share_blocks() computes it once.
-  static bool in_shared_blocks(const Index& index, double elements, double points);
+  // The remainder of a position, each a few times over: share_philox_blocks() computes it once.
+  static bool in_philox_blocks(const Index& index, double elements, double points);
 
   // Points of the nest without the axes behind the last one that the index depends on.
   static double points_until(const Unit& u, const Index& index);
@@ -213,11 +213,11 @@ class Partitioner {
   // fast, but only as the one reduction of its kernel.
   static bool multiplies(const Unit& u);
 
-  // In a group that is not settled every unit's outer variables correspond by position.
+  // In a group that is not fixed every unit's outer variables correspond by position.
   bool same_positions(int a, const std::vector<Expr>& a_axes, int b, const std::vector<Expr>& b_axes);
 
   // Narrows the outer axes of a group to those given as variables of one of its units.
-  void settle(int g, int witness, const std::vector<Expr>& axes);
+  void fix(int g, int witness, const std::vector<Expr>& axes);
 
   // Moves the units of group `from` to group `to`; the lists name a common unit's axes in the order of each.
   void merge(int to, int from, const std::vector<Expr>& to_order, const std::vector<Expr>& from_order);

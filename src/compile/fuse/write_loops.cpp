@@ -329,7 +329,7 @@ class LoopsWriter {
 
   // Whether the value is what a load gives, and so zero where the load's guard fails.
   bool is_loaded(Value v) {
-    for (const kernel::Inst& inst : builder_->block().insts) {
+    for (const kernel::Inst& inst : builder_->code().insts) {
       if (inst.results.empty() || inst.results[0] != v) continue;
       return inst.op == kernel::Op::load || (inst.op == kernel::Op::cast && is_loaded(inst.args[0]));
     }

@@ -68,16 +68,16 @@ class Combiner {
   explicit Combiner(const kernel::Reducer& reducer) : reducer_(reducer), values_(reducer.values.size()) {}
   Tuple identity() const { return reducer_.identity; }
   void combine(Tuple& left, const Tuple& right) {
-    const kernel::Block& block = reducer_.combine;
+    const kernel::Body& code = reducer_.combine;
     for (size_t i = 0; i < left.size(); ++i) {
-      values_[static_cast<size_t>(block.params[i])] = left[i];
-      values_[static_cast<size_t>(block.params[left.size() + i])] = right[i];
+      values_[static_cast<size_t>(code.params[i])] = left[i];
+      values_[static_cast<size_t>(code.params[left.size() + i])] = right[i];
     }
-    for (const Inst& inst : block.insts) {
+    for (const Inst& inst : code.insts) {
       auto result = static_cast<size_t>(inst.results[0]);
       values_[result] = compute(inst, reducer_.values[result].dtype, values_);
     }
-    for (size_t i = 0; i < left.size(); ++i) left[i] = values_[static_cast<size_t>(block.results[i])];
+    for (size_t i = 0; i < left.size(); ++i) left[i] = values_[static_cast<size_t>(code.results[i])];
   }
 
  private:

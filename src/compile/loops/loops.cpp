@@ -148,9 +148,9 @@ std::vector<std::string> instruction_lines(const Loops& loops) {
   k.values = loops.values;
   k.symbols = loops.symbols;
   k.phases.emplace_back();
-  for (const Axis& axis : loops.outer) k.phases[0].cells.push_back(axis.var);
+  for (const Axis& axis : loops.outer) k.phases[0].blocks.push_back(axis.var);
   for (const Stage& stage : loops.stages) {
-    for (const Axis& axis : stage.inner) k.phases[0].cells.push_back(axis.var);
+    for (const Axis& axis : stage.inner) k.phases[0].blocks.push_back(axis.var);
     std::vector<kernel::Inst>& all = k.phases[0].body.insts;
     all.insert(all.end(), stage.body.insts.begin(), stage.body.insts.end());
     if (stores(stage)) continue;

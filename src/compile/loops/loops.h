@@ -39,9 +39,9 @@ inline int64_t extent_of(const Axis& axis) { return std::max<int64_t>(axis.exten
 
 struct Stage {
   std::vector<Axis> inner;
-  kernel::Block body;  // scalar-typed instructions; addresses and guards over outer and inner axis variables.
-                       // With a reducer, body.results is the lifted tuple; without, the body ends in stores. A stage
-                       // that stores and has one inner axis may hold scans: they run along that axis.
+  kernel::Body body;  // scalar-typed instructions; addresses and guards over outer and inner axis variables.
+                      // With a reducer, body.results is the lifted tuple; without, the body ends in stores. A stage
+                      // that stores and has one inner axis may hold scans: they run along that axis.
   std::shared_ptr<const kernel::Reducer> reducer;
   std::vector<kernel::Value> results;  // the reduced tuple, or what is kept, as named by later stages
   size_t kept = 0;  // so many of the inner axes, the first ones, are kept; all if there are results and no reducer
@@ -83,7 +83,7 @@ bool computes_the_same(const Loops& loops, const kernel::Inst& a, const kernel::
 void merge_reductions(Loops& loops);
 
 // Computes once what elements at the same remainder of an axis have in common. In place.
-void share_blocks(Loops& loops);
+void share_philox_blocks(Loops& loops);
 
 // The symbols that extents, addresses, guards and sizes of buffers are made of, in the order of their appearance.
 std::vector<Expr> find_symbols(const Loops& loops);

@@ -21,7 +21,7 @@ bool depends(const Loops& loops, size_t t, size_t first) {
   for (size_t s = first; s < t; ++s)
     for (Value v : loops.stages[s].results) produced[static_cast<size_t>(v)] = true;
   auto is_produced = [&](Value v) { return produced[static_cast<size_t>(v)]; };
-  const kernel::Block& body = loops.stages[t].body;
+  const kernel::Body& body = loops.stages[t].body;
   return std::any_of(body.results.begin(), body.results.end(), is_produced) ||
          std::any_of(body.insts.begin(), body.insts.end(),
                      [&](const Inst& inst) { return std::any_of(inst.args.begin(), inst.args.end(), is_produced); });

@@ -42,18 +42,18 @@ class Finder {
     for (size_t s = 0; s < loops_.stages.size(); ++s) {
       const Stage& stage = loops_.stages[s];
       if (stage.ordered || has_scan(stage)) return {};
-      bool block = has_axis(stage, along_), after = false;
+      bool chunk = has_axis(stage, along_), after = false;
       for (const Inst& inst : stage.body.insts) {
-        for (Value v : inst.args) after |= late_.count(v) > 0 || (!block && of(v).how != How::Not);
-        if (block && !follow(inst)) return {};
+        for (Value v : inst.args) after |= late_.count(v) > 0 || (!chunk && of(v).how != How::Not);
+        if (chunk && !follow(inst)) return {};
       }
       for (Value v : stage.body.results) after |= late_.count(v) > 0;
       // What is stored along the axis would have to be known in the end.
-      if (block && (stores(stage) || after)) return {};
-      online.roles.push_back(block ? Online::Role::Block : after ? Online::Role::After : Online::Role::Before);
+      if (chunk && (stores(stage) || after)) return {};
+      online.roles.push_back(chunk ? Online::Role::Chunk : after ? Online::Role::After : Online::Role::Before);
       online.pivots.push_back(SIZE_MAX);
       if (after) late_.insert(stage.results.begin(), stage.results.end());
-      if (block && !finish(s, online.pivots.back())) return {};
+      if (chunk && !finish(s, online.pivots.back())) return {};
     }
     return online;
   }
@@ -107,7 +107,7 @@ class Finder {
     auto scales = [&](size_t i) { return x[i].how == How::Scales; };
     switch (inst.op) {
       case Op::sub:
-        // The maximum must bound it, at every block: else its exponential may overflow before it is rescaled.
+        // The maximum must bound it, at every chunk: else its exponential may overflow before it is rescaled.
         if (!nothing(0) || x[1].how != How::Is) return false;
         if (!same(inst.args[0], loops_.stages[x[1].pivot].body.results[0])) return false;
         result = {How::Less, x[1].pivot};
@@ -151,7 +151,7 @@ class Finder {
       const Inst &i = *left->second, &j = *right->second;
       if (i.op != j.op || i.args.size() != j.args.size() || i.results.size() != 1 || j.results.size() != 1)
         return false;
-      if (i.buffer != j.buffer || !(i.address == j.address) || !(i.guard == j.guard) || !i.blocks.empty()) return false;
+      if (i.buffer != j.buffer || !(i.address == j.address) || !(i.guard == j.guard) || !i.bodies.empty()) return false;
       if (i.binds.size() != j.binds.size() || !i.binds.empty() || i.reducer != j.reducer) return false;
       if (i.op == Op::constant && !(i.literal == j.literal)) return false;
       if (loops_.values[static_cast<size_t>(x)].dtype != loops_.values[static_cast<size_t>(y)].dtype) return false;
@@ -183,7 +183,7 @@ class Finder {
   const Expr along_;
   std::unordered_map<Value, const Inst*> defs_;
   std::unordered_map<Value, Follows> follows_;
-  std::unordered_set<Value> late_;  // known after the last block
+  std::unordered_set<Value> late_;  // known after the last chunk
 };
 
 }  // namespace

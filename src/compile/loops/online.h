@@ -1,7 +1,7 @@
-// Nested loops that can take their common axis block by block, so that what stages keep along it needs room for one
-// block only, and parts of a long axis can go to several cores.
+// Nested loops that can take their common axis chunk by chunk, so that what stages keep along it needs room for one
+// chunk only, and parts of a long axis can go to several cores.
 //
-// Reductions along the axis then carry their state from block to block. That a sum depends on a maximum along the same
+// Reductions along the axis then carry their state from chunk to chunk. That a sum depends on a maximum along the same
 // axis is no hindrance where it can be rescaled: if every term is a multiple of exp(x - max), the sum so far times
 // exp(old max - new max) is what it would be with the new maximum. Maximum, sums and products are one state, and two
 // such states combine by the same rule.
@@ -16,8 +16,8 @@ namespace heddle {
 struct Online {
   Expr along;  // the variable of the common axis
   enum class Role : uint8_t {
-    Before,  // needs nothing of what is reduced along the axis: runs once, before the first block
-    Block,   // has the axis: runs for each block
+    Before,  // needs nothing of what is reduced along the axis: runs once, before the first chunk
+    Chunk,   // has the axis: runs for each chunk
     After,   // runs once, with the final results
   };
   std::vector<Role> roles;     // of each stage

@@ -95,7 +95,7 @@ class LoopsVerifier {
   void check(const Stage& stage, const Inst& inst) {
     for (Value v : inst.args) use(v, stage);
     for (Value v : inst.results) define(v, false);
-    require(inst.coords.empty() && inst.blocks.empty(), "loops hold scalars only");
+    require(inst.coords.empty() && inst.bodies.empty(), "loops hold scalars only");
     check_variables(inst.address, stage, inst);
     check_variables(inst.guard, stage, inst);
     if (kernel::is_scalar_op(inst.op)) {

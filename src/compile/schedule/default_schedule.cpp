@@ -15,10 +15,10 @@
 namespace heddle {
 namespace {
 
-// Elements a cell of elementwise work covers: long enough to hide its start, short enough to balance.
+// Elements a block of elementwise work covers: long enough to hide its start, short enough to balance.
 constexpr int64_t kChunk = 16384;
-// A transposing cell: bytes of a row that it writes, and elements of a row that it reads.
-constexpr int64_t kTurnedRun = 512, kTurnedLength = 16384;
+// A transposing block: bytes of a row that it writes, and elements of a row that it reads.
+constexpr int64_t kTransposedRun = 512, kTransposedLength = 16384;
 // A row up to this long is one tile; longer ones are walked in pieces.
 constexpr int64_t kWholeRow = 16384, kRowPiece = 8192;
 
@@ -89,16 +89,16 @@ bool reduces_once(const Loops& loops) {
   return true;
 }
 
-// Splits the only reduction when the grid alone has too few cells to fill the machine.
+// Splits the only reduction when the grid alone has too few blocks to fill the machine.
 void split_reduction(Schedule& schedule, const Loops& loops, const Shape2& shape, const Target& target) {
   if (!reduces_once(loops) || shape.points < 1 << 17) return;
-  double cells = 1;
+  double blocks = 1;
   for (size_t i = 0; i < shape.outer.size(); ++i)
-    cells *= static_cast<double>((shape.outer[i] + schedule.cell[i] - 1) / schedule.cell[i]);
-  // A multiprocessor hides the time that memory takes behind many cells.
+    blocks *= static_cast<double>((shape.outer[i] + schedule.block[i] - 1) / schedule.block[i]);
+  // A multiprocessor hides the time that memory takes behind many blocks.
   const bool simd = target.machine == Machine::Simd;
   double wanted = simd ? 16 : 8.0 * target.multiprocessors;
-  if (cells * (simd ? 2 : 4) > wanted) return;
+  if (blocks * (simd ? 2 : 4) > wanted) return;
   int64_t step = 1;
   int outer = static_cast<int>(shape.outer.size());
   for (const Level& level : schedule.stages[0].loops)
@@ -106,8 +106,9 @@ void split_reduction(Schedule& schedule, const Loops& loops, const Shape2& shape
   int64_t pieces = (shape.inner[0][0] + step - 1) / step;
   // Every part writes its results to memory: it must read many times as much.
   const int64_t pieces_per_part = simd ? 16 : 4;
-  if (cells * static_cast<double>(schedule.cell.empty() ? 1 : schedule.cell.back()) > 1) pieces /= pieces_per_part;
-  schedule.stages[0].split = std::clamp<int64_t>(static_cast<int64_t>(wanted / cells), 1, std::max<int64_t>(pieces, 1));
+  if (blocks * static_cast<double>(schedule.block.empty() ? 1 : schedule.block.back()) > 1) pieces /= pieces_per_part;
+  schedule.stages[0].split =
+      std::clamp<int64_t>(static_cast<int64_t>(wanted / blocks), 1, std::max<int64_t>(pieces, 1));
 }
 
 // Columns to walk at a time. Measured: two cache lines of each of 16 rows keep the prefetchers going; more columns or
@@ -122,15 +123,15 @@ int64_t column_step(const Loops& loops) {
 }
 
 // Reducing the columns of a wide matrix on a CPU: memory is read in order, a few whole rows at a time, and the results
-// of a cell wait in the L1 cache.
+// of a block wait in the L1 cache.
 void schedule_wide_columns(Schedule& schedule, const Loops& loops, const Shape2& shape, size_t column_axis) {
   constexpr int64_t kWidest = 4096;
   // A vector times a matrix multiplies besides: half as many rows and twice as many columns gain 20 %.
   const bool product = find_contraction(loops, loops.stages[0]).has_value();
   const int64_t step = column_step(loops) * (product ? 2 : 1), most_rows = product ? 8 : 16;
   int64_t columns = shape.outer[column_axis];
-  int64_t cells = (columns + kWidest - 1) / kWidest;
-  schedule.cell[column_axis] = round_up((columns + cells - 1) / cells, step);
+  int64_t blocks = (columns + kWidest - 1) / kWidest;
+  schedule.block[column_axis] = round_up((columns + blocks - 1) / blocks, step);
   int outer = static_cast<int>(shape.outer.size());
   StageSchedule& plan = schedule.stages[0];
   for (size_t i = 0; i < shape.inner[0].size(); ++i)
@@ -157,31 +158,32 @@ void loop_inner(StageSchedule& plan, const std::vector<int64_t>& inner, size_t o
 }
 
 // Two axes that accesses walk element by element. A CPU reads a square at a time along one and writes it along the
-// other: a cell writes runs of several lines, and reads so far along its rows that fetching ahead pays.
-void schedule_turned(Schedule& schedule, const Loops& loops, const Shape2& shape, size_t other, const Target& target) {
+// other: a block writes runs of several lines, and reads so far along its rows that prefetching pays.
+void schedule_transposed(Schedule& schedule, const Loops& loops, const Shape2& shape, size_t other,
+                         const Target& target) {
   const size_t last = shape.outer.size() - 1;
   if (target.machine == Machine::Simt) {
-    schedule.cell[last] = std::min<int64_t>(shape.outer[last], 64);
-    schedule.cell[other] = std::min<int64_t>(shape.outer[other], 64);
+    schedule.block[last] = std::min<int64_t>(shape.outer[last], 64);
+    schedule.block[other] = std::min<int64_t>(shape.outer[other], 64);
     return;
   }
   int64_t narrowest = 8;
   for (const kernel::Inst& inst : loops.stages[0].body.insts)
     if (inst.op == kernel::Op::store)
       narrowest = std::min<int64_t>(narrowest, size_of(loops.buffers[static_cast<size_t>(inst.buffer)].dtype));
-  int64_t run = std::clamp<int64_t>(kTurnedRun / narrowest, 64, 256), length = kTurnedLength;
+  int64_t run = std::clamp<int64_t>(kTransposedRun / narrowest, 64, 256), length = kTransposedLength;
   while (length > 64 && shape.points < static_cast<double>(8 * target.cores * run * length)) length /= 2;
-  schedule.cell[last] = std::min(shape.outer[last], run);
-  schedule.cell[other] = std::min(shape.outer[other], length);
+  schedule.block[last] = std::min(shape.outer[last], run);
+  schedule.block[other] = std::min(shape.outer[other], length);
 }
 
 // So many elements of the last axes.
-void fill_cell(Schedule& schedule, const Shape2& shape, int64_t elements) {
+void fill_block(Schedule& schedule, const Shape2& shape, int64_t elements) {
   int64_t held = 1;
   for (size_t i = shape.outer.size(); i-- > 0;) {
-    schedule.cell[i] = std::clamp<int64_t>(elements / held, 1, shape.outer[i]);
-    held *= schedule.cell[i];
-    if (schedule.cell[i] < shape.outer[i]) break;
+    schedule.block[i] = std::clamp<int64_t>(elements / held, 1, shape.outer[i]);
+    held *= schedule.block[i];
+    if (schedule.block[i] < shape.outer[i]) break;
   }
 }
 
@@ -189,15 +191,15 @@ void schedule_elementwise(Schedule& schedule, const Loops& loops, const Shape2& 
   size_t rank = shape.outer.size();
   if (rank == 0) return;
   std::vector<double> score = unit_strides(loops, loops.stages[0]);
-  // Another axis that some access walks element by element: cut both, so that a cell stays within the cache.
+  // Another axis that some access walks element by element: cut both, so that a block stays within the cache.
   size_t other = rank;
   for (size_t i = 0; i + 1 < rank; ++i)
     if (score[i] > 0 && shape.outer[i] > 1) other = i;
   if (other < rank) {
-    schedule_turned(schedule, loops, shape, other, target);
+    schedule_transposed(schedule, loops, shape, other, target);
     return;
   }
-  fill_cell(schedule, shape, target.machine == Machine::Simd ? kChunk : 1024);
+  fill_block(schedule, shape, target.machine == Machine::Simd ? kChunk : 1024);
 }
 
 // Whether each sum is short enough for one thread, which a SIMT machine has one for: windows of a pool, a filter of one
@@ -241,34 +243,34 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Shape2& shape, 
   if (columns && simd && widest <= 64 && shape.outer[column_axis] > 64) {
     // Few rows of a wide matrix: a strip of columns stays in the L1 cache through all stages.
     int64_t step = column_step(loops);
-    schedule.cell[column_axis] = std::min(round_up(shape.outer[column_axis], step), round_up(4096, step));
+    schedule.block[column_axis] = std::min(round_up(shape.outer[column_axis], step), round_up(4096, step));
     for (StageSchedule& plan : schedule.stages) plan.loops = {{static_cast<int>(column_axis), step}};
     return;
   }
   if (!simd && worth_a_thread(loops, shape, widest, column_axis < rank || along_inner == 0)) {
-    fill_cell(schedule, shape, 1024);
+    fill_block(schedule, shape, 1024);
     for (size_t i = 0; i < shape.inner[0].size(); ++i)
       if (shape.inner[0][i] > 1) schedule.stages[0].loops.push_back({static_cast<int>(rank + i), 1});
     return;
   }
   if (columns) {
     int64_t width = simd ? 256 : 128;
-    schedule.cell[column_axis] = std::min(shape.outer[column_axis], width);
-    limit = std::clamp<int64_t>((simd ? 1 << 16 : 8192) / schedule.cell[column_axis], 1, kLongestChain);
+    schedule.block[column_axis] = std::min(shape.outer[column_axis], width);
+    limit = std::clamp<int64_t>((simd ? 1 << 16 : 8192) / schedule.block[column_axis], 1, kLongestChain);
     piece = limit;
   } else if (rank > 0) {
     int64_t wanted = simd ? 2048 : 4096;
-    if (widest < wanted / 2) schedule.cell[rank - 1] = std::clamp<int64_t>(wanted / widest, 1, shape.outer[rank - 1]);
-    // Keep enough cells for everybody.
-    double cells = shape.rows / static_cast<double>(schedule.cell[rank - 1]);
+    if (widest < wanted / 2) schedule.block[rank - 1] = std::clamp<int64_t>(wanted / widest, 1, shape.outer[rank - 1]);
+    // Keep enough blocks for everybody.
+    double blocks = shape.rows / static_cast<double>(schedule.block[rank - 1]);
     double least = simd ? 4.0 * target.cores : 1.0 * target.multiprocessors;
-    if (cells < least && shape.points > 1 << 15)
-      schedule.cell[rank - 1] =
-          std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(schedule.cell[rank - 1]) * cells / least));
+    if (blocks < least && shape.points > 1 << 15)
+      schedule.block[rank - 1] =
+          std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(schedule.block[rank - 1]) * blocks / least));
     // Of little work a block of threads takes one element a thread: blocks wait beside each other.
-    while (!simd && shape.rows < least * static_cast<double>(schedule.cell[rank - 1]) &&
-           schedule.cell[rank - 1] * widest > schedule.threads && schedule.cell[rank - 1] > 1)
-      schedule.cell[rank - 1] = (schedule.cell[rank - 1] + 1) / 2;
+    while (!simd && shape.rows < least * static_cast<double>(schedule.block[rank - 1]) &&
+           schedule.block[rank - 1] * widest > schedule.threads && schedule.block[rank - 1] > 1)
+      schedule.block[rank - 1] = (schedule.block[rank - 1] + 1) / 2;
   }
   for (size_t s = 0; s < loops.stages.size(); ++s) loop_inner(schedule.stages[s], shape.inner[s], rank, limit, piece);
   split_reduction(schedule, loops, shape, target);
@@ -289,20 +291,20 @@ void schedule_scan(Schedule& schedule, const Loops& loops, const Shape2& shape, 
     if (score[i] > score[rank] && (column == rank || score[i] > score[column])) column = i;
   const double wanted = simd ? 2.0 * target.cores : 1.0 * target.multiprocessors;
   const bool worth_sharing = simd && shape.points > 1 << 17;
-  auto cells = [&] {
+  auto blocks = [&] {
     double count = 1;
     for (size_t i = 0; i < rank; ++i)
-      count *= static_cast<double>((shape.outer[i] + schedule.cell[i] - 1) / schedule.cell[i]);
+      count *= static_cast<double>((shape.outer[i] + schedule.block[i] - 1) / schedule.block[i]);
     return count;
   };
   auto idle = [&] {
-    double count = cells(), cores = target.cores;
+    double count = blocks(), cores = target.cores;
     return count < cores || (count < 4 * cores && std::fmod(count, cores) != 0);
   };
   int64_t step;  // along the axis
   if (column < rank) {
     // As wide as possible, but something for everyone.
-    int64_t& width = schedule.cell[column];
+    int64_t& width = schedule.block[column];
     width = std::min<int64_t>(shape.outer[column], simd ? kScanColumns : 64);
     for (int64_t pieces = 2; worth_sharing && width >= 2 * kScanNarrow && idle(); ++pieces)
       width = std::min(shape.outer[column], round_up((shape.outer[column] + pieces - 1) / pieces, 64));
@@ -310,14 +312,14 @@ void schedule_scan(Schedule& schedule, const Loops& loops, const Shape2& shape, 
   } else {
     const int64_t held = simd ? 2048 : 4096;
     if (rank > 0 && n < held / 2) {
-      int64_t& rows = schedule.cell[rank - 1];
+      int64_t& rows = schedule.block[rank - 1];
       rows = std::min(held / n, shape.outer[rank - 1]);
-      while (rows > 1 && cells() < 2 * wanted && shape.points > 1 << 15) rows /= 2;
+      while (rows > 1 && blocks() < 2 * wanted && shape.points > 1 << 15) rows /= 2;
     }
     step = !simd && n > 2 * held ? held : n <= kWholeRow ? n : kRowPiece;
   }
   int64_t tile = 1;
-  for (int64_t size : schedule.cell) tile *= size;
+  for (int64_t size : schedule.block) tile *= size;
   if (worth_sharing && idle() && !scans_feed_scans(loops.stages[0])) {
     int64_t parts = kScanParts;
     int64_t chunk = std::max(round_up(kScanRound / (parts * tile), 64), step);
@@ -342,8 +344,8 @@ void schedule_atomic_scatter(Schedule& schedule, const Loops& loops, const Shape
   const int64_t updates = shape.inner[last][0], wanted = 4 * static_cast<int64_t>(target.multiprocessors);
   int64_t width = 1;
   auto take = [&](size_t axis) {
-    schedule.cell[axis] = std::clamp<int64_t>(kTile / width, 1, shape.outer[axis]);
-    width *= schedule.cell[axis];
+    schedule.block[axis] = std::clamp<int64_t>(kTile / width, 1, shape.outer[axis]);
+    width *= schedule.block[axis];
   };
   for (size_t i = rank; i-- > 0;)
     if (score[i] > 0 && shape.outer[i] > 1) {
@@ -353,11 +355,11 @@ void schedule_atomic_scatter(Schedule& schedule, const Loops& loops, const Shape
   const int64_t step = std::clamp<int64_t>(kTile / width, 1, updates);
   width *= step;
   for (size_t i = rank; i-- > 0;)
-    if (schedule.cell[i] == 1) take(i);
-  int64_t cells = 1;
-  for (size_t i = 0; i < rank; ++i) cells *= (shape.outer[i] + schedule.cell[i] - 1) / schedule.cell[i];
+    if (schedule.block[i] == 1) take(i);
+  int64_t blocks = 1;
+  for (size_t i = 0; i < rank; ++i) blocks *= (shape.outer[i] + schedule.block[i] - 1) / schedule.block[i];
   const int64_t tiles = (updates + step - 1) / step;
-  const int64_t each = std::clamp<int64_t>(tiles * cells / wanted, 1, std::min(kMostTiles, tiles));
+  const int64_t each = std::clamp<int64_t>(tiles * blocks / wanted, 1, std::min(kMostTiles, tiles));
   StageSchedule& plan = schedule.stages[last];
   plan.atomic = true;
   plan.joined = false;
@@ -370,13 +372,13 @@ void schedule_atomic_scatter(Schedule& schedule, const Loops& loops, const Shape
                std::max<int64_t>(kRowPiece / rows, 1));
   if (shape.inner[last - 1].size() != 1) return;
   const int64_t places = shape.inner[last - 1][0];
-  plan.split = std::clamp<int64_t>(std::min(wanted / cells, places * rows / kTile), 1, places);
+  plan.split = std::clamp<int64_t>(std::min(wanted / blocks, places * rows / kTile), 1, places);
 }
 
 // A scatter: tiles run along the axis whose elements are neighbours in memory, updates go one after the other. With too
 // few other axes to fill the machine, the places are divided.
 void schedule_scatter(Schedule& schedule, const Loops& loops, const Shape2& shape, const Target& target) {
-  constexpr int64_t kWideTile = 1024, kPointsPerCell = 1 << 14, kSmallScatter = 1 << 15, kLongRow = 2048;
+  constexpr int64_t kWideTile = 1024, kPointsPerBlock = 1 << 14, kSmallScatter = 1 << 15, kLongRow = 2048;
   bool simd = target.machine == Machine::Simd;
   size_t rank = shape.outer.size(), last = loops.stages.size() - 1;
   std::vector<double> score = unit_strides(loops, loops.stages[last]);
@@ -385,16 +387,16 @@ void schedule_scatter(Schedule& schedule, const Loops& loops, const Shape2& shap
     if (score[i] > 0 && shape.outer[i] > 1) along = i;
   int64_t width = along < rank ? std::min(shape.outer[along], kWideTile) : 1;
   double per_row = static_cast<double>(width);
-  double points = shape.points / shape.rows * per_row;  // of a cell of one row
-  if (along < rank) schedule.cell[along] = width;
+  double points = shape.points / shape.rows * per_row;  // of a block of one row
+  if (along < rank) schedule.block[along] = width;
   for (size_t i = rank; i-- > 0;) {
     if (i == along) continue;
-    schedule.cell[i] = std::clamp<int64_t>(static_cast<int64_t>(kPointsPerCell / points), 1, shape.outer[i]);
-    points *= static_cast<double>(schedule.cell[i]);
-    if (schedule.cell[i] < shape.outer[i]) break;
+    schedule.block[i] = std::clamp<int64_t>(static_cast<int64_t>(kPointsPerBlock / points), 1, shape.outer[i]);
+    points *= static_cast<double>(schedule.block[i]);
+    if (schedule.block[i] < shape.outer[i]) break;
   }
   for (size_t i = 0; i < rank; ++i) {
-    if (i == along || schedule.cell[i] == 1) continue;
+    if (i == along || schedule.block[i] == 1) continue;
     for (StageSchedule& plan : schedule.stages) plan.loops.push_back({static_cast<int>(i), 1});
   }
   for (size_t s = 0; s < last; ++s) {
@@ -406,16 +408,16 @@ void schedule_scatter(Schedule& schedule, const Loops& loops, const Shape2& shap
   }
   StageSchedule& plan = schedule.stages[last];
   for (size_t i = 0; i < shape.inner[last].size(); ++i) plan.loops.push_back({static_cast<int>(rank + i), 1});
-  double cells = 1;
+  double blocks = 1;
   for (size_t i = 0; i < rank; ++i)
-    cells *= static_cast<double>((shape.outer[i] + schedule.cell[i] - 1) / schedule.cell[i]);
+    blocks *= static_cast<double>((shape.outer[i] + schedule.block[i] - 1) / schedule.block[i]);
   // Every part looks at all indices. That costs as much as 40 bytes of a row; more parts than cores, which even out
   // the work, pay for long rows only.
   int64_t row_bytes =
       width * size_of(loops.buffers[static_cast<size_t>(loops.stages[0].body.insts.back().buffer)].dtype);
   double wanted = !simd ? 1.0 * target.multiprocessors : row_bytes < kLongRow ? target.cores : 2.0 * target.cores;
-  if (shape.points < kSmallScatter || cells * 2 > wanted || shape.inner[last - 1].size() != 1) return;
-  plan.split = std::clamp<int64_t>(static_cast<int64_t>(wanted / cells), 1, shape.inner[last - 1][0]);
+  if (shape.points < kSmallScatter || blocks * 2 > wanted || shape.inner[last - 1].size() != 1) return;
+  plan.split = std::clamp<int64_t>(static_cast<int64_t>(wanted / blocks), 1, shape.inner[last - 1][0]);
 }
 
 bool worth_blocking(const Loops& loops, const Shape2& shape, const std::optional<Contraction>& c, Machine machine) {
@@ -439,13 +441,13 @@ bool schedule_thin(Schedule& schedule, const Loops& loops, const Shape2& shape, 
   const size_t thin = shape.outer[a] <= shape.outer[b] ? a : b, wide = thin == a ? b : a;
   const std::vector<double> score = unit_strides(loops, loops.stages[0]);
   if (score[rank] >= score[wide]) {
-    schedule.cell[thin] = shape.outer[thin];
-    schedule.cell[wide] = std::clamp<int64_t>(shape.outer[wide] / 64, 1, 2);
+    schedule.block[thin] = shape.outer[thin];
+    schedule.block[wide] = std::clamp<int64_t>(shape.outer[wide] / 64, 1, 2);
   } else {
-    schedule.cell[wide] = std::min<int64_t>(shape.outer[wide], 64);
+    schedule.block[wide] = std::min<int64_t>(shape.outer[wide], 64);
   }
   const auto held = static_cast<int64_t>(std::bit_floor(
-      static_cast<uint64_t>(std::max<int64_t>(kWhole / (schedule.cell[thin] * schedule.cell[wide]), 1))));
+      static_cast<uint64_t>(std::max<int64_t>(kWhole / (schedule.block[thin] * schedule.block[wide]), 1))));
   loop_inner(schedule.stages[0], shape.inner[0], rank, held, held);
   if (shape.inner[0][0] > kLongSum) split_reduction(schedule, loops, shape, target);
   return true;
@@ -457,7 +459,7 @@ Schedule default_schedule(const Loops& loops, const Target& target) {
   if (is_nested(loops)) return nested_schedule(loops, target);
   Shape2 shape = shape_of(loops);
   Schedule schedule;
-  schedule.cell.assign(loops.outer.size(), 1);
+  schedule.block.assign(loops.outer.size(), 1);
   schedule.stages.resize(loops.stages.size());
   schedule.threads = target.machine == Machine::Simt ? 256 : 1;
   bool reduces = std::any_of(loops.stages.begin(), loops.stages.end(),

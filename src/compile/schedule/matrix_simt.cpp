@@ -44,7 +44,7 @@ std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, co
   }
   const std::vector<Expr> others = variables(view.offset);
   if (std::any_of(others.begin(), others.end(), [](const Expr& v) { return !v.is_symbol(); })) {
-    // Outer axes alone, each of which has one place in a cell.
+    // Outer axes alone, each of which has one place in a block.
     for (const Expr& v : others)
       if (std::none_of(loops.outer.begin(), loops.outer.end(), [&](const Axis& axis) { return axis.var == v; }))
         return {};
@@ -55,8 +55,8 @@ std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, co
   }
   const int64_t whole = copied ? 16 / size : 1;
   if (view.offset.multiple() % whole != 0) return {};
-  view.turned = strides[own] == 1;
-  const size_t fast = view.turned ? own : along, slow = view.turned ? along : own;
+  view.transposed = strides[own] == 1;
+  const size_t fast = view.transposed ? own : along, slow = view.transposed ? along : own;
   if (strides[fast] != 1) return {};
   add(fast, 1);
   add(slow, strides[slow]);
@@ -73,8 +73,8 @@ std::optional<MatrixView> gathered_view(const Loops& loops, const Stage& stage, 
   if (!access.binds.empty()) return {};
   auto axis = [&](size_t i) { return i < loops.outer.size() ? loops.outer[i] : stage.inner[i - loops.outer.size()]; };
   const int64_t piece = 16 / size_of(loops.buffers[static_cast<size_t>(access.buffer)].dtype);
-  for (bool turned : {false, true}) {
-    const size_t fast = turned ? own : along, slow = turned ? along : own;
+  for (bool transposed : {false, true}) {
+    const size_t fast = transposed ? own : along, slow = transposed ? along : own;
     if (!axis(fast).var.is_var() || axis(fast).extent.multiple() % piece != 0) continue;
     if (!in_pieces(access.address, access.guard, axis(fast).var, piece)) continue;
     MatrixView view;
@@ -82,7 +82,7 @@ std::optional<MatrixView> gathered_view(const Loops& loops, const Stage& stage, 
     view.offset = access.address;
     view.guard = access.guard;
     view.axes = {fast, slow};
-    view.turned = turned;
+    view.transposed = transposed;
     return view;
   }
   return {};
@@ -112,19 +112,19 @@ int64_t staying_steps(const Axis& summed, int64_t depth) {
   return steps <= kMost ? steps : 0;
 }
 
-bool packed_turned(const Loops& loops, const Stage& stage, const Contraction& c, int operand) {
+bool packed_transposed(const Loops& loops, const Stage& stage, const Contraction& c, int operand) {
   const Expr& own = loops.outer[static_cast<size_t>(operand == 0 ? c.a_axis : c.b_axis)].var;
   int64_t best = 0;
-  bool turned = false;
+  bool transposed = false;
   for (const kernel::Inst& inst : stage.body.insts) {
     if (inst.op != kernel::Op::load || !depends_on(inst.address, own)) continue;
     const int64_t size = loops.buffers[static_cast<size_t>(inst.buffer)].size.hi();
     if (size <= best) continue;
     best = size;
     std::optional<Linear> linear = linear_in(inst.address, own);
-    turned = linear && linear->coefficient == 1;
+    transposed = linear && linear->coefficient == 1;
   }
-  return turned;
+  return transposed;
 }
 
 bool is_packed(const StageSchedule& plan, int operand) {
@@ -143,8 +143,8 @@ std::string check_unit_simt(const Schedule& schedule, const Loops& loops, size_t
   const size_t k = loops.outer.size();
   if (!c.a_axes[k] || !c.b_axes[k]) return text("stage ", s, ": a factor does not follow the summed axis");
   for (int i = 0; i < static_cast<int>(k); ++i)
-    if (i != c.a_axis && i != c.b_axis && schedule.cell[static_cast<size_t>(i)] != 1)
-      return text("stage ", s, ": cells of several matrices");
+    if (i != c.a_axis && i != c.b_axis && schedule.block[static_cast<size_t>(i)] != 1)
+      return text("stage ", s, ": blocks of several matrices");
   for (size_t later = 1; later < loops.stages.size(); ++later)
     if (loops.stages[later].reducer || !loops.stages[later].inner.empty() || !schedule.stages[later].loops.empty() ||
         !schedule.stages[later].joined)
@@ -164,25 +164,25 @@ std::string check_matrix_simt(const Schedule& schedule, const Loops& loops, size
   const StageSchedule& plan = schedule.stages[s];
   const Stage& stage = loops.stages[s];
   if (target.machine != Machine::Simt || !target.matrix_unit) return "the machine has no matrix unit that copies";
-  if (plan.unit != StageSchedule::Unit::Matrix || plan.ahead < 1)
+  if (plan.unit != StageSchedule::Unit::Matrix || plan.pipeline < 1)
     return text("stage ", s, ": copies without a matrix unit");
   if (std::string problem = check_unit_simt(schedule, loops, s, c); !problem.empty()) return problem;
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis), k = loops.outer.size();
   auto left = matrix_factor(loops, stage, c.a), right = matrix_factor(loops, stage, c.b);
   if (!left || !right || dtype_of(loops, *left) != dtype_of(loops, *right))
     return text("stage ", s, ": its factors are not ones of a matrix unit");
-  const int64_t rows = schedule.cell[a], columns = schedule.cell[b];
+  const int64_t rows = schedule.block[a], columns = schedule.block[b];
   if (rows % kernel::kMatrixRows != 0 || rows > 4 * kernel::kMatrixRows || columns % 64 != 0 || columns > 256)
-    return text("stage ", s, ": cells of ", rows, " x ", columns, " for a matrix unit");
+    return text("stage ", s, ": blocks of ", rows, " x ", columns, " for a matrix unit");
   if (schedule.threads != (rows / kernel::kMatrixRows + 1) * kernel::kMatrixThreads)
     return text(schedule.threads, " threads for ", rows, " rows");
   const int64_t depth = kernel::kMatrixBytes / size_of(dtype_of(loops, *left));
   if (plan.loops.size() != 1 || plan.loops[0].axis != static_cast<int>(k) || plan.loops[0].step != depth)
     return text("stage ", s, ": a matrix unit takes steps of ", depth);
-  if (kernel::MatrixRing{rows, columns, plan.ahead}.bytes() + 1024 + kernel::matrix_store_bytes(rows) >
-      target.local_bytes)
-    return text("stage ", s, ": ", plan.ahead, " blocks do not fit");
-  if (plan.split > 1 && rows * columns * 4 > target.local_bytes)
+  if (kernel::MatrixRing{rows, columns, plan.pipeline}.bytes() + 1024 + kernel::matrix_store_bytes(rows) >
+      target.shared_bytes)
+    return text("stage ", s, ": ", plan.pipeline, " stages do not fit");
+  if (plan.split > 1 && rows * columns * 4 > target.shared_bytes)
     return text("stage ", s, ": divided sums of ", rows, " x ", columns, " do not fit");
   for (int operand : {0, 1})
     if (!is_packed(plan, operand) && !factor_view(loops, stage, c, operand))

@@ -15,7 +15,7 @@ struct MatrixView {
   Expr offset = 0, guard = 1;
   SmallVector<size_t, 4> axes;  // of the stage, that dimensions follow
   SmallVector<int64_t, 4> strides;
-  bool turned = false;  // `own` runs along dimension 0
+  bool transposed = false;  // `own` runs along dimension 0
   // One more dimension for what other axes say in another way, as heads that share keys do (h // 4): its position is an
   // expression in their variables. 0: there is none.
   Expr position = 0;
@@ -23,7 +23,7 @@ struct MatrixView {
   bool is_gathered() const { return strides.empty(); }
 };
 // A load or store as a matrix over axes `own` and `along` (and others around it), if nothing is guarded; `copied`: if
-// copies of whole blocks can do it, for which strides are multiples of 16 bytes.
+// copies of whole tiles can do it, for which strides are multiples of 16 bytes.
 std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, const kernel::Inst& access, size_t own,
                                       size_t along, bool copied = true);
 
@@ -35,11 +35,11 @@ std::optional<MatrixView> gathered_view(const Loops& loops, const Stage& stage, 
 std::optional<kernel::Value> matrix_factor(const Loops& loops, const Stage& stage, kernel::Value factor);
 // The load of those, if it is one that copies can do.
 std::optional<MatrixView> factor_view(const Loops& loops, const Stage& stage, const Contraction& c, int operand);
-// Blocks of so many numbers of a left factor that all products of a cell share: as many as it has, if they may stay in
-// local memory, else 0.
+// Tiles of so many numbers of a left factor that all products of a block share: as many as it has, if they may stay in
+// shared memory, else 0.
 int64_t staying_steps(const Axis& summed, int64_t depth);
 // Of a factor that is packed first: whether its own axis is the fast one, as most of what it is made of has it.
-bool packed_turned(const Loops& loops, const Stage& stage, const Contraction& c, int operand);
+bool packed_transposed(const Loops& loops, const Stage& stage, const Contraction& c, int operand);
 
 // A product of m x k and k x n, `others` times, and so many of these together in a launch; a and b: the axes of rows
 // and columns.
@@ -47,7 +47,7 @@ struct ProductSizes {
   size_t a, b;
   int64_t m, n, k;
   double others, together;
-  double cells(int64_t rows, int64_t columns) const;
+  double blocks(int64_t rows, int64_t columns) const;
 };
 ProductSizes product_sizes(const Loops& loops, const Contraction& c);
 // Whether a matrix unit is worth it. Of few rows most of a tile is empty; but what counts then is how fast the other
@@ -59,27 +59,27 @@ struct FastestProduct {
   double time = INFINITY;  // in products of one multiprocessor
   bool found() const { return std::isfinite(time); }
   // A legal schedule whose tiles reach a `rate` of the fastest one and take steps of `depth`. Its sums are divided if
-  // that is faster and legal: few cells with long sums would leave much of the machine idle. `bytes`: so many products
+  // that is faster and legal: few blocks with long sums would leave much of the machine idle. `bytes`: so many products
   // are done while a byte of partial sums is read or written.
   void consider(Schedule candidate, const ProductSizes& sizes, int64_t depth, double rate, double bytes,
                 const Loops& loops, const Target& target);
 };
 
-// What all matrix units of SIMT machines ask of a schedule's stage s: one product of two matrices a cell, later stages
+// What all matrix units of SIMT machines ask of a schedule's stage s: one product of two matrices a block, later stages
 // that finish it element by element, and factors that are packed whole, if at all. Empty, or why not.
 std::string check_unit_simt(const Schedule& schedule, const Loops& loops, size_t s, const Contraction& c);
 bool is_packed(const StageSchedule& plan, int operand);
 // Empty if the schedule's stage s, which asks for a matrix unit, is legal, else why not.
 std::string check_matrix_simt(const Schedule& schedule, const Loops& loops, size_t s, const Contraction& c,
                               const Target& target);
-// The same for nested loops that it takes in blocks of their common axis: everything but memory for factors and results
+// The same for nested loops that it takes in chunks of their common axis: everything but memory for factors and results
 // is registers.
 std::string check_online_simt(const Schedule& schedule, const Loops& loops, const Target& target);
 // Fills in the schedule if the matrix unit should do this contraction; else leaves it alone and gives false.
 bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target);
 // The same for nested loops.
 bool schedule_online_simt(Schedule& schedule, const Loops& loops, const Target& target);
-// A contraction by ordinary arithmetic: threads hold blocks of sums, factors wait in local memory.
+// A contraction by ordinary arithmetic: threads hold tiles of sums, factors wait in shared memory.
 void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target);
 
 }  // namespace heddle

@@ -1,6 +1,6 @@
 // Attention and what is like it on a SIMT machine's matrix unit: which nested loops it takes, and how.
 //
-// A cell is 64 rows for each group of threads that multiplies. For each block of the common axis the first product's
+// A block is 64 rows for each group of threads that multiplies. For each chunk of the common axis the first product's
 // sums stay in registers, become the left factor of the next product there, and that one's sums are carried on.
 #include <algorithm>
 
@@ -37,7 +37,7 @@ bool is_kept_by_product(const Loops& loops, const Expr& var) {
 // The columns of a product's sums.
 int64_t columns_of(const Loops& loops, const Schedule& schedule, size_t s) {
   const Axis& axis = loops.stages[s].inner[0];
-  return axis.var == common_axis(loops)->var ? schedule.block : whole_columns(extent_of(axis));
+  return axis.var == common_axis(loops)->var ? schedule.chunk : whole_columns(extent_of(axis));
 }
 
 // Whether the factor is the result of an earlier stage, or a cast of it.
@@ -72,8 +72,8 @@ std::string check_product(const Schedule& schedule, const Loops& loops, size_t s
   const StageSchedule& plan = schedule.stages[s];
   const Stage& stage = loops.stages[s];
   const auto c = product_of(loops, s);
-  if (!c || static_cast<size_t>(c->a_axis) != row) return text("stage ", s, ": not a product of rows of the cell");
-  if (!plan.dot || plan.unit != StageSchedule::Unit::Matrix || plan.ahead < 1 || !plan.staged.empty())
+  if (!c || static_cast<size_t>(c->a_axis) != row) return text("stage ", s, ": not a product of rows of the block");
+  if (!plan.dot || plan.unit != StageSchedule::Unit::Matrix || plan.pipeline < 1 || !plan.staged.empty())
     return text("stage ", s, ": a product without the matrix unit");
   std::optional<MatrixView> right = factor_view(loops, stage, *c, 1);
   if (!right) return text("stage ", s, ": operand 1 cannot be copied as it is");
@@ -98,19 +98,20 @@ std::string check_product(const Schedule& schedule, const Loops& loops, size_t s
 }  // namespace
 
 std::string check_online_simt(const Schedule& schedule, const Loops& loops, const Target& target) {
-  if (!target.matrix_unit) return "blocks without a matrix unit";
-  if (schedule.parts != 1 || schedule.blocks != 0) return "parts of blocks on a SIMT machine";
+  if (!target.matrix_unit) return "chunks without a matrix unit";
+  if (schedule.parts != 1 || schedule.persistent != 0)
+    return "parts of chunks, or persistent blocks, on a SIMT machine";
   const Online online = *find_online(loops);
-  if (schedule.block % kMatrixRows != 0 || schedule.block > 256) return text("blocks of ", schedule.block);
+  if (schedule.chunk % kMatrixRows != 0 || schedule.chunk > 256) return text("chunks of ", schedule.chunk);
   size_t row = loops.outer.size();
   for (size_t i = 0; i < loops.outer.size(); ++i) {
-    if (schedule.cell[i] == 1) continue;
+    if (schedule.block[i] == 1) continue;
     if (row < loops.outer.size()) return "rows of several axes";
     row = i;
   }
-  if (row == loops.outer.size() || schedule.cell[row] % kMatrixRows != 0 || schedule.cell[row] > 4 * kMatrixRows)
-    return "a cell without rows for a matrix unit";
-  const int64_t rows = schedule.cell[row];
+  if (row == loops.outer.size() || schedule.block[row] % kMatrixRows != 0 || schedule.block[row] > 4 * kMatrixRows)
+    return "a block without rows for a matrix unit";
+  const int64_t rows = schedule.block[row];
   if (schedule.threads != (rows / kMatrixRows + 1) * kMatrixThreads)
     return text(schedule.threads, " threads for ", rows, " rows");
   int64_t bytes = kernel::matrix_store_bytes(rows) + 1024, registers = 0;
@@ -119,28 +120,28 @@ std::string check_online_simt(const Schedule& schedule, const Loops& loops, cons
     const StageSchedule& plan = schedule.stages[s];
     for (const kernel::Inst& inst : stage.body.insts)
       if (inst.op == kernel::Op::check) return text("stage ", s, ": a matrix unit does not look at indices");
-    if (online.roles[s] == Online::Role::Before) return text("stage ", s, " comes before all blocks");
+    if (online.roles[s] == Online::Role::Before) return text("stage ", s, " comes before all chunks");
     const bool reduces_common =
         stage.reducer && std::any_of(stage.inner.begin() + static_cast<long>(stage.kept), stage.inner.end(),
                                      [&](const Axis& axis) { return axis.var == online.along; });
     if (stage.reducer && (stage.inner.size() > 1 || !reduces_common)) {
-      if (online.roles[s] != Online::Role::Block) return text("stage ", s, ": a sum behind all blocks");
+      if (online.roles[s] != Online::Role::Chunk) return text("stage ", s, ": a sum behind all chunks");
       if (std::string problem = check_product(schedule, loops, s, row, reduces_common); !problem.empty())
         return problem;
       const int64_t columns = columns_of(loops, schedule, s);
       const int64_t steps = reduces_common ? 0 : staying_steps(stage.inner.back(), plan.loops[0].step);
-      bytes += kernel::MatrixRing{reduces_common ? 0 : rows, columns, plan.ahead, steps}.bytes() + 1024;
+      bytes += kernel::MatrixRing{reduces_common ? 0 : rows, columns, plan.pipeline, steps}.bytes() + 1024;
       registers += columns / 2 + (reduces_common ? 0 : columns / 4);
       continue;
     }
-    if (plan.dot || plan.ahead != 0 || !plan.loops.empty() || !plan.staged.empty())
+    if (plan.dot || plan.pipeline != 0 || !plan.loops.empty() || !plan.staged.empty())
       return text("stage ", s, " cannot be walked between products");
     // Rows of further axes would all be there at once, each filled up to whole columns.
     for (const Axis& axis : stage.inner)
       if (!(axis.var == online.along) && !is_kept_by_product(loops, axis.var))
         return text("stage ", s, " runs along ", axis.var, ", which no product has");
   }
-  if (bytes > target.local_bytes) return text(bytes, " bytes of local memory for blocks on their way");
+  if (bytes > target.shared_bytes) return text(bytes, " bytes of shared memory for the stages of the pipeline");
   constexpr int64_t kMostRegisters = 192;  // of a thread, for sums and factors
   if (registers > kMostRegisters) return text(registers, " registers for sums");
   return "";
@@ -155,14 +156,14 @@ bool schedule_online_simt(Schedule& schedule, const Loops& loops, const Target& 
   constexpr int64_t kLeastRows = 8;
   const int64_t rows = extent_of(loops.outer[row]);
   if (rows < kLeastRows) return false;
-  // Blocks, and how many may be on their way for sums that are carried on.
-  for (auto [block, ahead] : {std::pair<int64_t, int64_t>{128, 4}, {128, 3}, {128, 2}, {64, 2}}) {
+  // Chunks, and stages of the pipeline for sums that are carried on.
+  for (auto [chunk, stages] : {std::pair<int64_t, int64_t>{128, 4}, {128, 3}, {128, 2}, {64, 2}}) {
     Schedule candidate = schedule;
-    const int64_t cell = rows <= kMatrixRows ? kMatrixRows : 2 * kMatrixRows;
-    candidate.cell.assign(loops.outer.size(), 1);
-    candidate.cell[row] = cell;
-    candidate.threads = static_cast<int>((cell / kMatrixRows + 1) * kMatrixThreads);
-    candidate.block = block;
+    const int64_t block = rows <= kMatrixRows ? kMatrixRows : 2 * kMatrixRows;
+    candidate.block.assign(loops.outer.size(), 1);
+    candidate.block[row] = block;
+    candidate.threads = static_cast<int>((block / kMatrixRows + 1) * kMatrixThreads);
+    candidate.chunk = chunk;
     for (size_t s = 0; s < loops.stages.size(); ++s) {
       StageSchedule& plan = candidate.stages[s];
       plan = StageSchedule();
@@ -176,7 +177,7 @@ bool schedule_online_simt(Schedule& schedule, const Loops& loops, const Target& 
       const int64_t depth = kernel::kMatrixBytes / size_of(dtype_of(loops, right->buffer));
       plan.loops = {{static_cast<int>(loops.outer.size() + 1), depth}};
       const bool carries = !(loops.stages[s].inner[0].var == common_axis(loops)->var);
-      plan.ahead = carries ? static_cast<int>(ahead) : 4;
+      plan.pipeline = carries ? static_cast<int>(stages) : 4;
     }
     if (!check(candidate, loops, target).empty()) continue;
     schedule = std::move(candidate);

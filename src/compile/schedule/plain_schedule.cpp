@@ -7,13 +7,13 @@
 namespace heddle {
 namespace {
 
-// One row at a time, small tiles, ordinary arithmetic; results pass through local memory.
+// One row at a time, small tiles, ordinary arithmetic; results pass through shared memory.
 Schedule row_by_row(const Loops& loops, const Target& target) {
   constexpr int64_t kTile = 256;
   const bool simt = target.machine == Machine::Simt;
   const size_t outer = loops.outer.size();
   Schedule schedule;
-  schedule.cell.assign(outer, 1);
+  schedule.block.assign(outer, 1);
   schedule.threads = simt ? 128 : 1;
   for (const Stage& stage : loops.stages) {
     StageSchedule plan;
@@ -28,7 +28,7 @@ Schedule row_by_row(const Loops& loops, const Target& target) {
   }
   const bool only_rows =
       std::all_of(loops.stages.begin(), loops.stages.end(), [](const Stage& s) { return s.inner.empty(); });
-  if (only_rows && outer > 0) schedule.cell[outer - 1] = std::min(extent_of(loops.outer[outer - 1]), kTile);
+  if (only_rows && outer > 0) schedule.block[outer - 1] = std::min(extent_of(loops.outer[outer - 1]), kTile);
   return schedule;
 }
 
@@ -36,7 +36,7 @@ Schedule row_by_row(const Loops& loops, const Target& target) {
 
 std::vector<Schedule> plainer_schedules(const Loops& loops, const Target& target) {
   Target plain = target;
-  plain.matrix_unit = plain.warp_products = plain.f8_products = plain.word_products = plain.byte_products = false;
+  plain.matrix_unit = plain.warp_products = plain.f8_products = plain.packed_products = plain.byte_products = false;
   std::vector<Schedule> result;
   auto add = [&](Schedule schedule) {
     if (check(schedule, loops, target).empty()) result.push_back(std::move(schedule));

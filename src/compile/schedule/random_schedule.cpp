@@ -24,7 +24,7 @@ void draw_division(Schedule& schedule, const Target& target, const Draw& draw) {
   StageSchedule& plan = schedule.stages[0];
   if (draw(3) == 0) plan.split = 1 + draw(4);
   if (plan.split > 1 || draw(2) != 0) return;
-  schedule.blocks = 1 + draw(target.multiprocessors);
+  schedule.persistent = 1 + draw(target.multiprocessors);
   schedule.group = 1 + draw(8);
 }
 
@@ -33,16 +33,16 @@ namespace {
 // Any tile that a matrix unit takes, with factors packed or not, for a contraction that may be one for it.
 Schedule random_matrix_schedule(const Loops& loops, const Contraction& c, const Target& target, const Draw& draw) {
   Schedule schedule;
-  schedule.cell.assign(loops.outer.size(), 1);
+  schedule.block.assign(loops.outer.size(), 1);
   schedule.stages.resize(loops.stages.size());
   const int64_t rows = 1 + draw(2);
-  schedule.cell[static_cast<size_t>(c.a_axis)] = rows * kernel::kMatrixRows;
-  schedule.cell[static_cast<size_t>(c.b_axis)] = int64_t{64} << draw(3);
+  schedule.block[static_cast<size_t>(c.a_axis)] = rows * kernel::kMatrixRows;
+  schedule.block[static_cast<size_t>(c.b_axis)] = int64_t{64} << draw(3);
   schedule.threads = static_cast<int>((rows + 1) * kernel::kMatrixThreads);
   StageSchedule& plan = schedule.stages[0];
   plan.dot = true;
   plan.unit = StageSchedule::Unit::Matrix;
-  plan.ahead = 1 + static_cast<int>(draw(4));
+  plan.pipeline = 1 + static_cast<int>(draw(4));
   plan.loops = {{static_cast<int>(loops.outer.size()), kernel::kMatrixBytes / 2}};
   for (int operand : {0, 1})
     if (draw(2) == 0 || !factor_view(loops, loops.stages[0], c, operand))
@@ -82,16 +82,16 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
     for (int64_t extent : outer_extents) {
       int64_t size = std::min({extent, budget, int64_t{1} << draw(9)});
       if (draw(3) == 0) size = std::min({extent, budget, 1 + draw(40)});
-      schedule.cell.push_back(size);
+      schedule.block.push_back(size);
       budget /= size;
     }
     std::vector<std::vector<int64_t>> inner = inner_extents;
     if (online && draw(2) == 0) {
-      schedule.block = 1 + draw(std::min<int64_t>(extent_of(*common), 100));
+      schedule.chunk = 1 + draw(std::min<int64_t>(extent_of(*common), 100));
       schedule.parts = draw(2) ? 1 : 1 + draw(4);
       for (size_t s = 0; s < loops.stages.size(); ++s)
         for (size_t i = 0; i < inner[s].size(); ++i)
-          if (loops.stages[s].inner[i].var == common->var) inner[s][i] = schedule.block;
+          if (loops.stages[s].inner[i].var == common->var) inner[s][i] = schedule.chunk;
     }
     for (size_t s = 0; s < loops.stages.size(); ++s) {
       StageSchedule plan;
@@ -109,8 +109,8 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
         }
       } else if (outer > 0 && draw(2) == 0) {
         size_t axis = static_cast<size_t>(draw(outer));
-        for (int64_t step = schedule.cell[axis] / 2; step >= 1; --step)
-          if (schedule.cell[axis] % step == 0) {
+        for (int64_t step = schedule.block[axis] / 2; step >= 1; --step)
+          if (schedule.block[axis] % step == 0) {
             plan.loops.push_back({static_cast<int>(axis), step});
             break;
           }
@@ -138,7 +138,7 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
       const bool words = plan.dot && s == 0 && draw(2) == 0 && narrow_factor(loops, loops.stages[s], contraction->a) &&
                          narrow_factor(loops, loops.stages[s], contraction->b);
       if (words) {
-        plan.unit = StageSchedule::Unit::Words;
+        plan.unit = StageSchedule::Unit::Packed;
         plan.split = 1;
         for (Level& level : plan.loops)
           if (level.axis >= outer && level.step > 1) level.step = std::max<int64_t>(4, level.step / 4 * 4);
@@ -148,11 +148,11 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
           if (!words && draw(2) == 0) continue;
           Staged staged;
           staged.operand = operand;
-          staged.scope = draw(2) ? Staged::Scope::Phase : Staged::Scope::Cell;
+          staged.scope = draw(2) ? Staged::Scope::Phase : Staged::Scope::Block;
           staged.depth = static_cast<int>(draw(static_cast<int64_t>(plan.loops.size()) + 1));
           int axis = operand == 0 ? contraction->a_axis : contraction->b_axis;
           if (axis >= 0 && (words || draw(2))) {
-            int64_t size = axis < outer ? schedule.cell[static_cast<size_t>(axis)]
+            int64_t size = axis < outer ? schedule.block[static_cast<size_t>(axis)]
                                         : inner_extents[s][static_cast<size_t>(axis - outer)];
             for (const Level& level : plan.loops)
               if (level.axis == axis) size = level.step;

@@ -13,27 +13,27 @@
 namespace heddle {
 namespace {
 
-// Several numbers to a word: both factors are packed, and blocks of the reduced axis hold whole words.
+// Several numbers packed to a word: both factors are packed, and chunks of the reduced axis hold whole words.
 std::string check_unit(const StageSchedule& plan, const Schedule& schedule, const Loops& loops, size_t s,
                        const Contraction& c, const std::vector<int64_t>& size, const Target& target) {
   const Stage& stage = loops.stages[s];
   const bool matrix = plan.unit == StageSchedule::Unit::Matrix;
   auto a = narrow_factor(loops, stage, c.a), b = narrow_factor(loops, stage, c.b);
-  if (!a || !b || !c.is_matmul()) return text("stage ", s, ": its factors do not fit into words");
+  if (!a || !b || !c.is_matmul()) return text("stage ", s, ": its factors cannot be packed into words");
   if (plan.staged.size() != 2 || plan.staged[0].operand == plan.staged[1].operand)
-    return text("stage ", s, ": words are packed");
+    return text("stage ", s, ": factors lie packed in panels");
   size_t along = size.size();  // the reduced axis that holds words
   for (size_t i = loops.outer.size(); i < size.size(); ++i)
     if (size[i] > 1) along = i;
-  if (along == size.size()) return text("stage ", s, ": no axis of words");
-  if (!c.a_axes[along] || !c.b_axes[along]) return text("stage ", s, ": a factor does not follow the axis of words");
-  const int64_t block = numbers_per_word(loops, *a) * (matrix ? kernel::kBlockDepth : 1);
+  if (along == size.size()) return text("stage ", s, ": no axis to pack");
+  if (!c.a_axes[along] || !c.b_axes[along]) return text("stage ", s, ": a factor does not follow the packed axis");
+  const int64_t chunk = numbers_per_word(loops, *a) * (matrix ? kernel::kPanelDepth : 1);
   for (const Level& level : plan.loops)
-    if (static_cast<size_t>(level.axis) >= loops.outer.size() && level.step != 1 && level.step % block != 0)
-      return text("stage ", s, ": steps of ", level.step, " along an axis of blocks of ", block);
-  if (plan.split > 1 || target.machine != Machine::Simd) return text("stage ", s, ": words of a divided sum");
+    if (static_cast<size_t>(level.axis) >= loops.outer.size() && level.step != 1 && level.step % chunk != 0)
+      return text("stage ", s, ": steps of ", level.step, " along an axis of chunks of ", chunk);
+  if (plan.split > 1 || target.machine != Machine::Simd) return text("stage ", s, ": packed factors of a divided sum");
   for (const Staged& staged : plan.staged)
-    if (staged.panel < 2) return text("stage ", s, ": words are packed in panels");
+    if (staged.panel < 2) return text("stage ", s, ": packed factors lie in panels");
   if (!matrix) return "";
   if (!target.matrix_unit) return "the machine has no matrix unit";
   bool outer_seen = false;
@@ -41,15 +41,15 @@ std::string check_unit(const StageSchedule& plan, const Schedule& schedule, cons
     if (static_cast<size_t>(level.axis) < loops.outer.size())
       outer_seen = true;
     else if (outer_seen)
-      return text("stage ", s, ": a loop inside a block of the matrix unit");
+      return text("stage ", s, ": a loop inside a tile of the matrix unit");
   }
   if (s + 1 < schedule.stages.size() && schedule.stages[s + 1].joined)
     return text("stage ", s + 1, " cannot join a matrix unit");
   for (size_t i = 0; i < loops.outer.size(); ++i) {
     const bool own = static_cast<int>(i) == c.a_axis || static_cast<int>(i) == c.b_axis;
-    if (size[i] != (own ? kernel::kBlock : 1))
-      return text("stage ", s, ": a matrix unit takes blocks of ", kernel::kBlock);
-    if (static_cast<int>(i) > c.b_axis && schedule.cell[i] != 1) return text("stage ", s, ": rows are not neighbours");
+    if (size[i] != (own ? kernel::kPanelRows : 1))
+      return text("stage ", s, ": a matrix unit takes tiles of ", kernel::kPanelRows);
+    if (static_cast<int>(i) > c.b_axis && schedule.block[i] != 1) return text("stage ", s, ": rows are not neighbours");
   }
   return "";
 }
@@ -61,8 +61,8 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
   std::vector<int64_t> size;
   for (size_t i = 0; i < count; ++i) {
     const Axis& axis = i < outer ? loops.outer[i] : stage.inner[i - outer];
-    const bool common = schedule.block > 0 && i >= outer && common_axis(loops)->var == axis.var;
-    size.push_back(i < outer ? schedule.cell[i] : common ? schedule.block : axis.extent.hi());
+    const bool common = schedule.chunk > 0 && i >= outer && common_axis(loops)->var == axis.var;
+    size.push_back(i < outer ? schedule.block[i] : common ? schedule.chunk : axis.extent.hi());
   }
   bool inner_seen = false;
   for (const Level& level : plan.loops) {
@@ -127,14 +127,14 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
     if (walked > 1) return text("stage ", s, ": a dot runs along one reduced axis, the others need loops of step 1");
   }
   if (plan.split > 1 && is_nested(loops)) return text("stage ", s, ": a split in nested loops");
-  if (target.machine == Machine::Simt && schedule.block > 0) return "";  // all of it by check_online_simt()
+  if (target.machine == Machine::Simt && schedule.chunk > 0) return "";  // all of it by check_online_simt()
   if (plan.unit != StageSchedule::Unit::Numbers && is_nested(loops))
-    return text("stage ", s, ": words in nested loops");
+    return text("stage ", s, ": packed factors in nested loops");
   if (plan.unit == StageSchedule::Unit::Warps) {
     if (!plan.dot) return text("stage ", s, ": a unit without a dot");
     return check_warp_simt(schedule, loops, s, *contraction, target);
   }
-  if (plan.ahead != 0 || (plan.unit == StageSchedule::Unit::Matrix && target.machine == Machine::Simt)) {
+  if (plan.pipeline != 0 || (plan.unit == StageSchedule::Unit::Matrix && target.machine == Machine::Simt)) {
     if (!plan.dot) return text("stage ", s, ": a unit without a dot");
     return check_matrix_simt(schedule, loops, s, *contraction, target);
   }
@@ -149,27 +149,27 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
     int axis = staged.operand == 0 ? contraction->a_axis : contraction->b_axis;
     if (axis < 0) return text("stage ", s, ": operand ", staged.operand, " has no axis of its own");
     size_t a = static_cast<size_t>(axis);
-    int64_t whole = a < outer ? schedule.cell[a] : staged.panel;
+    int64_t whole = a < outer ? schedule.block[a] : staged.panel;
     if (staged.panel > 1 && (size[a] != staged.panel || whole % staged.panel != 0))
-      return text("stage ", s, ": panels of ", staged.panel, " but tiles of ", size[a], " in cells of ", whole);
-    if (staged.scope == Staged::Scope::Cell &&
+      return text("stage ", s, ": panels of ", staged.panel, " but tiles of ", size[a], " in blocks of ", whole);
+    if (staged.scope == Staged::Scope::Block &&
         (staged.depth < 0 || static_cast<size_t>(staged.depth) > plan.loops.size()))
       return text("stage ", s, " has no loop number ", staged.depth);
-    if (staged.scope == Staged::Scope::Phase && staged.panel > 1 && a >= outer && schedule.block % staged.panel != 0)
-      return text("stage ", s, ": blocks of ", schedule.block, " end inside panels of ", staged.panel);
+    if (staged.scope == Staged::Scope::Phase && staged.panel > 1 && a >= outer && schedule.chunk % staged.panel != 0)
+      return text("stage ", s, ": chunks of ", schedule.chunk, " end inside panels of ", staged.panel);
     if (staged.scope == Staged::Scope::Phase && s != 0)
       return text("stage ", s, ": only the first stage can pack in a phase");
   }
-  // On such machines a scanned tile that the threads cannot hold goes through local memory.
+  // On such machines a scanned tile that the threads cannot hold goes through shared memory.
   if (target.machine == Machine::Simt && has_scan(stage)) {
     constexpr int64_t kHeld = 64;  // elements of a thread
     int64_t points = 1, bytes = 0;
-    for (size_t i = 0; i < count; ++i) points = std::min(points * size[i], target.local_bytes);
+    for (size_t i = 0; i < count; ++i) points = std::min(points * size[i], target.shared_bytes);
     for (const kernel::Inst& inst : stage.body.insts)
       if (inst.op == kernel::Op::scan)
         for (const Scalar& identity : inst.reducer->identity)
           bytes += size_of(identity.dtype) * (points + 4 * points / std::min(points, size[outer]));
-    if (points > kHeld * schedule.threads && bytes > target.local_bytes / 2)
+    if (points > kHeld * schedule.threads && bytes > target.shared_bytes / 2)
       return text("stage ", s, ": a scanned tile of ", points, " elements");
   }
   for (size_t i = outer; i < count; ++i)
@@ -179,34 +179,34 @@ std::string check_stage(const StageSchedule& plan, const Schedule& schedule, con
   return "";
 }
 
-// What the stages of nested loops keep waits in local memory, of which such machines have little.
+// What the stages of nested loops keep waits in shared memory, of which such machines have little.
 std::string check_nested_simt(const Schedule& schedule, const Loops& loops, const Target& target) {
   int64_t kept = 0, largest = 0;
   for (size_t s = 0; s < loops.stages.size(); ++s) {
     const Stage& stage = loops.stages[s];
-    int64_t cell = 1, results = 0, tile = 1;
-    for (int64_t size : schedule.cell) cell *= size;
+    int64_t block = 1, results = 0, tile = 1;
+    for (int64_t size : schedule.block) block *= size;
     for (kernel::Value v : stage.results) results += size_of(loops.values[static_cast<size_t>(v)].dtype);
     for (size_t i = 0; i < stage.kept; ++i) results *= stage.inner[i].extent.hi() + 64;
     for (size_t i = 0; i < loops.outer.size() + stage.inner.size(); ++i) {
-      int64_t size = i < loops.outer.size() ? schedule.cell[i] : stage.inner[i - loops.outer.size()].extent.hi();
+      int64_t size = i < loops.outer.size() ? schedule.block[i] : stage.inner[i - loops.outer.size()].extent.hi();
       for (const Level& level : schedule.stages[s].loops)
         if (static_cast<size_t>(level.axis) == i) size = level.step;
-      tile = std::min(tile * size, target.local_bytes);
+      tile = std::min(tile * size, target.shared_bytes);
     }
-    kept += results * cell;
+    kept += results * block;
     largest = std::max(largest, tile * 4 * (schedule.stages[s].dot ? 2 : 1));
   }
-  if (kept > target.local_bytes / 2) return text(kept, " bytes of local memory for what stages keep");
-  if (largest > target.local_bytes / 8) return text("tiles of ", largest, " bytes in nested loops");
+  if (kept > target.shared_bytes / 2) return text(kept, " bytes of shared memory for what stages keep");
+  if (largest > target.shared_bytes / 8) return text("tiles of ", largest, " bytes in nested loops");
   return "";
 }
 
-std::string check_blocks(const Schedule& schedule, const Loops& loops, const Target& target) {
-  if (schedule.block < 0 || schedule.parts < 1) return text(schedule.parts, " parts of blocks of ", schedule.block);
-  if (schedule.block == 0) return schedule.parts > 1 ? "parts without blocks" : "";
-  if (schedule.block > 1 << 16) return text("blocks of ", schedule.block);
-  if (!is_nested(loops) || !find_online(loops)) return "blocks of an axis that cannot be rescaled";
+std::string check_chunks(const Schedule& schedule, const Loops& loops, const Target& target) {
+  if (schedule.chunk < 0 || schedule.parts < 1) return text(schedule.parts, " parts of chunks of ", schedule.chunk);
+  if (schedule.chunk == 0) return schedule.parts > 1 ? "parts without chunks" : "";
+  if (schedule.chunk > 1 << 16) return text("chunks of ", schedule.chunk);
+  if (!is_nested(loops) || !find_online(loops)) return "chunks of an axis that cannot be rescaled";
   return target.machine == Machine::Simt ? check_online_simt(schedule, loops, target) : "";
 }
 
@@ -224,18 +224,19 @@ std::string check_split_scan(const StageSchedule& plan, const Loops& loops, cons
 }  // namespace
 
 std::string check(const Schedule& schedule, const Loops& loops, const Target& target) {
-  if (schedule.cell.size() != loops.outer.size())
-    return text(schedule.cell.size(), " cell sizes for ", loops.outer.size(), " axes");
+  if (schedule.block.size() != loops.outer.size())
+    return text(schedule.block.size(), " block sizes for ", loops.outer.size(), " axes");
   if (schedule.stages.size() != loops.stages.size())
     return text(schedule.stages.size(), " stages instead of ", loops.stages.size());
-  for (int64_t size : schedule.cell)
-    if (size < 1) return text("a cell of ", size, " elements");
+  for (int64_t size : schedule.block)
+    if (size < 1) return text("a block of ", size, " elements");
   if (schedule.threads < 1 || schedule.threads > target.max_threads) return text(schedule.threads, " threads");
-  if (target.machine == Machine::Simd && schedule.threads != 1) return "threads inside a cell on a SIMD machine";
-  if (schedule.blocks < 0 || schedule.group < 1) return text(schedule.blocks, " blocks in groups of ", schedule.group);
-  if (schedule.blocks > 0 && (schedule.stages[0].ahead == 0 || schedule.stages[0].split > 1))
-    return "blocks that take several cells without a matrix unit, or of a divided sum";
-  if (std::string problem = check_blocks(schedule, loops, target); !problem.empty()) return problem;
+  if (target.machine == Machine::Simd && schedule.threads != 1) return "threads inside a block on a SIMD machine";
+  if (schedule.persistent < 0 || schedule.group < 1)
+    return text(schedule.persistent, " persistent blocks in groups of ", schedule.group);
+  if (schedule.persistent > 0 && (schedule.stages[0].pipeline == 0 || schedule.stages[0].split > 1))
+    return "persistent blocks without a matrix unit, or of a divided sum";
+  if (std::string problem = check_chunks(schedule, loops, target); !problem.empty()) return problem;
   for (size_t s = 0; s < loops.stages.size(); ++s) {
     const StageSchedule& plan = schedule.stages[s];
     if (plan.split < 1) return text("stage ", s, " split into ", plan.split);
@@ -251,18 +252,18 @@ std::string check(const Schedule& schedule, const Loops& loops, const Target& ta
     }
     if (std::string problem = check_stage(plan, schedule, loops, s, target); !problem.empty()) return problem;
   }
-  if (target.machine == Machine::Simt && is_nested(loops) && schedule.block == 0)
+  if (target.machine == Machine::Simt && is_nested(loops) && schedule.chunk == 0)
     return check_nested_simt(schedule, loops, target);
   return "";
 }
 
 std::string print(const Schedule& schedule) {
   std::ostringstream out;
-  out << "cell";
-  for (int64_t size : schedule.cell) out << " " << size;
+  out << "block";
+  for (int64_t size : schedule.block) out << " " << size;
   out << " threads " << schedule.threads;
-  if (schedule.blocks != 0) out << " blocks " << schedule.blocks << " group " << schedule.group;
-  if (schedule.block > 0) out << " block " << schedule.block << " parts " << schedule.parts;
+  if (schedule.persistent != 0) out << " persistent " << schedule.persistent << " group " << schedule.group;
+  if (schedule.chunk > 0) out << " chunk " << schedule.chunk << " parts " << schedule.parts;
   for (const StageSchedule& plan : schedule.stages) {
     out << "; stage";
     for (const Level& level : plan.loops) out << " loop " << level.axis << " " << level.step;
@@ -270,16 +271,16 @@ std::string print(const Schedule& schedule) {
     if (plan.split != 1) out << " split " << plan.split;
     if (plan.atomic) out << " atomic";
     if (plan.dot) out << " dot";
-    if (plan.unit == StageSchedule::Unit::Words) out << " words";
+    if (plan.unit == StageSchedule::Unit::Packed) out << " packed";
     if (plan.unit == StageSchedule::Unit::Matrix) out << " matrix";
     if (plan.unit == StageSchedule::Unit::Warps) out << " warps";
-    if (plan.ahead != 0) out << " ahead " << plan.ahead;
+    if (plan.pipeline != 0) out << " pipeline " << plan.pipeline;
     for (const Staged& staged : plan.staged) {
       out << " staged " << staged.operand;
       if (staged.scope == Staged::Scope::Phase)
         out << " phase";
       else
-        out << " cell " << staged.depth;
+        out << " block " << staged.depth;
       out << " panel " << staged.panel;
     }
     if (plan.stream) out << " stream";
@@ -316,17 +317,17 @@ Schedule parse_schedule(std::string_view source) {
     return static_cast<int>(value);
   };
   Schedule schedule;
-  if (!accept("cell")) fail("'cell'");
-  while (at < words.size() && words[at] != "threads") schedule.cell.push_back(number());
+  if (!accept("block")) fail("'block'");
+  while (at < words.size() && words[at] != "threads") schedule.block.push_back(number());
   if (!accept("threads")) fail("'threads'");
   schedule.threads = small();
-  if (accept("blocks")) {
-    schedule.blocks = small();
+  if (accept("persistent")) {
+    schedule.persistent = small();
     if (!accept("group")) fail("'group'");
     schedule.group = small();
   }
-  if (accept("block")) {
-    schedule.block = number();
+  if (accept("chunk")) {
+    schedule.chunk = number();
     if (!accept("parts")) fail("'parts'");
     schedule.parts = number();
   }
@@ -346,24 +347,24 @@ Schedule parse_schedule(std::string_view source) {
         plan.atomic = true;
       } else if (accept("dot")) {
         plan.dot = true;
-      } else if (accept("words")) {
-        plan.unit = StageSchedule::Unit::Words;
+      } else if (accept("packed")) {
+        plan.unit = StageSchedule::Unit::Packed;
       } else if (accept("matrix")) {
         plan.unit = StageSchedule::Unit::Matrix;
       } else if (accept("warps")) {
         plan.unit = StageSchedule::Unit::Warps;
-      } else if (accept("ahead")) {
-        plan.ahead = small();
+      } else if (accept("pipeline")) {
+        plan.pipeline = small();
       } else if (accept("stream")) {
         plan.stream = true;
       } else if (accept("staged")) {
         Staged staged;
         staged.operand = small();
-        if (accept("cell")) {
-          staged.scope = Staged::Scope::Cell;
+        if (accept("block")) {
+          staged.scope = Staged::Scope::Block;
           staged.depth = small();
         } else if (!accept("phase")) {
-          fail("'phase' or 'cell'");
+          fail("'phase' or 'block'");
         }
         if (!accept("panel")) fail("'panel'");
         staged.panel = number();

@@ -10,7 +10,7 @@
 
 namespace heddle {
 
-// A loop inside a cell. Axes are numbered outer axes first, then the stage's inner ones.
+// A loop inside a block. Axes are numbered outer axes first, then the stage's inner ones.
 struct Level {
   int axis = 0;
   int64_t step = 1;  // elements of the axis that one iteration covers
@@ -21,51 +21,52 @@ struct Staged {
   int operand = 0;  // 0: the factor without the second outer axis (A of a matmul), 1: the other (B)
   enum class Scope {
     Phase,
-    Cell
+    Block
   } scope = Scope::Phase;  // Phase: the whole operand into Temp by a phase of its own;
-                           // Cell: one block at a time into Local, at `depth`
-  int depth = 0;           // Cell: inside how many of the stage's loops
+                           // Block: one part at a time into Shared, at `depth`
+  int depth = 0;           // Block: inside how many of the stage's loops
   int64_t panel = 0;       // width of a panel: elements that are consecutive in memory across the tile's row (0: none)
 };
 
 struct StageSchedule {
   // Loops around the stage's tile, outermost first. The tile covers, of each axis, the step of its innermost loop, or
-  // where it has none the cell's share (outer axis) or everything (inner axis).
+  // where it has none the block's share (outer axis) or everything (inner axis).
   std::vector<Level> loops;
   // Continue inside the outer-axis loops of the stage before: its results stay in registers. Otherwise they pass
-  // through Local memory.
+  // through Shared memory.
   bool joined = true;
   // Parts a reduction is divided into over the grid, combined in a second phase. Of an ordered stage: parts of the axis
   // that is written to; each looks at all updates and does those that fall into it.
   int64_t split = 1;
   // SIMT, of an ordered stage whose updates combine: they do so by atomic operations, in a phase of its own. The first
-  // loop runs over the updates, and each of its rounds is a cell. `split` parts of the axis written to are cells of the
-  // phase before, which stores the base.
+  // loop runs over the updates, and each of its rounds is a block. `split` parts of the axis written to are blocks of
+  // the phase before, which stores the base.
   bool atomic = false;
   bool dot = false;  // compute as a contraction
-  // What multiplies. Words and Matrix take factors of bf16 or i8, packed several to a word along the reduced axis.
-  // Warps: a matrix unit that warps of a SIMT machine use, fed by copies.
-  enum class Unit { Numbers, Words, Matrix, Warps } unit = Unit::Numbers;
+  // What multiplies. Packed and Matrix take factors of bf16 or i8, several packed to a 32-bit word along the reduced
+  // axis. Warps: a matrix unit that warps of a SIMT machine use, fed by copies.
+  enum class Unit { Numbers, Packed, Matrix, Warps } unit = Unit::Numbers;
   std::vector<Staged> staged;
-  // SIMT, a matrix unit: blocks of the factors that may be on their way. The last 128 threads copy, each 128 of the
-  // others multiply 64 rows of the cell. Warps: blocks that have room in local memory; all threads copy and multiply.
-  int ahead = 0;
+  // SIMT, a matrix unit: stages of the pipeline, each a tile of both factors on its way. The last 128 threads copy,
+  // each 128 of the others multiply 64 rows of the block. Warps: stages that have room in shared memory; all threads
+  // copy and multiply.
+  int pipeline = 0;
   bool stream = false;  // stores bypass the caches
 };
 
-// Nested loops: so few rows of a cell lie one after the other in local memory, more lie side by side.
+// Nested loops: so few rows of a block lie one after the other in shared memory, more lie side by side.
 inline constexpr int64_t kFewNestedRows = 8;
 
 struct Schedule {
-  std::vector<int64_t> cell;  // elements of each outer axis per cell of the grid
+  std::vector<int64_t> block;  // elements of each outer axis per block of the grid
   std::vector<StageSchedule> stages;
-  int threads = 1;  // SIMT: threads per cell
-  // SIMT, a matrix unit: so many blocks of threads take all cells in turn; 0: each takes one. They go down `group`
-  // rows of cells before the next column, so that what they read stays in the caches.
-  int64_t blocks = 0, group = 1;
+  int threads = 1;  // SIMT: threads per block
+  // SIMT, a matrix unit: so many persistent blocks take all blocks of the grid in turn; 0: none, each runs one. They go
+  // down `group` rows of blocks before the next column, so that what they read stays in the caches.
+  int64_t persistent = 0, group = 1;
   // Nested loops: elements of the common axis that all stages take at a time (0: everything), and parts of that axis
-  // which go to different cells and are combined in a second phase. See online.h.
-  int64_t block = 0, parts = 1;
+  // which go to different blocks and are combined in a second phase. See online.h.
+  int64_t chunk = 0, parts = 1;
 };
 
 Schedule default_schedule(const Loops& loops, const Target& target);

@@ -6,17 +6,17 @@
 namespace heddle {
 namespace {
 
-// A cell is no larger than this many rows and columns: its rows of a and a panel of b stay in the caches.
-constexpr int64_t kCellRows = 256, kCellColumns = 512;
-// Up to so many rows make one cell, which packs each panel of b just before it is used; no other cell needs it.
-constexpr int64_t kOneCellRows = 512;
+// A block is no larger than this many rows and columns: its rows of a and a panel of b stay in the caches.
+constexpr int64_t kBlockRows = 256, kBlockColumns = 512;
+// Up to so many rows make one block, which packs each panel of b just before it is used; no other block needs it.
+constexpr int64_t kOneBlockRows = 512;
 // Few rows: nothing pays for a packed copy of b.
 constexpr int64_t kFewRows = 32;
 // Then b is read a few of its rows at a time, in the order of memory.
 constexpr int64_t kFewRowsDepth = 32, kFewRowsColumns = 1024;
-// The same for a matrix unit, and how deep its blocks are.
+// The same for a matrix unit, and how deep its tiles are.
 constexpr int64_t kMatrixRows = 256, kMatrixColumns = 256, kMatrixDepth = 512;
-// Bytes moved for each result, beyond which results are finished row by row, and the cells for that.
+// Bytes moved for each result, beyond which results are finished row by row, and the blocks for that.
 constexpr int64_t kMuchToFinish = 16, kFinishedRows = 64, kFinishedColumns = 1024;
 // Elements of a so many bytes apart are packed.
 constexpr int64_t kFarApart = 1024;
@@ -93,20 +93,20 @@ StageSchedule::Unit choose_unit(const Loops& loops, const Stage& stage, const Co
   const auto last = static_cast<int>(loops.outer.size()) - 1;
   if (target.matrix_unit && c.b_axis == last) return Unit::Matrix;
   const bool pairs = loops.values[static_cast<size_t>(*a)].dtype == DType::bf16;
-  return (pairs ? target.word_products : target.byte_products) ? Unit::Words : Unit::Numbers;
+  return (pairs ? target.packed_products : target.byte_products) ? Unit::Packed : Unit::Numbers;
 }
 
-// The share of its time that a core works, if cells of this size are divided among all of them. Each cell packs its own
-// panels of b.
+// The share of its time that a core works, if blocks of this size are divided among all of them. Each block packs its
+// own panels of b.
 double evenness(int64_t m, int64_t n, double others, int64_t mc, int64_t nc, const Micro& micro, int cores) {
   auto number = [](int64_t value) { return static_cast<double>(value); };
-  const double cells = others * number(pieces(m, mc) * pieces(n, nc));
-  const double busiest = std::ceil(cells / cores) * number(pieces(mc, micro.rows) * pieces(nc, micro.columns));
+  const double blocks = others * number(pieces(m, mc) * pieces(n, nc));
+  const double busiest = std::ceil(blocks / cores) * number(pieces(mc, micro.rows) * pieces(nc, micro.columns));
   const double all = others * number(pieces(m, micro.rows) * pieces(n, micro.columns));
   return all / cores / busiest / (1 + kPackingCycles / number(mc));
 }
 
-// Cells as wide as before or narrower, and of all rows or of a part of them, so that cores have as much to do as each
+// Blocks as wide as before or narrower, and of all rows or of a part of them, so that cores have as much to do as each
 // other.
 void even_out(int64_t m, int64_t n, double others, int64_t& mc, int64_t& nc, const Micro& micro, int cores) {
   int64_t best_rows = mc, best_columns = nc;
@@ -164,9 +164,9 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   if (!few_rows) plan.unit = choose_unit(loops, stage, c, outer + depth, target);
   const bool matrix = plan.unit == Unit::Matrix;
   Micro micro = micro_tile(m, n, lanes, target.vector_registers);
-  if (matrix) micro = {kernel::kBlock, kernel::kBlock};
-  int64_t kc = k, mc = round_up(std::min(m, kCellRows), micro.rows);
-  int64_t nc = round_up(std::min(n, kCellColumns), micro.columns);
+  if (matrix) micro = {kernel::kPanelRows, kernel::kPanelRows};
+  int64_t kc = k, mc = round_up(std::min(m, kBlockRows), micro.rows);
+  int64_t nc = round_up(std::min(n, kBlockColumns), micro.columns);
   if (few_rows && fb.inner == 1 && fb.own != 1) {
     // Both factors are walked along the reduced axis, a vector at a time.
     micro = {std::min<int64_t>(m, 4), std::min<int64_t>(n, 4)};
@@ -179,7 +179,7 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
     nc = round_up(std::min<int64_t>(n, kFewRowsColumns), micro.columns);
     kc = std::min(k, kFewRowsDepth);
   } else if (matrix) {
-    // The sums of a cell wait in the L2 cache, a panel of b in the L1, while rows of a pass by.
+    // The sums of a block wait in the L2 cache, a panel of b in the L1, while rows of a pass by.
     mc = round_up(std::min(m, kMatrixRows), micro.rows);
     nc = round_up(std::min(n, kMatrixColumns), micro.columns);
     kc = k <= kMatrixDepth ? k : kMatrixDepth;
@@ -201,32 +201,32 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   const bool words = plan.unit != Unit::Numbers;
   const bool pack_b = !walk_b && (words || !fb.plain || fb.cast || fb.own != 1 || k * n * fb.size > target.l2_bytes);
   // A copy of all windows of an image would be many times the image.
-  const bool one_cell = pack_b && (m <= kOneCellRows || !one_axis) && !matrix && !row_wise;
-  if (one_cell) mc = round_up(m, micro.rows);
+  const bool one_block = pack_b && (m <= kOneBlockRows || !one_axis) && !matrix && !row_wise;
+  if (one_block) mc = round_up(m, micro.rows);
 
   // Something for everybody, in equal shares.
   double others = 1;
   for (size_t i = 0; i < outer; ++i)
     if (i != a && i != b) others *= static_cast<double>(extent_of(loops.outer[i]));
-  auto cells = [&] { return others * static_cast<double>(pieces(m, mc) * pieces(n, nc)); };
+  auto blocks = [&] { return others * static_cast<double>(pieces(m, mc) * pieces(n, nc)); };
   const double wanted = target.cores == 1 ? 1 : 4.0 * target.cores;
-  if (one_axis && !words && cells() < target.cores && k >= kLongSum * std::max(m, n) &&
+  if (one_axis && !words && blocks() < target.cores && k >= kLongSum * std::max(m, n) &&
       k >= kShortestPart * target.cores) {
     // Few results, and each a long sum: the sums are divided, along their first axis.
-    plan.split = std::min(static_cast<int64_t>(wanted / cells()), k / kShortestPart);
+    plan.split = std::min(static_cast<int64_t>(wanted / blocks()), k / kShortestPart);
     kc = std::min(kc, round_up(pieces(k, plan.split), lanes));
   } else {
-    while (cells() < wanted && (mc > micro.rows || nc > micro.columns)) {
-      const bool cut_rows = nc == micro.columns || (!one_cell && mc > micro.rows && (row_wise || mc * 2 > nc));
+    while (blocks() < wanted && (mc > micro.rows || nc > micro.columns)) {
+      const bool cut_rows = nc == micro.columns || (!one_block && mc > micro.rows && (row_wise || mc * 2 > nc));
       int64_t& size = cut_rows ? mc : nc;
       size = round_up(pieces(size, 2), cut_rows ? micro.rows : micro.columns);
     }
   }
   mc = round_up(pieces(m, pieces(m, mc)), micro.rows);
   nc = round_up(pieces(n, pieces(n, nc)), micro.columns);
-  if (one_cell && plan.split == 1 && target.cores > 1) even_out(m, n, others, mc, nc, micro, target.cores);
-  schedule.cell[a] = mc;
-  schedule.cell[b] = nc;
+  if (one_block && plan.split == 1 && target.cores > 1) even_out(m, n, others, mc, nc, micro, target.cores);
+  schedule.block[a] = mc;
+  schedule.block[b] = nc;
 
   const std::vector<Level> tiles = {{c.b_axis, micro.columns}, {c.a_axis, micro.rows}};
   std::vector<Level> around;
@@ -251,7 +251,7 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   if (words || !fa.plain || fa.cast || far || !one_axis)
     plan.staged.push_back({0, Staged::Scope::Phase, 0, micro.rows});
   if (pack_b)
-    plan.staged.push_back({1, one_cell ? Staged::Scope::Cell : Staged::Scope::Phase, kc < k ? 2 : 1, micro.columns});
+    plan.staged.push_back({1, one_block ? Staged::Scope::Block : Staged::Scope::Phase, kc < k ? 2 : 1, micro.columns});
 }
 
 }  // namespace heddle

@@ -9,10 +9,10 @@
 namespace heddle {
 namespace {
 
-// Tiles, blocks on their way, and what part of the fastest rate they reach, measured on an H200.
+// Tiles, stages of the pipeline, and what part of the fastest rate they reach, measured on an H200.
 struct Choice {
   int64_t rows, columns;
-  int ahead;
+  int pipeline;
   double rate;
 };
 constexpr Choice kChoices[] = {
@@ -41,7 +41,7 @@ int64_t pieces(int64_t size, int64_t step) { return (size + step - 1) / step; }
 
 }  // namespace
 
-double ProductSizes::cells(int64_t rows, int64_t columns) const {
+double ProductSizes::blocks(int64_t rows, int64_t columns) const {
   return others * together * static_cast<double>(pieces(m, rows) * pieces(n, columns));
 }
 
@@ -71,10 +71,10 @@ void FastestProduct::consider(Schedule candidate, const ProductSizes& sizes, int
                               const Loops& loops, const Target& target) {
   constexpr int64_t kLeastSteps = 8;  // of a part
   const auto of = [](int64_t n) { return static_cast<double>(n); };
-  const int64_t rows = candidate.cell[sizes.a], columns = candidate.cell[sizes.b];
-  const double cells = sizes.cells(rows, columns);
+  const int64_t rows = candidate.block[sizes.a], columns = candidate.block[sizes.b];
+  const double blocks = sizes.blocks(rows, columns);
   auto time_of = [&](int64_t parts) {
-    const double waves = std::ceil(cells * of(parts) / target.multiprocessors);
+    const double waves = std::ceil(blocks * of(parts) / target.multiprocessors);
     const double multiplying = waves * of(rows * columns) * of(sizes.k) / (of(parts) * rate);
     // Partial sums of four bytes are written and read again.
     const double partial = parts > 1 ? 8 * sizes.others * of(sizes.m) * of(sizes.n) * of(parts) : 0;
@@ -82,11 +82,11 @@ void FastestProduct::consider(Schedule candidate, const ProductSizes& sizes, int
   };
   double needs = time_of(1);
   const auto parts =
-      std::min(static_cast<int64_t>(target.multiprocessors / cells), pieces(sizes.k, depth) / kLeastSteps);
+      std::min(static_cast<int64_t>(target.multiprocessors / blocks), pieces(sizes.k, depth) / kLeastSteps);
   if (parts > 1 && time_of(parts) < needs) {
     Schedule divided = candidate;
     divided.stages[0].split = parts;
-    divided.blocks = 0;
+    divided.persistent = 0;
     divided.group = 1;
     if (check(divided, loops, target).empty()) {
       candidate = std::move(divided);
@@ -110,16 +110,16 @@ bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contract
   FastestProduct fastest;
   for (const Choice& choice : kChoices) {
     Schedule candidate = schedule;
-    candidate.cell.assign(loops.outer.size(), 1);
-    candidate.cell[sizes.a] = choice.rows;
-    candidate.cell[sizes.b] = choice.columns;
+    candidate.block.assign(loops.outer.size(), 1);
+    candidate.block[sizes.a] = choice.rows;
+    candidate.block[sizes.b] = choice.columns;
     candidate.threads = static_cast<int>((choice.rows / kernel::kMatrixRows + 1) * kernel::kMatrixThreads);
-    candidate.blocks = target.multiprocessors;
+    candidate.persistent = target.multiprocessors;
     candidate.group = kGroup;
     StageSchedule& plan = candidate.stages[0];
     plan.dot = true;
     plan.unit = StageSchedule::Unit::Matrix;
-    plan.ahead = choice.ahead;
+    plan.pipeline = choice.pipeline;
     plan.loops = {{static_cast<int>(loops.outer.size()), kernel::kMatrixBytes / 2}};
     for (int operand : {0, 1})
       if (!factor_view(loops, loops.stages[0], c, operand))
@@ -142,14 +142,14 @@ void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contrac
     int64_t depth;
   };
   constexpr Tile kTiles[] = {{128, 128, 256, 8}, {64, 64, 64, 16}, {32, 32, 64, 32}};
-  constexpr double kLeastWaves = 1.5;         // cells for each multiprocessor, or the next smaller tile is taken
+  constexpr double kLeastWaves = 1.5;         // blocks for each multiprocessor, or the next smaller tile is taken
   constexpr int kWarpLanes = 32, kWarps = 8;  // warps that keep a multiprocessor going
   constexpr int64_t kLeastPart = 192;         // of a divided sum
   const ProductSizes sizes = product_sizes(loops, c);
   const auto [a, b, m, n, k, others, together] = sizes;
   StageSchedule& plan = schedule.stages[0];
   plan.dot = true;
-  // Few cells with long sums: the sums are divided.
+  // Few blocks with long sums: the sums are divided.
   auto divide = [&, depth_of_sum = k](double warps) {
     const auto split =
         std::min(static_cast<int64_t>(std::round(kWarps * target.multiprocessors / warps)), depth_of_sum / kLeastPart);
@@ -162,25 +162,25 @@ void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contrac
     return static_cast<int>(plan.loops.size());
   };
   if (std::min(m, n) < kTiles[2].rows || loops.values[static_cast<size_t>(c.a)].dtype != DType::f32) {
-    schedule.cell[a] = std::min<int64_t>(64, m);
-    schedule.cell[b] = std::min<int64_t>(64, n);
+    schedule.block[a] = std::min<int64_t>(64, m);
+    schedule.block[b] = std::min<int64_t>(64, n);
     const int depth = loop_by(8);
-    plan.staged = {{0, Staged::Scope::Cell, depth, 0}, {1, Staged::Scope::Cell, depth, 0}};
-    divide(sizes.cells(schedule.cell[a], schedule.cell[b]) * schedule.threads / kWarpLanes);
+    plan.staged = {{0, Staged::Scope::Block, depth, 0}, {1, Staged::Scope::Block, depth, 0}};
+    divide(sizes.blocks(schedule.block[a], schedule.block[b]) * schedule.threads / kWarpLanes);
     return;
   }
   const Tile* tile = kTiles;
-  while (tile != std::end(kTiles) - 1 && sizes.cells(tile->rows, tile->columns) < kLeastWaves * target.multiprocessors)
+  while (tile != std::end(kTiles) - 1 && sizes.blocks(tile->rows, tile->columns) < kLeastWaves * target.multiprocessors)
     ++tile;
-  schedule.cell[a] = tile->rows;
-  schedule.cell[b] = tile->columns;
+  schedule.block[a] = tile->rows;
+  schedule.block[b] = tile->columns;
   schedule.threads = tile->threads;
   // A step that leaves nothing over, if there is one nearly as deep.
   int64_t step = tile->depth;
   while (step > tile->depth * 3 / 4 && k % step != 0) --step;
   const int depth = loop_by(k % step == 0 ? step : tile->depth);
-  plan.staged = {{0, Staged::Scope::Cell, depth, tile->rows}, {1, Staged::Scope::Cell, depth, tile->columns}};
-  divide(sizes.cells(tile->rows, tile->columns) * tile->threads / kWarpLanes);
+  plan.staged = {{0, Staged::Scope::Block, depth, tile->rows}, {1, Staged::Scope::Block, depth, tile->columns}};
+  divide(sizes.blocks(tile->rows, tile->columns) * tile->threads / kWarpLanes);
 }
 
 }  // namespace heddle

@@ -1,9 +1,9 @@
-// A cell takes a few rows of an outer axis through all stages; what stages keep waits in local memory.
+// A block takes a few rows of an outer axis through all stages; what stages keep waits in shared memory.
 //
-//   scores     rows of the kept axis, a few at a time, against all rows of the cell, which are packed so that they lie
+//   scores     rows of the kept axis, a few at a time, against all rows of the block, which are packed so that they lie
 //              side by side: vectors run across them
 //   statistics a vector of rows at a time, with what is kept for the sums that follow
-//   sums       a block of the common axis at a time, so that both factors stay in the L1 cache
+//   sums       a chunk of the common axis at a time, so that both factors stay in the L1 cache
 #include "compile/schedule/schedule_nested.h"
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 namespace heddle {
 namespace {
 
-// Rows of a cell, about, and elements of the common axis that a sum takes at a time.
-constexpr int64_t kCellRows = 48, kBlock = 128;
+// Rows of a block, about, and elements of the common axis that a sum takes at a time.
+constexpr int64_t kBlockRows = 48, kSumChunk = 128;
 // Elements of the common axis that all stages take at a time: for many rows, and for few.
-constexpr int64_t kRowsBlock = 1024, kFewRowsBlock = 1024;
+constexpr int64_t kRowsChunk = 1024, kFewRowsChunk = 1024;
 // For few rows, elements of the common axis that a sum takes at a time: whole rows of the other factor stay in the L1
 // cache.
 constexpr int64_t kFewRowsStep = 32;
-constexpr int64_t kWantedCells = 16;
+constexpr int64_t kWantedBlocks = 16;
 
 int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
@@ -34,28 +34,28 @@ bool reduced_later(const Loops& loops, const Expr& var) {
   return false;
 }
 
-// Parts of a long axis for every core, where there are few cells.
+// Parts of a long axis for every core, where there are few blocks.
 void divide_long_rows(Schedule& schedule, const Loops& loops) {
-  if (schedule.block == 0) return;
-  int64_t cells = 1;
+  if (schedule.chunk == 0) return;
+  int64_t blocks = 1;
   for (size_t i = 0; i < loops.outer.size(); ++i)
-    cells *= (extent_of(loops.outer[i]) + schedule.cell[i] - 1) / schedule.cell[i];
-  const int64_t blocks = extent_of(*common_axis(loops)) / schedule.block;
-  if (2 * cells <= kWantedCells)
-    schedule.parts = std::clamp<int64_t>(kWantedCells / cells, 1, std::max<int64_t>(blocks / 2, 1));
+    blocks *= (extent_of(loops.outer[i]) + schedule.block[i] - 1) / schedule.block[i];
+  const int64_t chunks = extent_of(*common_axis(loops)) / schedule.chunk;
+  if (2 * blocks <= kWantedBlocks)
+    schedule.parts = std::clamp<int64_t>(kWantedBlocks / blocks, 1, std::max<int64_t>(chunks / 2, 1));
 }
 
-// A cell takes one row, or the few that meet the same factors: those are read once, at the speed of memory, and vectors
-// run along the common axis, or along what is kept.
+// A block takes one row, or the few that meet the same factors: those are read once, at the speed of memory, and
+// vectors run along the common axis, or along what is kept.
 void schedule_few_rows(Schedule& schedule, const Loops& loops, const Target& target, size_t row) {
   const size_t outer = loops.outer.size();
   const int64_t lanes = target.vector_bytes / 4, sums = target.vector_registers >= 32 ? 24 : 12;
   const int64_t rows = row < outer ? extent_of(loops.outer[row]) : 1;
   std::optional<Axis> common = common_axis(loops);
-  if (row < outer) schedule.cell[row] = rows;
+  if (row < outer) schedule.block[row] = rows;
   const bool online = find_online(loops).has_value();
   const int irow = static_cast<int>(row);
-  if (online) schedule.block = std::min(kFewRowsBlock, round_up(extent_of(*common), 4 * lanes));
+  if (online) schedule.chunk = std::min(kFewRowsChunk, round_up(extent_of(*common), 4 * lanes));
   divide_long_rows(schedule, loops);
   for (size_t s = 0; s < loops.stages.size(); ++s) {
     const Stage& stage = loops.stages[s];
@@ -65,11 +65,11 @@ void schedule_few_rows(Schedule& schedule, const Loops& loops, const Target& tar
     const bool keeps_common = stage.kept > 0 && common && stage.inner[0].var == common->var;
     if (stage.reducer && keeps_common && stage.kept == 1) {
       // Rows of the factor, a few at a time.
-      const int64_t length = online ? schedule.block : extent_of(*common);
+      const int64_t length = online ? schedule.chunk : extent_of(*common);
       plan.loops = {{first, std::min<int64_t>(lanes, length)}};
       if (rows > 1) plan.loops.push_back({irow, 1});
     } else if (stage.reducer && stage.kept == 1 && common && stage.inner[1].var == common->var) {
-      const int64_t length = online ? schedule.block : extent_of(*common);
+      const int64_t length = online ? schedule.chunk : extent_of(*common);
       plan.dot = c && c->is_matmul() && rows > 1;
       const int64_t wide = std::min<int64_t>(8 * lanes, extent_of(stage.inner[0]));
       int64_t high = std::max<int64_t>(sums / ((wide + lanes - 1) / lanes), 1);
@@ -88,7 +88,7 @@ void schedule_few_rows(Schedule& schedule, const Loops& loops, const Target& tar
 }  // namespace
 
 bool nest_pays(const Schedule& schedule, const Loops& loops, const Target& target) {
-  if (target.machine != Machine::Simt || schedule.block > 0) return true;
+  if (target.machine != Machine::Simt || schedule.chunk > 0) return true;
   constexpr double kMost = 1 << 26;  // products
   double most = 0;
   for (const Stage& stage : loops.stages) {
@@ -104,7 +104,7 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
   const size_t outer = loops.outer.size();
   const bool simd = target.machine == Machine::Simd;
   Schedule schedule;
-  schedule.cell.assign(outer, 1);
+  schedule.block.assign(outer, 1);
   schedule.stages.resize(loops.stages.size());
   schedule.threads = simd ? 1 : 256;
   for (StageSchedule& plan : schedule.stages) plan.joined = false;
@@ -120,7 +120,7 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
   const int64_t rows = outer > 0 ? extent_of(loops.outer[row]) : 1;
   if (!simd) {
     if (schedule_online_simt(schedule, loops, target)) return schedule;
-    // Small tiles: everything waits in local memory.
+    // Small tiles: everything waits in shared memory.
     constexpr int64_t kTile = 512;
     for (size_t s = 0; s < loops.stages.size(); ++s) {
       int64_t left = kTile;
@@ -142,19 +142,19 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
   int64_t per_row = 0;  // bytes that are kept
   for (const Stage& stage : loops.stages)
     if (stage.kept > 0 && reduced_later(loops, stage.inner[0].var)) per_row += 4 * extent_of(stage.inner[0]);
-  int64_t cell = round_up(kCellRows, beside);
+  int64_t block = round_up(kBlockRows, beside);
   std::optional<Axis> common = common_axis(loops);
-  if (cell * per_row > target.l2_bytes && find_online(loops)) {
-    // Blocks in place of fewer rows.
-    schedule.block = kRowsBlock;
-    per_row = per_row / extent_of(*common) * kRowsBlock;
+  if (block * per_row > target.l2_bytes && find_online(loops)) {
+    // Chunks in place of fewer rows.
+    schedule.chunk = kRowsChunk;
+    per_row = per_row / extent_of(*common) * kRowsChunk;
   }
-  while (cell > beside && cell * per_row > target.l2_bytes) cell -= beside;
-  while (cell > lanes && cell * per_row > target.l2_bytes) cell -= lanes;
-  cell = std::min(cell, round_up(rows, lanes));
-  if (cell > beside) cell = cell / beside * beside;
-  const int64_t together = std::min(cell, beside);
-  schedule.cell[row] = cell;
+  while (block > beside && block * per_row > target.l2_bytes) block -= beside;
+  while (block > lanes && block * per_row > target.l2_bytes) block -= lanes;
+  block = std::min(block, round_up(rows, lanes));
+  if (block > beside) block = block / beside * beside;
+  const int64_t together = std::min(block, beside);
+  schedule.block[row] = block;
   divide_long_rows(schedule, loops);
   const int irow = static_cast<int>(row);
   for (size_t s = 0; s < loops.stages.size(); ++s) {
@@ -166,18 +166,18 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
     if (product && reduced_later(loops, stage.inner[0].var)) {
       plan.dot = true;
       plan.loops = {{first, std::min(sums / (together / lanes), extent_of(stage.inner[0]))}};
-      if (together < cell) plan.loops.push_back({irow, together});
-      if (c->a_axis == irow) plan.staged = {{0, Staged::Scope::Cell, 0, together}};
+      if (together < block) plan.loops.push_back({irow, together});
+      if (c->a_axis == irow) plan.staged = {{0, Staged::Scope::Block, 0, together}};
     } else if (product) {
       plan.dot = true;
-      const int64_t length = schedule.block > 0 ? schedule.block : extent_of(stage.inner[1]);
-      int64_t block = std::min(kBlock, length);
+      const int64_t length = schedule.chunk > 0 ? schedule.chunk : extent_of(stage.inner[1]);
+      int64_t chunk = std::min(kSumChunk, length);
       int64_t wide = std::min<int64_t>(4 * lanes, extent_of(stage.inner[0]));
-      int64_t high = std::min(sums / ((wide + lanes - 1) / lanes), cell);
-      while (cell % high != 0) --high;
-      plan.loops = {{reduced, block}, {first, wide}, {irow, high}};
+      int64_t high = std::min(sums / ((wide + lanes - 1) / lanes), block);
+      while (block % high != 0) --high;
+      plan.loops = {{reduced, chunk}, {first, wide}, {irow, high}};
       if (extent_of(stage.inner[0]) == wide) plan.loops.erase(plan.loops.begin() + 1);
-      if (block == length) plan.loops.erase(plan.loops.begin());
+      if (chunk == length) plan.loops.erase(plan.loops.begin());
     } else if (stores(stage) && !stage.inner.empty()) {
       plan.loops = {{irow, 1}};
     } else {

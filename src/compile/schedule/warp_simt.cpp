@@ -33,11 +33,11 @@ std::optional<kernel::Value> cast_from(const Loops& loops, const Stage& stage, k
 
 bool is_f8(DType dtype) { return dtype == DType::f8e4m3 || dtype == DType::f8e5m2; }
 
-// Whether the block of a factor lies across the sum in local memory: as it is in global memory, or as it is packed.
-bool lies_turned(const Loops& loops, const Stage& stage, const Contraction& c, int operand, bool packed) {
-  if (packed) return size_of(*warp_dtype(loops, stage, c)) == 2 && packed_turned(loops, stage, c, operand);
+// Whether the tile of a factor lies across the sum in shared memory: as it is in global memory, or as it is packed.
+bool lies_transposed(const Loops& loops, const Stage& stage, const Contraction& c, int operand, bool packed) {
+  if (packed) return size_of(*warp_dtype(loops, stage, c)) == 2 && packed_transposed(loops, stage, c, operand);
   const std::optional<MatrixView> view = warp_view(loops, stage, c, operand);
-  return view && view->turned;
+  return view && view->transposed;
 }
 
 }  // namespace
@@ -76,18 +76,18 @@ std::optional<MatrixView> warp_view(const Loops& loops, const Stage& stage, cons
   const auto own = static_cast<size_t>(operand == 0 ? c.a_axis : c.b_axis);
   std::optional<MatrixView> view = matrix_view(loops, stage, *load, own, loops.outer.size());
   if (!view) view = gathered_view(loops, stage, *load, own, loops.outer.size());
-  if (view && view->turned && size_of(dtype_of(loops, narrow)) != 2) return {};
+  if (view && view->transposed && size_of(dtype_of(loops, narrow)) != 2) return {};
   return view;
 }
 
 int64_t warp_pitch(int64_t row, DType dtype) { return row + kCopy / size_of(dtype); }
 
-int64_t warp_block_bytes(int64_t rows, int64_t columns, DType dtype, bool left_turned, bool right_turned) {
+int64_t warp_stage_bytes(int64_t rows, int64_t columns, DType dtype, bool left_transposed, bool right_transposed) {
   const int64_t depth = kWarpBytes / size_of(dtype);
-  auto elements = [&](int64_t own, bool turned) {
-    return turned ? depth * warp_pitch(own, dtype) : own * warp_pitch(depth, dtype);
+  auto elements = [&](int64_t own, bool transposed) {
+    return transposed ? depth * warp_pitch(own, dtype) : own * warp_pitch(depth, dtype);
   };
-  return (elements(rows, left_turned) + elements(columns, right_turned)) * size_of(dtype);
+  return (elements(rows, left_transposed) + elements(columns, right_transposed)) * size_of(dtype);
 }
 
 std::string check_warp_simt(const Schedule& schedule, const Loops& loops, size_t s, const Contraction& c,
@@ -95,16 +95,16 @@ std::string check_warp_simt(const Schedule& schedule, const Loops& loops, size_t
   const StageSchedule& plan = schedule.stages[s];
   const Stage& stage = loops.stages[s];
   if (target.machine != Machine::Simt || !target.warp_products) return "the machine has no matrix unit for warps";
-  if (plan.ahead < 2) return text("stage ", s, ": room for ", plan.ahead, " blocks");
+  if (plan.pipeline < 2) return text("stage ", s, ": room for ", plan.pipeline, " stages");
   if (std::string problem = check_unit_simt(schedule, loops, s, c); !problem.empty()) return problem;
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis), k = loops.outer.size();
   const std::optional<DType> dtype = warp_dtype(loops, stage, c);
   if (!dtype) return text("stage ", s, ": its factors are not ones of a matrix unit");
   if (is_f8(*dtype) && !target.f8_products) return text("stage ", s, ": the machine does not multiply ", *dtype);
   if (*dtype == DType::f32 && !target.tf32) return text("stage ", s, ": nobody asked for products of tf32");
-  const int64_t rows = schedule.cell[a], columns = schedule.cell[b];
+  const int64_t rows = schedule.block[a], columns = schedule.block[b];
   const auto grid = schedule.threads % kWarp == 0 ? warp_grid(rows, columns, schedule.threads / kWarp) : std::nullopt;
-  if (!grid) return text("stage ", s, ": cells of ", rows, " x ", columns, " for ", schedule.threads, " threads");
+  if (!grid) return text("stage ", s, ": blocks of ", rows, " x ", columns, " for ", schedule.threads, " threads");
   constexpr int64_t kMostSums = 128;  // of a thread
   if (rows * columns > kMostSums * schedule.threads)
     return text("stage ", s, ": ", rows * columns / schedule.threads, " sums for each thread");
@@ -115,30 +115,32 @@ std::string check_warp_simt(const Schedule& schedule, const Loops& loops, size_t
   for (int operand : {0, 1})
     if (!packed[operand] && !warp_view(loops, stage, c, operand))
       return text("stage ", s, ": operand ", operand, " cannot be copied as it is");
-  const int64_t block = warp_block_bytes(rows, columns, *dtype, lies_turned(loops, stage, c, 0, packed[0]),
-                                         lies_turned(loops, stage, c, 1, packed[1]));
+  const int64_t stage_bytes = warp_stage_bytes(rows, columns, *dtype, lies_transposed(loops, stage, c, 0, packed[0]),
+                                               lies_transposed(loops, stage, c, 1, packed[1]));
   // Divided sums are put together by a phase of their own.
   constexpr int64_t kAlignment = 1024;
-  const int64_t bytes = std::max(plan.ahead * block, plan.split > 1 ? rows * columns * 4 : 0) + 2 * kAlignment;
-  if (bytes > target.local_bytes) return text("stage ", s, ": ", plan.ahead, " blocks of ", block, " bytes do not fit");
+  const int64_t bytes = std::max(plan.pipeline * stage_bytes, plan.split > 1 ? rows * columns * 4 : 0) + 2 * kAlignment;
+  if (bytes > target.shared_bytes)
+    return text("stage ", s, ": ", plan.pipeline, " stages of ", stage_bytes, " bytes do not fit");
   return "";
 }
 
 namespace {
 
-// Tiles, threads, what part of the fastest rate they reach, and blocks on their way: of few rows all waits for memory.
+// Tiles, threads, what part of the fastest rate they reach, and stages of the pipeline: of few rows all waits for
+// memory.
 struct Choice {
   int64_t rows, columns;
   int threads;
   double rate;
-  int ahead;
+  int pipeline;
 };
 constexpr Choice kChoices[] = {{128, 256, 256, 1.0, 4}, {128, 128, 128, 0.86, 4}, {64, 128, 128, 0.6, 4},
                                {64, 64, 128, 0.43, 4},  {32, 128, 128, 0.39, 6},  {16, 128, 128, 0.26, 8}};
 constexpr int64_t kLeastRows = 4;
 constexpr double kProductsPerByte = 40;  // that a multiprocessor does while it reads or writes a byte
 constexpr int64_t kGroup = 8;
-constexpr int64_t kEachItsOwn = 1 << 20;  // blocks of threads: as many as cells, as a rule
+constexpr int64_t kEachItsOwn = 1 << 20;  // persistent blocks: as many as the grid has, as a rule
 
 }  // namespace
 
@@ -157,11 +159,11 @@ bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contractio
       const int64_t rows = high ? choice.columns : choice.rows, columns = high ? choice.rows : choice.columns;
       if (high && rows == columns) continue;
       Schedule candidate = schedule;
-      candidate.cell.assign(loops.outer.size(), 1);
-      candidate.cell[sizes.a] = rows;
-      candidate.cell[sizes.b] = columns;
+      candidate.block.assign(loops.outer.size(), 1);
+      candidate.block[sizes.a] = rows;
+      candidate.block[sizes.b] = columns;
       candidate.threads = choice.threads;
-      candidate.blocks = kEachItsOwn;
+      candidate.persistent = kEachItsOwn;
       candidate.group = kGroup;
       StageSchedule& plan = candidate.stages[0];
       plan.dot = true;
@@ -170,7 +172,8 @@ bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contractio
       for (int operand : {0, 1})
         if (!warp_view(loops, loops.stages[0], c, operand))
           plan.staged.push_back({operand, Staged::Scope::Phase, 0, 0});
-      for (plan.ahead = choice.ahead; plan.ahead > 2 && !check(candidate, loops, target).empty();) --plan.ahead;
+      for (plan.pipeline = choice.pipeline; plan.pipeline > 2 && !check(candidate, loops, target).empty();)
+        --plan.pipeline;
       if (check(candidate, loops, target).empty())
         fastest.consider(std::move(candidate), sizes, depth, choice.rate, kProductsPerByte, loops, target);
     }
@@ -183,15 +186,15 @@ Schedule random_warp_schedule(const Loops& loops, const Contraction& c, const Ta
   Schedule schedule;
   const std::optional<DType> dtype = warp_dtype(loops, loops.stages[0], c);
   if (!dtype) return schedule;
-  schedule.cell.assign(loops.outer.size(), 1);
+  schedule.block.assign(loops.outer.size(), 1);
   schedule.stages.resize(loops.stages.size());
-  schedule.cell[static_cast<size_t>(c.a_axis)] = int64_t{16} << draw(4);
-  schedule.cell[static_cast<size_t>(c.b_axis)] = int64_t{16} << draw(4);
+  schedule.block[static_cast<size_t>(c.a_axis)] = int64_t{16} << draw(4);
+  schedule.block[static_cast<size_t>(c.b_axis)] = int64_t{16} << draw(4);
   schedule.threads = 32 << draw(4);
   StageSchedule& plan = schedule.stages[0];
   plan.dot = true;
   plan.unit = StageSchedule::Unit::Warps;
-  plan.ahead = 2 + static_cast<int>(draw(4));
+  plan.pipeline = 2 + static_cast<int>(draw(4));
   plan.loops = {{static_cast<int>(loops.outer.size()), kernel::kWarpBytes / size_of(*dtype)}};
   for (int operand : {0, 1})
     if (draw(3) == 0 || !warp_view(loops, loops.stages[0], c, operand))

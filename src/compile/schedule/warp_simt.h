@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-// How the warps of a cell share its sums, each a rectangle of whole fragments: the first `down` of them lie below each
+// How the warps of a block share its sums, each a rectangle of whole fragments: the first `down` of them lie below each
 // other. None if they cannot.
 struct WarpGrid {
   int64_t down, across;
@@ -21,11 +21,11 @@ kernel::Value warp_factor(const Loops& loops, const Stage& stage, const Contract
 // The load of a factor, if copies of 16 bytes can do it. Elements that are not of two bytes must lie along the sum.
 std::optional<MatrixView> warp_view(const Loops& loops, const Stage& stage, const Contraction& c, int operand);
 
-// Elements from one row of a block in local memory to the next, for rows of so many: no two of eight rows that are read
+// Elements from one row of a tile in shared memory to the next, for rows of so many: no two of eight rows that are read
 // together begin in the same banks.
 int64_t warp_pitch(int64_t row, DType dtype);
-// Bytes of local memory that a block of both factors takes.
-int64_t warp_block_bytes(int64_t rows, int64_t columns, DType dtype, bool left_turned, bool right_turned);
+// Bytes of shared memory that one stage of the pipeline, a tile of both factors, takes.
+int64_t warp_stage_bytes(int64_t rows, int64_t columns, DType dtype, bool left_transposed, bool right_transposed);
 
 std::string check_warp_simt(const Schedule& schedule, const Loops& loops, size_t s, const Contraction& c,
                             const Target& target);
@@ -33,7 +33,7 @@ std::string check_warp_simt(const Schedule& schedule, const Loops& loops, size_t
 bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target);
 // A number below the argument.
 using Draw = std::function<int64_t(int64_t)>;
-// Parts of the sums, or turns of blocks of threads, of a random schedule for a matrix unit (random_schedule.cpp).
+// Parts of the sums, or persistent blocks, of a random schedule for a matrix unit (random_schedule.cpp).
 void draw_division(Schedule& schedule, const Target& target, const Draw& draw);
 // Any tile, with factors packed or not; it may not be legal.
 Schedule random_warp_schedule(const Loops& loops, const Contraction& c, const Target& target, const Draw& draw);

@@ -180,9 +180,10 @@ Value Lowering::emit_access(const Nest& nest, const Inst& inst, const Position& 
       if (inst.op == Op::load) out.guard = logical_and(out.guard, at.active);
     }
   }
-  if (auto ahead = nest.ahead.find(&inst); ahead != nest.ahead.end() && vector && out.hint == kernel::Hint::None) {
-    out.hint = kernel::Hint::Ahead;
-    out.immediate = ahead->second;
+  if (auto found = nest.prefetch.find(&inst);
+      found != nest.prefetch.end() && vector && out.hint == kernel::Hint::None) {
+    out.hint = kernel::Hint::Prefetch;
+    out.immediate = found->second;
   }
   Value result = fresh({dtype, shape});
   out.results = {result};
@@ -216,7 +217,7 @@ std::vector<Value> Lowering::loop(const Expr& extent, std::vector<Value> init,
   inst.op = Op::loop;
   inst.extent = extent;
   inst.var = Expr::index(text("i", names_++), extent);
-  Block inner;
+  Body inner;
   for (Value v : init) {
     inst.args.push_back(v);
     inner.params.push_back(fresh(Type(out_.values[v])));
@@ -227,7 +228,7 @@ std::vector<Value> Lowering::loop(const Expr& extent, std::vector<Value> init,
   std::vector<Value> results;
   for (Value v : init) results.push_back(fresh(Type(out_.values[v])));
   inst.results = SmallVector<Value, 2>(std::span<const Value>(results));
-  inst.blocks.push_back(std::move(inner));
+  inst.bodies.push_back(std::move(inner));
   frames_.back()->insts.push_back(std::move(inst));
   return results;
 }
@@ -239,18 +240,18 @@ std::vector<Value> Lowering::branch(const Expr& guard, const std::function<std::
   Inst inst;
   inst.op = Op::branch;
   inst.guard = guard;
-  inst.blocks.resize(2);
+  inst.bodies.resize(2);
   for (int side = 0; side < 2; ++side) {
     const auto& make = side == 0 ? then : otherwise;
     if (!make) continue;
-    Block inner;
+    Body inner;
     frames_.push_back(&inner);
     inner.results = make();
     close_frame();
-    inst.blocks[side] = std::move(inner);
+    inst.bodies[side] = std::move(inner);
   }
   std::vector<Value> results;
-  for (Value v : inst.blocks[0].results) results.push_back(fresh(Type(out_.values[v])));
+  for (Value v : inst.bodies[0].results) results.push_back(fresh(Type(out_.values[v])));
   inst.results = SmallVector<Value, 2>(std::span<const Value>(results));
   frames_.back()->insts.push_back(std::move(inst));
   return results;

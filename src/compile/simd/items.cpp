@@ -1,4 +1,4 @@
-// Divides a block into nests and decides which lazy values are written down instead of computed again.
+// Divides a body into nests and decides which lazy values are written down instead of computed again.
 #include <algorithm>
 #include <unordered_set>
 
@@ -23,7 +23,7 @@ bool only_checks(const Item& item) {
 
 }  // namespace
 
-std::vector<Item> Lowering::partition(const Block& block) {
+std::vector<Item> Lowering::partition(const Body& code) {
   std::vector<Item> items;
   Item pending;
   std::vector<Value> produced;             // by the pending nest
@@ -57,8 +57,8 @@ std::vector<Item> Lowering::partition(const Block& block) {
     return load.buffer == store.buffer &&
            !(canonical(load.address, load.coords) == canonical(store.address, store.coords));
   };
-  for (int i = 0; i < static_cast<int>(block.insts.size()); ++i) {
-    const Inst& inst = block.insts[i];
+  for (int i = 0; i < static_cast<int>(code.insts.size()); ++i) {
+    const Inst& inst = code.insts[i];
     if (is_lazy_op(inst.op)) {
       if (in_.values[inst.results[0]].numel() != 1) continue;
       bool waits = false;
@@ -72,7 +72,7 @@ std::vector<Item> Lowering::partition(const Block& block) {
       items.push_back(std::move(item));
       continue;
     }
-    if (inst.op == Op::loop || inst.op == Op::branch || inst.op == Op::block_dot) {
+    if (inst.op == Op::loop || inst.op == Op::branch || inst.op == Op::panel_dot) {
       flush();
       Item item;
       item.single = &inst;
@@ -106,8 +106,8 @@ std::vector<Item> Lowering::partition(const Block& block) {
   return items;
 }
 
-void Lowering::choose_saves(const Block& block, std::vector<Item>& items) {
-  const int end = static_cast<int>(items.size());  // stands for the block's results
+void Lowering::choose_saves(const Body& code, std::vector<Item>& items) {
+  const int end = static_cast<int>(items.size());  // stands for the body's results
   std::unordered_map<Value, std::vector<int>> users;
   struct Store {
     int at, item;
@@ -123,23 +123,23 @@ void Lowering::choose_saves(const Block& block, std::vector<Item>& items) {
         stores.push_back({item.roots_at[r], n, item.roots[r], item.roots[r]->buffer});
     }
     if (!item.single) continue;
-    if (item.single->op == Op::block_dot) stores.push_back({item.at, n, nullptr, item.single->panels[0].buffer});
+    if (item.single->op == Op::panel_dot) stores.push_back({item.at, n, nullptr, item.single->panels[0].buffer});
     for (Value v : item.single->args) add_unique(users[v], n);
-    for (const Block& inner : item.single->blocks) {
+    for (const Body& inner : item.single->bodies) {
       kernel::visit(inner, [&](const Inst& inst) {
         for (Value v : inst.args) add_unique(users[v], n);
-        for (const Block& b : inst.blocks)
+        for (const Body& b : inst.bodies)
           for (Value v : b.results) add_unique(users[v], n);
         if (writes_memory(inst.op)) stores.push_back({item.at, n, nullptr, inst.buffer});
-        if (inst.op == Op::block_dot) stores.push_back({item.at, n, nullptr, inst.panels[0].buffer});
+        if (inst.op == Op::panel_dot) stores.push_back({item.at, n, nullptr, inst.panels[0].buffer});
       });
       for (Value v : inner.results) add_unique(users[v], n);
     }
   }
-  for (Value v : block.results) add_unique(users[v], end);
+  for (Value v : code.results) add_unique(users[v], end);
 
   std::unordered_map<Value, int64_t> cost;
-  for (const Inst& inst : block.insts) {
+  for (const Inst& inst : code.insts) {
     if (!is_lazy_op(inst.op) || in_.values[inst.results[0]].numel() == 1) continue;
     int64_t sum = op_cost(inst.op);
     for (Value v : inst.args)
@@ -147,8 +147,8 @@ void Lowering::choose_saves(const Block& block, std::vector<Item>& items) {
     cost[inst.results[0]] = std::min<int64_t>(sum, 1000);
   }
 
-  for (int i = static_cast<int>(block.insts.size()) - 1; i >= 0; --i) {
-    const Inst& inst = block.insts[i];
+  for (int i = static_cast<int>(code.insts.size()) - 1; i >= 0; --i) {
+    const Inst& inst = code.insts[i];
     if (inst.op == Op::scan) {
       // Its own nest has the scanned tile at hand, others need a copy.
       auto own = std::find_if(items.begin(), items.end(), [&](const Item& item) {

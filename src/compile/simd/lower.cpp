@@ -1,4 +1,4 @@
-// Tile level to thread level for a CPU: walks the blocks, loops and branches.
+// Tile level to thread level for a CPU: walks the bodies, loops and branches.
 #include "compile/simd/lowering.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 // Tiles up to this size may cross loops as scalars.
 constexpr int64_t kFewScalars = 16;
 
-// A tile that is turned around goes through scratch if it is no larger.
+// A tile that is transposed goes through scratch if it is no larger.
 constexpr int64_t kStagedElements = 16384;
 constexpr int64_t kCacheLine = 64;
 
@@ -46,9 +46,9 @@ Dims root_dims(const Kernel& kernel, const Inst& inst) {
   return first;
 }
 
-void expand_short_scans(Kernel& kernel, Block& block) {
-  std::vector<Inst> insts = std::move(block.insts);
-  block.insts.clear();
+void expand_short_scans(Kernel& kernel, Body& code) {
+  std::vector<Inst> insts = std::move(code.insts);
+  code.insts.clear();
   std::vector<std::pair<Value, Value>> renamed;
   auto rename = [&](auto& values) {
     for (Value& v : values)
@@ -57,19 +57,19 @@ void expand_short_scans(Kernel& kernel, Block& block) {
   };
   auto rename_inside = [&](Inst& inst) {
     rename(inst.args);
-    for (Block& inner : inst.blocks) rename(inner.results);
+    for (Body& inner : inst.bodies) rename(inner.results);
   };
   for (Inst& inst : insts) {
     rename_inside(inst);
-    for (Block& inner : inst.blocks) {
+    for (Body& inner : inst.bodies) {
       kernel::visit(inner, [&](Inst& i) { rename_inside(i); });
       expand_short_scans(kernel, inner);
     }
     if (inst.op != Op::scan || kernel.values[inst.args[0]].shape[inst.axis] != 1) {
-      block.insts.push_back(std::move(inst));
+      code.insts.push_back(std::move(inst));
       continue;
     }
-    Builder b(kernel.values, block);
+    Builder b(kernel.values, code);
     const size_t width = inst.reducer->width();
     std::vector<Value> x, start;
     for (size_t k = 0; k < width; ++k) {
@@ -78,7 +78,7 @@ void expand_short_scans(Kernel& kernel, Block& block) {
     }
     if (!inst.guard.is_const(1)) {
       Value counts = b.index(DType::boolean, inst.guard, inst.coords);
-      Inst& made = block.insts.back();
+      Inst& made = code.insts.back();
       made.binds = inst.binds;
       for (size_t i = 2 * width; i < inst.args.size(); ++i) made.args.push_back(inst.args[i]);
       for (size_t k = 0; k < width; ++k)
@@ -90,7 +90,7 @@ void expand_short_scans(Kernel& kernel, Block& block) {
       renamed.emplace_back(inst.results[width + k], results[k]);
     }
   }
-  rename(block.results);
+  rename(code.results);
 }
 
 Lowering::Lowering(const Kernel& in, const Target& target) : in_(in), target_(target) {
@@ -108,7 +108,7 @@ Lowering::Lowering(const Kernel& in, const Target& target) : in_(in), target_(ta
     kernel::visit(phase.body, [&](const Inst& inst) {
       for (Value v : inst.results) defs_[v] = &inst;
       for (Value v : inst.args) used_[v] = true;
-      for (const Block& inner : inst.blocks)
+      for (const Body& inner : inst.bodies)
         for (Value v : inner.results) used_[v] = true;
     });
 }
@@ -116,10 +116,10 @@ Lowering::Lowering(const Kernel& in, const Target& target) : in_(in), target_(ta
 Kernel Lowering::run() {
   for (const kernel::Phase& phase : in_.phases) {
     kernel::Phase lowered;
-    lowered.cells = phase.cells;
+    lowered.blocks = phase.blocks;
     frames_ = {&lowered.body};
-    rounds_ = phase.cells;
-    lower_block(phase.body);
+    rounds_ = phase.blocks;
+    lower_body(phase.body);
     frames_.clear();
     out_.phases.push_back(std::move(lowered));
   }
@@ -155,7 +155,7 @@ Rep Lowering::memory_rep(Value v, int vector_dim) {
   for (int d = static_cast<int>(type.shape.size()) - 1; d >= 0; --d)
     if (d != vector_dim) place(d);
   rep.buffer = static_cast<int>(out_.buffers.size());
-  out_.buffers.push_back({text("local", rep.buffer), type.dtype, kernel::Space::Local, stride});
+  out_.buffers.push_back({text("shared", rep.buffer), type.dtype, kernel::Space::Shared, stride});
   return rep;
 }
 
@@ -172,9 +172,9 @@ void Lowering::eager(const Inst& inst) {
   set_rep(inst.results[0], std::move(rep));
 }
 
-void Lowering::lower_block(const Block& block) {
-  std::vector<Item> items = partition(block);
-  choose_saves(block, items);
+void Lowering::lower_body(const Body& code) {
+  std::vector<Item> items = partition(code);
+  choose_saves(code, items);
   for (Item& item : items) {
     for (const Item::Wanted& wanted : item.before)
       if (is_lazy(wanted.value)) write_down(wanted.value);
@@ -183,7 +183,7 @@ void Lowering::lower_block(const Block& block) {
         lower_loop(*item.single);
       else if (item.single->op == Op::branch)
         lower_branch(*item.single);
-      else if (item.single->op == Op::block_dot)
+      else if (item.single->op == Op::panel_dot)
         frames_.back()->insts.push_back(*item.single);
       else
         eager(*item.single);
@@ -218,7 +218,7 @@ void Lowering::lower_block(const Block& block) {
       }
       nest.saves.push_back(save);
     }
-    if (!nest.in_registers) place_results(item, nest, block);
+    if (!nest.in_registers) place_results(item, nest, code);
     run_nest(nest);
   }
 }
@@ -242,7 +242,7 @@ bool Lowering::stage_transposed(const Nest& nest) {
   bool staged = false;
   for (const Inst* inst : leaves(nest)) {
     if (inst->op != Op::load || !inst->binds.empty()) continue;
-    if (std::find(nest.turned.begin(), nest.turned.end(), inst) != nest.turned.end()) continue;
+    if (std::find(nest.transposed.begin(), nest.transposed.end(), inst) != nest.transposed.end()) continue;
     const Type& type = in_.values[inst->results[0]];
     if (type.shape[nest.vector_dim] == 1 || type.numel() > kStagedElements) continue;
     std::optional<Linear> step = linear_in(inst->address, inst->coords[nest.vector_dim]);
@@ -261,24 +261,24 @@ bool Lowering::stage_transposed(const Nest& nest) {
 
 // Memory for results of reductions. A dot that gives the next value of a carried tile, which nobody else reads, adds
 // to that tile in place.
-void Lowering::place_results(const Item& item, const Nest& nest, const Block& block) {
+void Lowering::place_results(const Item& item, const Nest& nest, const Body& code) {
   for (const Inst* root : item.roots) {
     for (Value v : final_results(*root)) {
       if (root->op == Op::scan && !used_[v]) continue;
       if (root->op == Op::dot) {
         const Value sum = root->args[2];
         bool in_place = false;
-        for (size_t i = 0; i < block.params.size() && i < block.results.size(); ++i)
-          in_place |= block.params[i] == sum && block.results[i] == v && reps_[sum].kind == Rep::Memory &&
+        for (size_t i = 0; i < code.params.size() && i < code.results.size(); ++i)
+          in_place |= code.params[i] == sum && code.results[i] == v && reps_[sum].kind == Rep::Memory &&
                       in_.values[sum].shape == in_.values[v].shape;
         int readers = 0;
         auto count = [&](Value used) { readers += used == sum; };
-        kernel::visit(block, [&](const Inst& inst) {
+        kernel::visit(code, [&](const Inst& inst) {
           for (Value used : inst.args) count(used);
-          for (const Block& inner : inst.blocks)
+          for (const Body& inner : inst.bodies)
             for (Value used : inner.results) count(used);
         });
-        for (Value used : block.results) count(used);
+        for (Value used : code.results) count(used);
         if (in_place && readers == 1) {
           set_rep(v, Rep(reps_[sum]));
           continue;
@@ -316,7 +316,7 @@ std::vector<Rep> Lowering::choose_reps(std::span<const Value> values, const Inst
           score[d] += static_cast<double>(std::min<int64_t>(type.shape[d], width));
       }
     };
-    for (const Block& block : around.blocks) kernel::visit(block, look);
+    for (const Body& code : around.bodies) kernel::visit(code, look);
     int best = -1;
     for (int d = 0; d < rank; ++d)
       if (score[d] > 0 && (best < 0 || score[d] >= score[best])) best = d;
@@ -400,7 +400,7 @@ size_t Lowering::give(std::span<const Value> from, size_t at, Value to, const Re
 }
 
 void Lowering::lower_loop(const Inst& inst) {
-  const Block& body = inst.blocks[0];
+  const Body& body = inst.bodies[0];
   std::vector<Rep> reps = choose_reps(body.params, inst);
   std::vector<Value> init = bring(std::span(inst.args.data(), body.params.size()), reps);
 
@@ -409,7 +409,7 @@ void Lowering::lower_loop(const Inst& inst) {
   out.var = inst.var;
   out.extent = inst.extent;
   out.immediate = inst.immediate;
-  Block inner;
+  Body inner;
   for (Value v : init) {
     out.args.push_back(v);
     inner.params.push_back(fresh(Type(out_.values[v])));
@@ -418,7 +418,7 @@ void Lowering::lower_loop(const Inst& inst) {
   for (size_t i = 0; i < body.params.size(); ++i) at = give(inner.params, at, body.params[i], reps[i]);
   frames_.push_back(&inner);
   rounds_.push_back(inst.var);
-  lower_block(body);
+  lower_body(body);
   inner.results = next_carried(body, reps);
   rounds_.pop_back();
   close_frame();
@@ -426,7 +426,7 @@ void Lowering::lower_loop(const Inst& inst) {
   std::vector<Value> results;
   for (Value v : init) results.push_back(fresh(Type(out_.values[v])));
   out.results = SmallVector<Value, 2>(std::span<const Value>(results));
-  out.blocks.push_back(std::move(inner));
+  out.bodies.push_back(std::move(inner));
   frames_.back()->insts.push_back(std::move(out));
   at = 0;
   for (size_t i = 0; i < inst.results.size(); ++i) at = give(results, at, inst.results[i], reps[i]);
@@ -434,7 +434,7 @@ void Lowering::lower_loop(const Inst& inst) {
 
 // The values for the next iteration. Carried tiles in memory are overwritten in place where each new element needs
 // only the old one at its place; otherwise the new tiles are computed beside the old ones and copied.
-std::vector<Value> Lowering::next_carried(const Block& body, std::span<const Rep> reps) {
+std::vector<Value> Lowering::next_carried(const Body& body, std::span<const Rep> reps) {
   std::vector<Value> in_memory;
   for (size_t i = 0; i < reps.size(); ++i)
     if (reps[i].kind == Rep::Memory) in_memory.push_back(static_cast<Value>(i));
@@ -481,19 +481,19 @@ void Lowering::lower_branch(const Inst& inst) {
     out.args.push_back(reps_[v].scalar);
   }
   std::vector<Rep> reps = choose_reps(std::span<const Value>(inst.results), inst);
-  out.blocks.resize(2);
-  for (size_t side = 0; side < inst.blocks.size(); ++side) {
-    Block inner;
+  out.bodies.resize(2);
+  for (size_t side = 0; side < inst.bodies.size(); ++side) {
+    Body inner;
     size_t before = undo_.size();
     frames_.push_back(&inner);
-    lower_block(inst.blocks[side]);
-    inner.results = bring(inst.blocks[side].results, reps);
+    lower_body(inst.bodies[side]);
+    inner.results = bring(inst.bodies[side].results, reps);
     close_frame();
     restore(before);
-    out.blocks[side] = std::move(inner);
+    out.bodies[side] = std::move(inner);
   }
   std::vector<Value> results;
-  for (Value v : out.blocks[0].results) results.push_back(fresh(Type(out_.values[v])));
+  for (Value v : out.bodies[0].results) results.push_back(fresh(Type(out_.values[v])));
   out.results = SmallVector<Value, 2>(std::span<const Value>(results));
   frames_.back()->insts.push_back(std::move(out));
   size_t at = 0;

@@ -7,7 +7,7 @@
 namespace heddle {
 
 // Tiles become loops over vectors: each store, reduction or dot is one nest, elementwise chains are computed inside the
-// nests that use them, small tiles stay in registers, larger ones with several users go to Local scratch.
+// nests that use them, small tiles stay in registers, larger ones with several users go to Shared scratch.
 kernel::Kernel lower_simd(const kernel::Kernel& tile_kernel, const Target& target);
 
 }  // namespace heddle

@@ -15,7 +15,7 @@
 
 namespace heddle::simd {
 
-using kernel::Block;
+using kernel::Body;
 using kernel::Builder;
 using kernel::Dims;
 using kernel::Inst;
@@ -48,7 +48,7 @@ struct Rep {
   Value scalar = kernel::kNoValue;
   Layout layout;  // Registers
   std::vector<Value> registers;
-  int buffer = -1;  // Memory: a Local buffer
+  int buffer = -1;  // Memory: a Shared buffer
   Dims strides;
   std::vector<Expr> valid;  // the copy holds only elements for which these conditions are true
 };
@@ -56,7 +56,7 @@ struct Rep {
 // Elements that one thread-level value stands for: one element, or `width` consecutive ones along vector_dim.
 struct Position {
   SmallVector<Expr, 4> at;    // the element, or the first one of the vector
-  SmallVector<int, 4> level;  // how deep in the open blocks each of `at` is known
+  SmallVector<int, 4> level;  // how deep in the open bodies each of `at` is known
   int vector_dim = -1;
   int width = 1;
   Expr active = 1;  // over the lane: which lanes hold elements
@@ -75,7 +75,7 @@ struct Walk {
   int64_t size = 1;
   Expr bound;          // elements wanted, at most size
   int step = 1;        // elements per part
-  int64_t block = 1;   // parts per iteration
+  int64_t unroll = 1;  // parts per iteration
   bool whole = false;  // all parts at once, no loop
   Expr head = 0;       // elements before the first full part, fewer than `step`
 };
@@ -108,23 +108,23 @@ struct Nest {
   std::vector<Expr> full;     // conditions that hold everywhere if `full_guard` does
   Expr full_guard = 0;
   const Inst* aligned = nullptr;  // a store along vector_dim: full vectors of it start at multiples of their size
-  // Squares of width x width elements are computed at once where this is a dimension: `turned` are the loads that walk
-  // memory along it, not along vector_dim. They read it in its order and are transposed in registers.
-  int turned_dim = -1;
-  std::vector<const Inst*> turned;
+  // Squares of width x width elements are computed at once where this is a dimension: `transposed` are the loads that
+  // walk memory along it, not along vector_dim. They read it in its order and are transposed in registers.
+  int transposed_dim = -1;
+  std::vector<const Inst*> transposed;
   int squares = 1;        // next to each other along vector_dim at a time
   bool row_wise = false;  // squares wait in scratch, so that there is one copy of the code and not one per row
-  std::unordered_map<const Inst*, int32_t> ahead;  // loads that fetch what the next round wants, and how far that is
+  std::unordered_map<const Inst*, int32_t> prefetch;  // loads that fetch what the next round wants, and how far that is
 
   bool has_dot() const;
   bool has_scan() const;
 };
 
-// A step of a block: one scalar instruction, one nest, or a loop or branch.
+// A step of a body: one scalar instruction, one nest, or a loop or branch.
 struct Item {
   const Inst* single = nullptr;    // scalar, loop or branch
   std::vector<const Inst*> roots;  // of a nest
-  std::vector<int> roots_at;       // their places in the block
+  std::vector<int> roots_at;       // their places in the body
   int at = 0;                      // place of `single`
   Dims shape;
   int axis = -1;
@@ -155,19 +155,19 @@ class Lowering {
 
  private:
   // lower_simd_items.cpp: what forms one nest, which values are written down
-  std::vector<Item> partition(const Block& block);
-  void choose_saves(const Block& block, std::vector<Item>& items);
+  std::vector<Item> partition(const Body& code);
+  void choose_saves(const Body& code, std::vector<Item>& items);
 
-  // lower_simd.cpp: blocks and control flow
-  void lower_block(const Block& block);
+  // lower.cpp: bodies and control flow
+  void lower_body(const Body& code);
   void lower_loop(const Inst& inst);
   void lower_branch(const Inst& inst);
   std::vector<Rep> choose_reps(std::span<const Value> values, const Inst& around);
-  std::vector<Value> next_carried(const Block& body, std::span<const Rep> reps);
+  std::vector<Value> next_carried(const Body& body, std::span<const Rep> reps);
   void restore(size_t undo_size);  // representations as they were when undo_ had this size
   void write_down(Value v);
   bool stage_transposed(const Nest& nest);
-  void place_results(const Item& item, const Nest& nest, const Block& block);
+  void place_results(const Item& item, const Nest& nest, const Body& code);
   std::vector<Value> bring(std::span<const Value> values, std::span<const Rep> targets);
   size_t give(std::span<const Value> from, size_t at, Value to, const Rep& target);
   bool is_lazy(Value v) const { return reps_[v].kind == Rep::Lazy; }
@@ -186,23 +186,23 @@ class Lowering {
   Expr canonical(const Expr& e, std::span<const Expr> coords);  // over coordinate(d, extent)
   Expr coordinate(int dim, int64_t size);
   void spill(Value v);
-  void plan_ahead(Nest& nest);
-  void plan_dot_ahead(Nest& nest);
+  void plan_prefetch(Nest& nest);
+  void plan_dot_prefetch(Nest& nest);
   void plan_alignment(Nest& nest);
 
-  // lower_simd_turned.cpp
-  std::optional<int> turned_along(const Nest& nest, const Inst& load, int vector_dim) const;
-  void plan_turned(Nest& nest, std::span<const Inst* const> leaves);
+  // transposed.cpp
+  std::optional<int> transposed_along(const Nest& nest, const Inst& load, int vector_dim) const;
+  void plan_transposed(Nest& nest, std::span<const Inst* const> leaves);
   void nest_squares(const Nest& nest, std::vector<std::vector<Part>>& parts, std::vector<Value>& out);
-  std::vector<Value> turn(const Nest& nest, const Inst& load, const std::vector<std::vector<Part>>& parts,
-                          size_t square);
+  std::vector<Value> transpose(const Nest& nest, const Inst& load, const std::vector<std::vector<Part>>& parts,
+                               size_t square);
   void remember(const Nest& nest, const Inst& load, const std::vector<std::vector<Part>>& parts, const Expr& row,
                 size_t square, Value found);
 
   // lower_simd_nest.cpp
   void run_nest(Nest& nest);
   std::vector<Value> nest_body(const Nest& nest);
-  void nest_blocks(const Nest& nest, size_t next, std::vector<std::vector<Part>>& parts, std::vector<Value>& out);
+  void nest_parts(const Nest& nest, size_t next, std::vector<std::vector<Part>>& parts, std::vector<Value>& out);
   void nest_leaf(const Nest& nest, const std::vector<std::vector<Part>>& parts, std::vector<Value>& out);
   std::vector<Value> scan_at(const Nest& nest, const Inst& root, const Position& at, Value mask,
                              std::vector<Value> before);
@@ -245,10 +245,10 @@ class Lowering {
   std::vector<Rep> reps_;
   std::vector<std::pair<Value, Rep>> undo_;     // what set_rep() replaced, newest last
   std::vector<Expr> rounds_;                    // variables of the grid and of open loops of tiles, outermost first
-  std::unordered_map<const Inst*, bool> read_;  // loads that some nest has emitted; whether one of them fetched ahead
-  std::vector<Block*> frames_;                  // open thread-level blocks, outermost first
-  int base_level_ = 0;                          // the block in which the current nest starts
-  // Values emitted in the current nest, with the depth of their block.
+  std::unordered_map<const Inst*, bool> read_;  // loads that some nest has emitted; whether one of them prefetched
+  std::vector<Body*> frames_;                   // open thread-level bodies, outermost first
+  int base_level_ = 0;                          // the body in which the current nest starts
+  // Values emitted in the current nest, with the depth of their body.
   std::unordered_map<ValueKey, std::pair<Value, int>, ValueKeyHash> memo_;
   std::unordered_map<Value, heddle::Scalar> constants_;  // thread-level values that are literals
   std::unordered_map<int, Expr> lanes_;
@@ -257,9 +257,9 @@ class Lowering {
 };
 
 // A scan over one element is arithmetic. In place.
-void expand_short_scans(Kernel& kernel, Block& block);
+void expand_short_scans(Kernel& kernel, Body& code);
 
-// Splits dimensions that a whole block shares into a loop around it: rows of a softmax go one after the other through
+// Splits dimensions that a whole body shares into a loop around it: rows of a softmax go one after the other through
 // all of its steps instead of step by step.
 Kernel peel(const Kernel& kernel, const Target& target);
 

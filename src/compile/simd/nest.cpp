@@ -7,13 +7,13 @@
 
 namespace heddle::simd {
 
-// Full parts in blocks, then what is left: of a constant size at once, else part by part and a masked one.
+// Full parts in rounds, then what is left: of a constant size at once, else part by part and a masked one.
 std::vector<Value> Lowering::walk(
     const Walk& walk, std::vector<Value> carried,
     const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body) {
   if (!walk.head.is_const(0)) return walk_aligned(walk, std::move(carried), body);
   const int64_t step = walk.step;
-  auto block_of = [&](const Expr& first, int64_t count, int level) {
+  auto parts_of = [&](const Expr& first, int64_t count, int level) {
     std::vector<Part> parts;
     for (int64_t j = 0; j < count; ++j) parts.push_back({first + Expr(j * step), level, walk.step, 1});
     return parts;
@@ -25,12 +25,12 @@ std::vector<Value> Lowering::walk(
     if (walk.whole) {
       all = chunks(size, walk.step);
     } else {
-      int64_t blocks = size / (step * walk.block);
-      carried = loop(blocks, std::move(carried), [&](const Expr& i, std::vector<Value> now) {
-        return body(block_of(i * Expr(step * walk.block), walk.block, level_of(i)), std::move(now));
+      int64_t rounds = size / (step * walk.unroll);
+      carried = loop(rounds, std::move(carried), [&](const Expr& i, std::vector<Value> now) {
+        return body(parts_of(i * Expr(step * walk.unroll), walk.unroll, level_of(i)), std::move(now));
       });
       all = chunks(size, walk.step);
-      all.erase(all.begin(), all.begin() + blocks * walk.block);
+      all.erase(all.begin(), all.begin() + rounds * walk.unroll);
     }
     if (all.empty()) return carried;
     std::vector<Part> parts;
@@ -40,15 +40,15 @@ std::vector<Value> Lowering::walk(
     }
     return body(parts, std::move(carried));
   }
-  const Expr per_block = step * walk.block;
-  Expr blocks = floordiv(walk.bound, per_block);
-  carried = loop(blocks, std::move(carried), [&](const Expr& i, std::vector<Value> now) {
-    return body(block_of(i * per_block, walk.block, level_of(i)), std::move(now));
+  const Expr per_round = step * walk.unroll;
+  Expr rounds = floordiv(walk.bound, per_round);
+  carried = loop(rounds, std::move(carried), [&](const Expr& i, std::vector<Value> now) {
+    return body(parts_of(i * per_round, walk.unroll, level_of(i)), std::move(now));
   });
-  if (walk.block > 1) {
-    Expr singles = floordiv(walk.bound, step) - blocks * Expr(walk.block);
+  if (walk.unroll > 1) {
+    Expr singles = floordiv(walk.bound, step) - rounds * Expr(walk.unroll);
     carried = loop(singles, std::move(carried), [&](const Expr& i, std::vector<Value> now) {
-      return body(block_of(blocks * per_block + i * Expr(step), 1, depth()), std::move(now));
+      return body(parts_of(rounds * per_round + i * Expr(step), 1, depth()), std::move(now));
     });
   }
   if (step == 1) return carried;
@@ -67,9 +67,9 @@ std::vector<Value> Lowering::walk(
 std::vector<Value> Lowering::walk_aligned(
     const Walk& walk, std::vector<Value> carried,
     const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body) {
-  const Expr step = walk.step, per_block = step * Expr(walk.block);
+  const Expr step = walk.step, per_round = step * Expr(walk.unroll);
   const Expr first = walk.head;
-  const Expr left = max(walk.bound - first, 0), rest = mod(left, step), blocks = floordiv(left, per_block);
+  const Expr left = max(walk.bound - first, 0), rest = mod(left, step), rounds = floordiv(left, per_round);
   carried = loop(2, std::move(carried), [&](const Expr& end, std::vector<Value> now) {
     Expr count = select(end, rest, min(first, walk.bound));
     Part part{end * (first + left - rest), depth(), walk.step, lt(lane(walk.step), count)};
@@ -83,8 +83,8 @@ std::vector<Value> Lowering::walk_aligned(
       return body(parts, std::move(now));
     });
   };
-  full(first, walk.block, blocks);
-  if (walk.block > 1) full(first + blocks * per_block, 1, floordiv(left, step) - blocks * Expr(walk.block));
+  full(first, walk.unroll, rounds);
+  if (walk.unroll > 1) full(first + rounds * per_round, 1, floordiv(left, step) - rounds * Expr(walk.unroll));
   return carried;
 }
 
@@ -102,7 +102,7 @@ Expr Lowering::head_of(const Nest& nest, const std::vector<std::vector<Part>>& p
 
 void Lowering::run_nest(Nest& nest) {
   base_level_ = depth();
-  plan_ahead(nest);
+  plan_prefetch(nest);
   // Everything that the nest leaves in registers, in order.
   std::vector<Value> out;
   auto version = [&] {
@@ -178,17 +178,17 @@ std::vector<Value> Lowering::nest_body(const Nest& nest) {
   for (const Save& save : nest.saves)
     if (save.registers) slots += Layout{nest.shape, nest.vector_dim, nest.width}.size();
   out.assign(static_cast<size_t>(slots), kernel::kNoValue);
-  nest_blocks(nest, 0, parts, out);
+  nest_parts(nest, 0, parts, out);
   return out;
 }
 
 // Opens the loops over all dimensions but the reduced one, the vector dimension innermost.
-void Lowering::nest_blocks(const Nest& nest, size_t next, std::vector<std::vector<Part>>& parts,
-                           std::vector<Value>& out) {
+void Lowering::nest_parts(const Nest& nest, size_t next, std::vector<std::vector<Part>>& parts,
+                          std::vector<Value>& out) {
   SmallVector<int, 4> order;
   for (int d = 0; d < static_cast<int>(nest.shape.size()); ++d)
-    if (d != nest.axis && d != nest.vector_dim && d != nest.turned_dim) order.push_back(d);
-  const bool squares = nest.turned_dim >= 0;
+    if (d != nest.axis && d != nest.vector_dim && d != nest.transposed_dim) order.push_back(d);
+  const bool squares = nest.transposed_dim >= 0;
   if (nest.vector_dim >= 0 && nest.vector_dim != nest.axis && !squares) order.push_back(nest.vector_dim);
   if (next == order.size()) return squares ? nest_squares(nest, parts, out) : nest_leaf(nest, parts, out);
   const int d = order[next];
@@ -196,7 +196,7 @@ void Lowering::nest_blocks(const Nest& nest, size_t next, std::vector<std::vecto
   if (d == nest.vector_dim && nest.aligned) how.head = head_of(nest, parts);
   walk(how, {}, [&](std::span<const Part> now, std::vector<Value> carried) {
     parts[d].assign(now.begin(), now.end());
-    nest_blocks(nest, next + 1, parts, out);
+    nest_parts(nest, next + 1, parts, out);
     return carried;
   });
 }
@@ -452,10 +452,10 @@ void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions,
             a = masked(a, mask, Scalar::of(out_.values[a].dtype, 0));
             b = masked(b, mask, Scalar::of(out_.values[b].dtype, 0));
             Builder build = builder();
-            const bool words = kernel::holds_words(out_.values[a].dtype, dtype);
+            const bool words = kernel::holds_packed(out_.values[a].dtype, dtype);
             if (!words) a = build.cast(a, dtype);
             if (!words) b = build.cast(b, dtype);
-            now[slot] = words             ? build.word_dot(a, b, now[slot])
+            now[slot] = words             ? build.packed_dot(a, b, now[slot])
                         : is_float(dtype) ? build.op(ScalarOp::fma, {a, b, now[slot]})
                                           : build.op(ScalarOp::add, {now[slot], build.op(ScalarOp::mul, {a, b})});
             slot += count * sets;

@@ -1,4 +1,4 @@
-// Peeling: a dimension that every value of a block shares, and that nothing reduces, becomes a loop around the block.
+// Peeling: a dimension that every value of a body shares, and that nothing reduces, becomes a loop around the body.
 #include <algorithm>
 
 #include "base/error.h"
@@ -10,7 +10,7 @@ namespace {
 // A check may be done by every row or by one, before or after others.
 bool stores(Op op) { return op == Op::store || op == Op::combine; }
 
-// What a block holds, inner blocks included.
+// What a body holds, inner bodies included.
 struct Contents {
   std::vector<const Inst*> accesses, reduces, writes;
   std::vector<Value> values;  // defined inside
@@ -21,7 +21,7 @@ struct Contents {
   bool one_rank = true;
 };
 
-Contents contents(const Kernel& kernel, const Block& block) {
+Contents contents(const Kernel& kernel, const Body& code) {
   Contents c;
   auto use = [&](Value v) {
     c.used.push_back(v);
@@ -30,14 +30,14 @@ Contents contents(const Kernel& kernel, const Block& block) {
     if (c.rank == 0) c.rank = rank;
     c.one_rank &= rank == c.rank;
   };
-  for (Value v : block.results) use(v);
-  kernel::visit(block, [&](const Inst& inst) {
+  for (Value v : code.results) use(v);
+  kernel::visit(code, [&](const Inst& inst) {
     for (Value v : inst.args) use(v);
     for (Value v : inst.results) {
       use(v);
       c.values.push_back(v);
     }
-    for (const Block& inner : inst.blocks) {
+    for (const Body& inner : inst.bodies) {
       for (Value v : inner.params) {
         use(v);
         c.values.push_back(v);
@@ -47,7 +47,7 @@ Contents contents(const Kernel& kernel, const Block& block) {
     if (inst.op == Op::load || stores(inst.op)) c.accesses.push_back(&inst);
     if (stores(inst.op)) c.writes.push_back(&inst);
     if (inst.op == Op::reduce || inst.op == Op::scan) c.reduces.push_back(&inst);
-    c.dot |= inst.op == Op::dot || inst.op == Op::block_dot;
+    c.dot |= inst.op == Op::dot || inst.op == Op::panel_dot;
     c.work += inst.op == Op::load ? 0 : op_cost(inst.op);
   });
   return c;
@@ -68,7 +68,7 @@ Expr with_shared_coordinates(const Expr& e, const Inst& inst, std::vector<Expr>&
   return substitute(e, names);
 }
 
-// Whether rows of the tile may run one after the other through the whole block.
+// Whether rows of the tile may run one after the other through the whole body.
 bool independent(const Contents& c) {
   std::vector<Expr> cache;
   for (const Inst* write : c.writes) {
@@ -89,7 +89,7 @@ bool independent(const Contents& c) {
 
 struct Choice {
   int dim = -1;
-  int64_t size = 0, block = 1;
+  int64_t size = 0, rows = 1;
 };
 
 // Short rows go through the steps several at a time: one row alone is a long chain from its reductions to what follows
@@ -98,11 +98,11 @@ constexpr int64_t kRowsTogether = 16, kFewestTogether = 4;
 constexpr int64_t kShortRow = 512;           // elements
 constexpr int64_t kTogetherElements = 2048;  // of all rows that go together: they stay in the first-level cache
 
-int64_t rows_together(const Block& block, const Contents& c, int dim, int64_t rows, int64_t row_size) {
+int64_t rows_together(const Body& code, const Contents& c, int dim, int64_t rows, int64_t row_size) {
   if (row_size > kShortRow || c.reduces.empty()) return 1;
   bool plain = true;
-  kernel::visit(block, [&](const Inst& inst) {
-    plain &= inst.blocks.empty();
+  kernel::visit(code, [&](const Inst& inst) {
+    plain &= inst.bodies.empty();
     if (inst.coords.size() > static_cast<size_t>(dim) && inst.coords[dim].is_var())
       plain &= !depends_on(inst.guard, inst.coords[dim]);
   });
@@ -112,9 +112,9 @@ int64_t rows_together(const Block& block, const Contents& c, int dim, int64_t ro
   return 1;
 }
 
-Choice choose(const Kernel& kernel, const Block& block, const Target& target) {
-  if (!block.results.empty()) return {};
-  Contents c = contents(kernel, block);
+Choice choose(const Kernel& kernel, const Body& code, const Target& target) {
+  if (!code.results.empty()) return {};
+  Contents c = contents(kernel, code);
   if (c.rank < 2 || !c.one_rank || c.dot || c.reduces.empty() || c.reduces.size() + c.writes.size() < 2) return {};
   // Scans and what uses them are one nest already, which walks memory in order.
   if (std::all_of(c.reduces.begin(), c.reduces.end(), [](const Inst* i) { return i->op == Op::scan; })) return {};
@@ -164,7 +164,7 @@ Choice choose(const Kernel& kernel, const Block& block, const Target& target) {
     int64_t row = 1;
     for (int other = 0; other < c.rank; ++other)
       if (other != d) row *= sizes[other];
-    int64_t together = rows_together(block, c, d, sizes[d], row);
+    int64_t together = rows_together(code, c, d, sizes[d], row);
     if (together == sizes[d]) return {};
     return {d, sizes[d], together};
   }
@@ -182,11 +182,11 @@ Choice choose(const Kernel& kernel, const Block& block, const Target& target) {
   return {vector_dim, sizes[vector_dim], wanted};
 }
 
-// A copy of the block's instructions for elements [start, start + size) of the dimension.
-Block slice(Kernel& kernel, const Block& block, int dim, int64_t old_size, const Expr& start, int64_t size) {
+// A copy of the body's instructions for elements [start, start + size) of the dimension.
+Body slice(Kernel& kernel, const Body& code, int dim, int64_t old_size, const Expr& start, int64_t size) {
   Substitution places;
   std::vector<std::pair<Expr, Expr>> renamed;
-  kernel::visit(block, [&](const Inst& inst) {
+  kernel::visit(code, [&](const Inst& inst) {
     if (inst.coords.size() <= static_cast<size_t>(dim)) return;
     const Expr& c = inst.coords[dim];
     if (!c.is_var() || !(c.extent() == Expr(old_size))) return;
@@ -197,10 +197,10 @@ Block slice(Kernel& kernel, const Block& block, int dim, int64_t old_size, const
     places.emplace_back(c, size == 1 ? start : start + fresh);
   });
   const size_t first_value = kernel.values.size();
-  Block out;
+  Body out;
   std::vector<Value> map;
   Builder builder(kernel.values, out);
-  for (const Inst& inst : block.insts) builder.clone(inst, map, places);
+  for (const Inst& inst : code.insts) builder.clone(inst, map, places);
   for (size_t v = first_value; v < kernel.values.size(); ++v) {
     Dims& shape = kernel.values[v].shape;
     if (shape.size() > static_cast<size_t>(dim) && shape[dim] == old_size) shape[dim] = size;
@@ -217,7 +217,7 @@ Block slice(Kernel& kernel, const Block& block, int dim, int64_t old_size, const
 }
 
 // Conditions on the dimension that every write shares end the loop early; they are dropped from the guards.
-Expr take_bound(Block& block, int dim, int64_t size) {
+Expr take_bound(Body& code, int dim, int64_t size) {
   Expr shared = Expr::index("row", size);
   auto named = [&](const Expr& e, const Inst& inst) {
     if (inst.coords.size() <= static_cast<size_t>(dim) || !inst.coords[dim].is_var()) return e;
@@ -225,7 +225,7 @@ Expr take_bound(Block& block, int dim, int64_t size) {
   };
   std::vector<Expr> common;
   bool first = true;
-  kernel::visit(static_cast<const Block&>(block), [&](const Inst& inst) {
+  kernel::visit(static_cast<const Body&>(code), [&](const Inst& inst) {
     if (!stores(inst.op)) return;
     std::vector<Expr> parts;
     for (const Expr& part : conjuncts(inst.guard)) {
@@ -239,9 +239,9 @@ Expr take_bound(Block& block, int dim, int64_t size) {
     std::erase_if(common, [&](const Expr& e) { return std::find(parts.begin(), parts.end(), e) == parts.end(); });
     first = false;
   });
-  // Variables of loops inside the block are unknown outside of it.
+  // Variables of loops inside the body are unknown outside of it.
   std::vector<Expr> inner_vars;
-  kernel::visit(static_cast<const Block&>(block), [&](const Inst& inst) {
+  kernel::visit(static_cast<const Body&>(code), [&](const Inst& inst) {
     if (inst.op == Op::loop && inst.var.is_var()) inner_vars.push_back(inst.var);
   });
   Expr bound = size;
@@ -255,7 +255,7 @@ Expr take_bound(Block& block, int dim, int64_t size) {
     taken.push_back(e);
   }
   if (taken.empty()) return bound;
-  kernel::visit(block, [&](Inst& inst) {
+  kernel::visit(code, [&](Inst& inst) {
     if (inst.guard.is_const()) return;
     std::vector<Expr> kept;
     for (const Expr& part : conjuncts(inst.guard))
@@ -265,28 +265,28 @@ Expr take_bound(Block& block, int dim, int64_t size) {
   return bound.lo() < 0 ? max(bound, 0) : bound;
 }
 
-void peel_block(Kernel& kernel, Block& block, const Target& target) {
-  Choice choice = choose(kernel, block, target);
+void peel_body(Kernel& kernel, Body& code, const Target& target) {
+  Choice choice = choose(kernel, code, target);
   if (choice.dim < 0) {
-    for (Inst& inst : block.insts)
-      for (Block& inner : inst.blocks) peel_block(kernel, inner, target);
+    for (Inst& inst : code.insts)
+      for (Body& inner : inst.bodies) peel_body(kernel, inner, target);
     return;
   }
-  Block from = std::move(block);
-  block = Block{from.params, {}, {}};
-  Expr extent = choice.size / choice.block;
-  if (choice.block == 1) extent = take_bound(from, choice.dim, choice.size);
+  Body from = std::move(code);
+  code = Body{from.params, {}, {}};
+  Expr extent = choice.size / choice.rows;
+  if (choice.rows == 1) extent = take_bound(from, choice.dim, choice.size);
   Inst loop;
   loop.op = Op::loop;
   loop.extent = extent;
   loop.var = Expr::index(text("r", kernel.values.size()), extent);
-  loop.blocks.push_back(slice(kernel, from, choice.dim, choice.size, loop.var * Expr(choice.block), choice.block));
-  peel_block(kernel, loop.blocks[0], target);
-  block.insts.push_back(std::move(loop));
-  if (int64_t rest = choice.size % choice.block; rest > 0 && choice.block > 1) {
-    Block last = slice(kernel, from, choice.dim, choice.size, choice.size - rest, rest);
-    peel_block(kernel, last, target);
-    for (Inst& inst : last.insts) block.insts.push_back(std::move(inst));
+  loop.bodies.push_back(slice(kernel, from, choice.dim, choice.size, loop.var * Expr(choice.rows), choice.rows));
+  peel_body(kernel, loop.bodies[0], target);
+  code.insts.push_back(std::move(loop));
+  if (int64_t rest = choice.size % choice.rows; rest > 0 && choice.rows > 1) {
+    Body last = slice(kernel, from, choice.dim, choice.size, choice.size - rest, rest);
+    peel_body(kernel, last, target);
+    for (Inst& inst : last.insts) code.insts.push_back(std::move(inst));
   }
 }
 
@@ -294,7 +294,7 @@ void peel_block(Kernel& kernel, Block& block, const Target& target) {
 
 Kernel peel(const Kernel& kernel, const Target& target) {
   Kernel out = kernel;
-  for (kernel::Phase& phase : out.phases) peel_block(out, phase.body, target);
+  for (kernel::Phase& phase : out.phases) peel_body(out, phase.body, target);
   return out;
 }
 

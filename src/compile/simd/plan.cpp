@@ -12,12 +12,12 @@ namespace {
 // Vectors of code that a nest without loops may take, and vectors of a tile worth keeping in registers.
 constexpr int64_t kSmall = 8;
 
-// Rows at least this large are fetched ahead, smaller ones overlap with their neighbours anyway; and by nests that
+// Rows at least this large are prefetched, smaller ones overlap with their neighbours anyway; and by nests that
 // compute at least this much per vector.
-constexpr int64_t kAheadBytes = 2048;
-constexpr int64_t kAheadCost = 16;
-// Rows of a dot's factor at least so many bytes apart are fetched so many rows ahead.
-constexpr int64_t kFarApart = 1024, kRowsAhead = 32;
+constexpr int64_t kPrefetchBytes = 2048;
+constexpr int64_t kPrefetchCost = 16;
+// Rows of a dot's factor at least so many bytes apart are prefetched so many rows early.
+constexpr int64_t kFarApart = 1024, kPrefetchRows = 32;
 
 // Rows of at least so many vectors are worth a start that aligns their stores.
 constexpr int64_t kAlignedVectors = 8;
@@ -158,7 +158,7 @@ void Lowering::plan(Nest& nest, const Layout* wanted) {
       for (const Inst* inst : inner) {
         if (inst->op != Op::load)
           cost += static_cast<double>(op_cost(inst->op));
-        else if (turned_along(nest, *inst, d))
+        else if (transposed_along(nest, *inst, d))
           cost += 1 + std::log2(lanes);
         else
           cost += access_cost(in_, *inst, d, lanes);
@@ -228,7 +228,7 @@ void Lowering::plan(Nest& nest, const Layout* wanted) {
     nest.walks[d].bound = bound;
   }
   plan_walks(nest, cost);
-  if (!wanted) plan_turned(nest, inner);
+  if (!wanted) plan_transposed(nest, inner);
   plan_versions(nest, inner);
   plan_alignment(nest);
 }
@@ -293,8 +293,8 @@ void Lowering::plan_walks(Nest& nest, int64_t cost) {
       if (nest.walks[d].whole) {
         wanted /= std::max<int64_t>(1, steps(d));
       } else {
-        nest.walks[d].block = std::max<int64_t>(1, std::min(wanted, steps(d)));
-        wanted /= std::max<int64_t>(1, nest.walks[d].block);
+        nest.walks[d].unroll = std::max<int64_t>(1, std::min(wanted, steps(d)));
+        wanted /= std::max<int64_t>(1, nest.walks[d].unroll);
       }
       wanted = std::max<int64_t>(1, wanted);
     }
@@ -330,9 +330,9 @@ void Lowering::plan_walks(Nest& nest, int64_t cost) {
     int64_t left = horizontal && !dot ? 1 : budget;
     auto take = [&](int d, int64_t most) {
       int64_t n = std::max<int64_t>(1, std::min({steps(d), most, left}));
-      int64_t blocks = (steps(d) + n - 1) / n;
-      n = (steps(d) + blocks - 1) / blocks;  // 16 as 8 + 8, not 14 + 2
-      nest.walks[d].block = n;
+      int64_t rounds = (steps(d) + n - 1) / n;
+      n = (steps(d) + rounds - 1) / rounds;  // 16 as 8 + 8, not 14 + 2
+      nest.walks[d].unroll = n;
       accumulators *= n;
       left /= n;
     };
@@ -344,7 +344,7 @@ void Lowering::plan_walks(Nest& nest, int64_t cost) {
   if (nest.has_scan()) {  // one accumulator each, as every element needs the one before
     if (!along.whole && along.bound.is_const(along.size) && steps(nest.axis) * accumulators <= kSmall)
       along.whole = true;
-    along.block = std::min<int64_t>(horizontal && cost <= 60 ? 4 : cost <= 20 ? 2 : 1, steps(nest.axis));
+    along.unroll = std::min<int64_t>(horizontal && cost <= 60 ? 4 : cost <= 20 ? 2 : 1, steps(nest.axis));
     return;
   }
   if (!along.whole && along.bound.is_const(along.size) && steps(nest.axis) <= kSmall &&
@@ -357,8 +357,9 @@ void Lowering::plan_walks(Nest& nest, int64_t cost) {
   int64_t parallel = cost <= 16 ? 4 : 2;
   if (accumulators >= 8) parallel = cost <= 40 && !horizontal ? 2 : 1;
   if (accumulators > registers / 2 && !horizontal && !dot) parallel = 1;
-  along.block = std::min(parallel, steps(nest.axis));
-  nest.sets = static_cast<int>(accumulators * along.block * weight > registers || accumulators >= 8 ? 1 : along.block);
+  along.unroll = std::min(parallel, steps(nest.axis));
+  nest.sets =
+      static_cast<int>(accumulators * along.unroll * weight > registers || accumulators >= 8 ? 1 : along.unroll);
 }
 
 // Guards that remain inside the loops of a reduction are tested once for the whole tile where that is possible.
@@ -392,45 +393,45 @@ void Lowering::plan_versions(Nest& nest, std::span<const Inst* const> leaves) {
 
 // A row that several nests read comes from memory in the first of them and from the cache in the others. While one of
 // those computes, memory would idle: it fetches the next row meanwhile. Light nests would only wait for the fetches.
-void Lowering::plan_ahead(Nest& nest) {
-  if (nest.has_dot()) return plan_dot_ahead(nest);
+void Lowering::plan_prefetch(Nest& nest) {
+  if (nest.has_dot()) return plan_dot_prefetch(nest);
   if (rounds_.empty()) return;
   std::vector<const Inst*> inner = leaves(nest);
   int64_t cost = 0;
   for (const Inst* inst : inner) cost += op_cost(inst->op);
   for (const Inst* inst : inner) {
-    if (inst->op != Op::load || in_.buffers[inst->buffer].space == kernel::Space::Local) continue;
+    if (inst->op != Op::load || in_.buffers[inst->buffer].space == kernel::Space::Shared) continue;
     auto [read, first] = read_.try_emplace(inst, false);
     bool& fetched = read->second;
-    if (first || fetched || cost < kAheadCost || !inst->binds.empty()) continue;
+    if (first || fetched || cost < kPrefetchCost || !inst->binds.empty()) continue;
     const Type& type = in_.values[inst->results[0]];
     const int64_t bytes = type.numel() * size_of(type.dtype);
-    if (bytes < kAheadBytes || bytes > target_.l2_bytes / 4) continue;
+    if (bytes < kPrefetchBytes || bytes > target_.l2_bytes / 4) continue;
     std::optional<Linear> next = linear_in(inst->address, rounds_.back());
     if (!next || next->coefficient == 0 || std::abs(next->coefficient) > INT32_MAX) continue;
-    nest.ahead.emplace(inst, static_cast<int32_t>(next->coefficient));
+    nest.prefetch.emplace(inst, static_cast<int32_t>(next->coefficient));
     fetched = true;
   }
 }
 
 // Rows of a factor that was not packed lie too far apart for the machine's own prefetching.
-void Lowering::plan_dot_ahead(Nest& nest) {
+void Lowering::plan_dot_prefetch(Nest& nest) {
   for (const Inst* inst : leaves(nest)) {
     if (inst->op != Op::load || !inst->binds.empty()) continue;
     const kernel::Buffer& buffer = in_.buffers[inst->buffer];
     const int64_t size = size_of(buffer.dtype);
-    if (buffer.space == kernel::Space::Local || buffer.size.hi() * size < target_.l2_bytes) continue;
+    if (buffer.space == kernel::Space::Shared || buffer.size.hi() * size < target_.l2_bytes) continue;
     std::optional<Linear> step = linear_in(inst->address, inst->coords[nest.axis]);
     if (!step || std::abs(step->coefficient) * size < kFarApart) continue;
-    const int64_t distance = step->coefficient * kRowsAhead;
-    if (std::abs(distance) <= INT32_MAX) nest.ahead.emplace(inst, static_cast<int32_t>(distance));
+    const int64_t distance = step->coefficient * kPrefetchRows;
+    if (std::abs(distance) <= INT32_MAX) nest.prefetch.emplace(inst, static_cast<int32_t>(distance));
   }
 }
 
 // Stores that bypass the caches must be aligned. Where rows start anywhere, the walk along each of them begins with as
 // many elements as lie before the first aligned place.
 void Lowering::plan_alignment(Nest& nest) {
-  if (nest.axis >= 0 || nest.vector_dim < 0 || nest.turned_dim >= 0 || nest.walks[nest.vector_dim].whole) return;
+  if (nest.axis >= 0 || nest.vector_dim < 0 || nest.transposed_dim >= 0 || nest.walks[nest.vector_dim].whole) return;
   if (nest.shape[nest.vector_dim] < kAlignedVectors * nest.width) return;
   for (size_t d = 0; d < nest.walks.size(); ++d)
     if (nest.walks[d].whole && nest.shape[d] != 1) return;
@@ -442,7 +443,7 @@ void Lowering::plan_alignment(Nest& nest) {
     nest.aligned = root;
     // One head for all rows of an iteration: one row each.
     for (size_t d = 0; d < nest.walks.size(); ++d)
-      if (static_cast<int>(d) != nest.vector_dim) nest.walks[d].block = 1;
+      if (static_cast<int>(d) != nest.vector_dim) nest.walks[d].unroll = 1;
     return;
   }
 }

@@ -40,11 +40,11 @@ bool touches_memory(const Inst& inst) { return inst.op == Op::load || inst.op ==
 
 Touch touch_of(const Inst& inst) { return {inst.buffer, inst.op, inst.immediate}; }
 
-// Walks the block once, starting from `state`, and leaves the state at its end.
-void walk(Block& block, State& state, std::span<const Expr> register_loops) {
+// Walks the body once, starting from `state`, and leaves the state at its end.
+void walk(Body& code, State& state, std::span<const Expr> register_loops) {
   std::vector<Inst> insts;
-  insts.reserve(block.insts.size());
-  for (Inst& inst : block.insts) {
+  insts.reserve(code.insts.size());
+  for (Inst& inst : code.insts) {
     switch (inst.op) {
       case Op::load:
       case Op::store:
@@ -60,7 +60,7 @@ void walk(Block& block, State& state, std::span<const Expr> register_loops) {
       case Op::loop: {
         // What only the first iteration must wait for is waited for once, before the loop.
         bool wait = false;
-        kernel::visit(inst.blocks[0],
+        kernel::visit(inst.bodies[0],
                       [&](const Inst& inner) { wait |= touches_memory(inner) && conflict(state, touch_of(inner)); });
         if (wait) {
           insts.push_back(barrier());
@@ -73,7 +73,7 @@ void walk(Block& block, State& state, std::span<const Expr> register_loops) {
         State end;
         while (true) {
           State current = entry;
-          walk(inst.blocks[0], current, register_loops);
+          walk(inst.bodies[0], current, register_loops);
           end = current;
           size_t before = entry.size();
           for (Touch touch : current) {
@@ -89,12 +89,12 @@ void walk(Block& block, State& state, std::span<const Expr> register_loops) {
       case Op::branch: {
         State entry = state;
         state.clear();
-        for (Block& inner : inst.blocks) {
+        for (Body& inner : inst.bodies) {
           State current = entry;
           walk(inner, current, register_loops);
           for (const Touch& touch : current) add(state, touch);
         }
-        if (inst.blocks.size() < 2) {
+        if (inst.bodies.size() < 2) {
           for (const Touch& touch : entry) add(state, touch);
         }
         break;
@@ -103,14 +103,14 @@ void walk(Block& block, State& state, std::span<const Expr> register_loops) {
     }
     insts.push_back(std::move(inst));
   }
-  block.insts = std::move(insts);
+  code.insts = std::move(insts);
 }
 
 }  // namespace
 
-void insert_barriers(Block& block, std::span<const Expr> register_loops) {
+void insert_barriers(Body& code, std::span<const Expr> register_loops) {
   State state;
-  walk(block, state, register_loops);
+  walk(code, state, register_loops);
 }
 
 }  // namespace heddle::simt

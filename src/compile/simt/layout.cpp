@@ -80,7 +80,7 @@ int contiguous_dim(const Dims& shape, std::span<const Inst* const> accesses, std
     int64_t votes = 0;
     for (const Inst* access : accesses) {
       if (!walks(*access, d)) continue;
-      bool global = buffers[access->buffer].space != kernel::Space::Local;
+      bool global = buffers[access->buffer].space != kernel::Space::Shared;
       votes += kernel::Type{DType::f32, coord_dims(*access)}.numel() * (global ? 8 : 1);
     }
     if (votes >= best_votes) {
@@ -94,11 +94,11 @@ int contiguous_dim(const Dims& shape, std::span<const Inst* const> accesses, std
 // Whether every access that steps along `dim` could do so in aligned vectors of `lanes` elements under one guard.
 bool vectorizable(std::span<const Inst* const> accesses, int dim, int64_t size, int lanes) {
   Expr lane = Expr::index("lane", lanes);
-  Expr block = Expr::index("block", size / lanes);
+  Expr chunk = Expr::index("chunk", size / lanes);
   for (const Inst* access : accesses) {
     if (access->op == Op::combine || !access->binds.empty()) return false;
     if (!steps_along(*access, dim)) continue;
-    Substitution split = {{access->coords[dim], block * lanes + lane}};
+    Substitution split = {{access->coords[dim], chunk * lanes + lane}};
     Expr address = substitute(access->address, split);
     if (depends_on(address, lane)) {
       auto linear = linear_in(address, lane);
@@ -162,16 +162,16 @@ Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, s
     if (d != dot_axis) others *= shape[d];
   }
   int64_t left = floor_power(threads);
-  bool blocked = dot_axis >= 0 && others >= left;  // each thread owns a block of accumulators
-  int fast = contiguous_dim(shape, accesses, buffers, blocked ? dot_axis : -1);
+  bool tiled = dot_axis >= 0 && others >= left;  // each thread owns a tile of accumulators
+  int fast = contiguous_dim(shape, accesses, buffers, tiled ? dot_axis : -1);
   if (fast < 0) return layout;
 
   // Threads along the contiguous dimension: at least a warp if it is long enough, and as many as the others leave.
   LayoutDim& first = layout.dims[fast];
-  int64_t total = others * (!blocked && dot_axis >= 0 ? shape[dot_axis] : 1);
+  int64_t total = others * (!tiled && dot_axis >= 0 ? shape[dot_axis] : 1);
   int64_t each = std::max<int64_t>(1, total / left);  // elements per thread
-  if (blocked) {
-    // A square block reads least; its side along the contiguous dimension is made of whole vectors.
+  if (tiled) {
+    // A square tile reads least; its side along the contiguous dimension is made of whole vectors.
     int64_t side = int64_t{1} << (std::bit_width(static_cast<uint64_t>(each)) / 2);
     layout.lanes = choose_lanes(accesses, buffers, fast, first.size, std::min<int64_t>(side, 4));
     first.threads = std::min(left, floor_power(first.size / std::max<int64_t>(side, layout.lanes)));
@@ -195,7 +195,7 @@ Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, s
   layout.used = first.threads;
   for (int d = rank - 1; d >= 0; --d) {
     LayoutDim& dim = layout.dims[d];
-    if (d == fast || (blocked && d == dot_axis)) continue;
+    if (d == fast || (tiled && d == dot_axis)) continue;
     dim.stride = layout.used;
     dim.threads = std::min(left, ceil_power(dim.size));
     left /= dim.threads;
@@ -205,8 +205,8 @@ Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, s
     LayoutDim& dim = layout.dims[d];
     int64_t covered = dim.threads * (d == layout.lane_dim ? layout.lanes : 1);
     dim.registers = (dim.size + covered - 1) / covered;
-    // Neighbours in a block of accumulators let operands be read in vectors.
-    dim.chunked = blocked && d != fast && d != dot_axis;
+    // Neighbours in a tile of accumulators let operands be read in vectors.
+    dim.chunked = tiled && d != fast && d != dot_axis;
   }
   // Walk the contracted dimension by a loop, and others while there are too many registers to name.
   if (dot_axis >= 0 && layout.dims[dot_axis].registers > 4) layout.dims[dot_axis].rolled = true;
@@ -242,8 +242,8 @@ Expr coordinate(const Layout& layout, int dim, const Expr& thread, const Expr& r
     return dim == layout.lane_dim ? at * layout.lanes + lane : at;
   }
   if (d.chunked) return digit(layout, dim, thread) * d.registers + reg;
-  Expr block = reg * d.threads + digit(layout, dim, thread);
-  return dim == layout.lane_dim ? block * layout.lanes + lane : block;
+  Expr chunk = reg * d.threads + digit(layout, dim, thread);
+  return dim == layout.lane_dim ? chunk * layout.lanes + lane : chunk;
 }
 
 Expr owner(const Layout& layout, const Dims& shape, const Expr& thread, int except) {

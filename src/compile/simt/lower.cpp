@@ -1,4 +1,4 @@
-// Tile level to thread level for machines whose cells are blocks of threads. The approach is described in the header.
+// Tile level to thread level for machines whose blocks are many threads. The approach is described in the header.
 #include "compile/simt/lowering.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "compile/simt/lower.h"
-#include "kernel/local_memory.h"
+#include "kernel/shared_memory.h"
 
 namespace heddle::simt {
 
@@ -28,7 +28,7 @@ Kernel Lowering::run() {
   for (size_t p = 0; p < tile_.phases.size(); ++p) {
     const kernel::Phase& from = tile_.phases[p];
     kernel::Phase& to = out_.phases[p];
-    to.cells = from.cells;
+    to.blocks = from.blocks;
     plan_ = make_plan(tile_, from, kernel::working_threads(tile_, from));
     homes_.assign(tile_.values.size(), -1);
     scopes_.assign(1, {});
@@ -47,23 +47,23 @@ Kernel Lowering::run() {
       if (inst.op == Op::load || inst.op == Op::store || inst.op == Op::combine) inst.immediate = 0;
     });
   }
-  const int64_t bytes = kernel::local_memory(out_).bytes;
-  if (bytes > target_.local_bytes) {
-    throw CompileError(text("kernel ", tile_.name, " needs ", bytes, " bytes of local memory, ", target_.name, " has ",
-                            target_.local_bytes));
+  const int64_t bytes = kernel::shared_memory(out_).bytes;
+  if (bytes > target_.shared_bytes) {
+    throw CompileError(text("kernel ", tile_.name, " needs ", bytes, " bytes of shared memory, ", target_.name, " has ",
+                            target_.shared_bytes));
   }
   return std::move(out_);
 }
 
-void Lowering::emit(const Block& block, std::span<const Inst* const> done) {
-  for (size_t i = 0; i < block.insts.size(); ++i) {
-    if (std::find(done.begin(), done.end(), &block.insts[i]) != done.end()) continue;
-    // Cells that are taken in turn have nothing in common.
-    if (block.insts[i].op == Op::matrix_dot && block.results.empty() &&
-        only_finishes(std::span(block.insts).subspan(i + 1), plan_.inst_group.at(&block.insts[i])))
-      for (const Expr& turn : variables(block.insts[i].address)) register_loops_.push_back(turn);
-    if (block.insts[i].op == Op::store) compute_ahead(std::span(block.insts).subspan(i));
-    emit(block.insts[i]);
+void Lowering::emit(const Body& code, std::span<const Inst* const> done) {
+  for (size_t i = 0; i < code.insts.size(); ++i) {
+    if (std::find(done.begin(), done.end(), &code.insts[i]) != done.end()) continue;
+    // Blocks that are taken in turn have nothing in common.
+    if (code.insts[i].op == Op::matrix_dot && code.results.empty() &&
+        only_finishes(std::span(code.insts).subspan(i + 1), plan_.inst_group.at(&code.insts[i])))
+      for (const Expr& turn : variables(code.insts[i].address)) register_loops_.push_back(turn);
+    if (code.insts[i].op == Op::store) compute_before_stores(std::span(code.insts).subspan(i));
+    emit(code.insts[i]);
   }
 }
 
@@ -87,8 +87,8 @@ bool Lowering::reads(Value v, const std::vector<int>& buffers) const {
 
 // `insts` begins with a store. Where more stores follow at once, as when operands of a contraction are staged, their
 // values are computed before the first of them: then all loads are on their way before anyone waits.
-void Lowering::compute_ahead(std::span<const Inst> insts) {
-  constexpr int64_t kMaxAhead = 32;  // registers
+void Lowering::compute_before_stores(std::span<const Inst> insts) {
+  constexpr int64_t kMostHeld = 32;  // registers
   std::vector<int> written;
   int64_t held = 0;
   for (const Inst& inst : insts) {
@@ -103,7 +103,7 @@ void Lowering::compute_ahead(std::span<const Inst> insts) {
         registers *= layout.dims[d].registers;
       }
       held += registers;
-      if (rolled || held > kMaxAhead || reads(inst.args[0], written)) return;
+      if (rolled || held > kMostHeld || reads(inst.args[0], written)) return;
       for (const Point& p : points(layout, dims, SmallVector<Expr, 4>(dims.size(), 0))) at(inst.args[0], p.coords);
       written.push_back(inst.buffer);
       continue;
@@ -200,7 +200,7 @@ void Lowering::take_registers(Value v, std::span<const Value>& from) {
 }
 
 void Lowering::emit_loop(const Inst& inst) {
-  const Block& body = inst.blocks[0];
+  const Body& body = inst.bodies[0];
   size_t count = inst.args.size();
   // Tiles too large for registers stay in memory from one iteration to the next.
   std::vector<int> next(count, -1);
@@ -212,15 +212,15 @@ void Lowering::emit_loop(const Inst& inst) {
       std::vector<Value> start = start_late(*late[i]);
       init.insert(init.end(), start.begin(), start.end());
       parts_[late[i]] = std::move(start);
-    } else if (plan_.values[param].local) {
+    } else if (plan_.values[param].shared) {
       next[i] = allocate("next", tile_.values[param].dtype, tile_.values[param].numel());
       write_out(home(param), inst.args[i], param, next_tag());
     } else {
       values_in_registers(inst.args[i], param, init);
     }
   }
-  const std::vector<const Inst*> ahead = stores_ahead(inst);
-  for (const Inst* store : ahead) values_ahead(*store, inst.var, 0, lt(0, inst.extent), init);
+  const std::vector<const Inst*> prefetched = prefetched_stores(inst);
+  for (const Inst* store : prefetched) prefetch_values(*store, inst.var, 0, lt(0, inst.extent), init);
   std::vector<Value> results = builder_->loop(
       inst.var, init,
       [&](std::span<const Value> carried) {
@@ -230,15 +230,15 @@ void Lowering::emit_loop(const Inst& inst) {
             std::vector<Value>& parts = parts_.at(late[i]);
             parts.assign(carried.begin(), carried.begin() + static_cast<std::ptrdiff_t>(parts.size()));
             carried = carried.subspan(parts.size());
-          } else if (!plan_.values[body.params[i]].local) {
+          } else if (!plan_.values[body.params[i]].shared) {
             take_registers(body.params[i], carried);
           }
         }
-        for (const Inst* store : ahead) store_ahead(*store, carried);
+        for (const Inst* store : prefetched) store_prefetched(*store, carried);
         std::vector<Value> later;
-        for (const Inst* store : ahead)
-          values_ahead(*store, inst.var, inst.var + 1, lt(inst.var + 1, inst.extent), later);
-        emit(body, ahead);
+        for (const Inst* store : prefetched)
+          prefetch_values(*store, inst.var, inst.var + 1, lt(inst.var + 1, inst.extent), later);
+        emit(body, prefetched);
         std::vector<Value> yields;
         for (size_t i = 0; i < count; ++i) {
           if (late[i]) {
@@ -257,7 +257,7 @@ void Lowering::emit_loop(const Inst& inst) {
           over_rolled(layout(param), shape(param), [&](std::span<const Point> where) {
             std::vector<Value> values;
             for (const Point& p : where) {
-              values.push_back(load_local(next[i], home_address(param, p.coords), inside(p.coords, shape(param))));
+              values.push_back(load_shared(next[i], home_address(param, p.coords), inside(p.coords, shape(param))));
             }
             store_home(home(param), param, where, values, id);
           });
@@ -267,7 +267,7 @@ void Lowering::emit_loop(const Inst& inst) {
         return yields;
       },
       inst.immediate);
-  builder_->block().insts.back().extent = inst.extent;  // may be less than the variable's
+  builder_->code().insts.back().extent = inst.extent;  // may be less than the variable's
   std::span<const Value> left = results;
   for (size_t i = 0; i < count; ++i) {
     Value param = body.params[i], result = inst.results[i];
@@ -287,16 +287,16 @@ void Lowering::emit_loop(const Inst& inst) {
 }
 
 void Lowering::emit_branch(const Inst& inst) {
-  auto side = [&](const Block& block) {
+  auto side = [&](const Body& code) {
     scopes_.emplace_back();
-    emit(block);
+    emit(code);
     std::vector<Value> yields;
     for (size_t i = 0; i < inst.results.size(); ++i) {
       Value result = inst.results[i];
-      if (plan_.values[result].local) {
-        write_out(home(result), block.results[i], result, next_tag());
+      if (plan_.values[result].shared) {
+        write_out(home(result), code.results[i], result, next_tag());
       } else {
-        values_in_registers(block.results[i], result, yields);
+        values_in_registers(code.results[i], result, yields);
       }
     }
     scopes_.pop_back();
@@ -305,11 +305,11 @@ void Lowering::emit_branch(const Inst& inst) {
   std::vector<Value> bound;
   for (Value v : inst.args) bound.push_back(at(v, Coords(shape(v).size(), Expr(0))));
   std::vector<Value> results = builder_->branch_on(
-      inst.guard, inst.binds, bound, [&] { return side(inst.blocks[0]); },
-      [&] { return inst.blocks.size() > 1 ? side(inst.blocks[1]) : std::vector<Value>(); });
+      inst.guard, inst.binds, bound, [&] { return side(inst.bodies[0]); },
+      [&] { return inst.bodies.size() > 1 ? side(inst.bodies[1]) : std::vector<Value>(); });
   std::span<const Value> left = results;
   for (Value result : inst.results) {
-    if (!plan_.values[result].local) take_registers(result, left);
+    if (!plan_.values[result].shared) take_registers(result, left);
   }
 }
 

@@ -6,7 +6,7 @@
 
 namespace heddle {
 
-// Cells become blocks of threads: tiles are spread over `threads` registers, reductions use shuffles and local memory.
+// Tiles are spread over `threads` registers, reductions use shuffles and shared memory.
 kernel::Kernel lower_simt(const kernel::Kernel& tile_kernel, const Target& target);
 
 }  // namespace heddle

@@ -1,10 +1,10 @@
 // Private to the SIMT lowering (lower_simt*.cpp).
 //
-// A tile is spread over the threads of its cell by a layout. Every element-wise value is computed where it is used, at
+// A tile is spread over the threads of its block by a layout. Every element-wise value is computed where it is used, at
 // the coordinates the user's layout asks for, and remembered there; so a value with several users of one layout is
 // computed once. Only what cannot be computed again is defined in place: results of reductions and contractions,
 // carried values, and loads of memory that changes before the last use. Those live in registers of their layout, in
-// local memory, or both when users of another layout exist.
+// shared memory, or both when users of another layout exist.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@
 
 namespace heddle::simt {
 
-using kernel::Block;
+using kernel::Body;
 using kernel::Dims;
 using kernel::Inst;
 using kernel::Kernel;
@@ -80,13 +80,13 @@ Expr without_lane(const Expr& condition, const Expr& lane);
 
 // What is decided about a value before code is made.
 struct ValuePlan {
-  const Inst* def = nullptr;  // nullptr for parameters of blocks
+  const Inst* def = nullptr;  // nullptr for parameters of bodies
   int position = -1;          // of the definition; for parameters that of the loop
   int group = -1;             // whose layout it has; -1 for single elements, which every thread holds
   bool defined = false;       // computed once, where the program says, and kept
-  bool local = false;         // kept in local memory, not in registers
-  bool copied = false;        // kept in registers, with a copy in local memory for users of other layouts
-  bool turned = false;        // read along one dimension, used along another: local memory lies between
+  bool shared = false;        // kept in shared memory, not in registers
+  bool copied = false;        // kept in registers, with a copy in shared memory for users of other layouts
+  bool transposed = false;    // read along one dimension, used along another: shared memory lies between
   int needed_until = -1;      // position of the last instruction that may compute it again
   std::vector<int> users;     // groups whose layout asks for it
 };
@@ -110,7 +110,7 @@ Plan make_plan(const Kernel& kernel, const kernel::Phase& phase, int threads);
 // Puts barriers where one thread's access to memory must come after another's. Accesses with the same non-zero
 // `immediate` never touch each other's elements, except from one iteration of a loop to the next; loops over registers
 // (their variables in `register_loops`) are no exception.
-void insert_barriers(Block& block, std::span<const Expr> register_loops);
+void insert_barriers(Body& code, std::span<const Expr> register_loops);
 
 class Lowering {
  public:
@@ -157,33 +157,34 @@ class Lowering {
   Value index_of(DType dtype, const Expr& e, const Inst& inst, size_t first_bound, const Coords& coords);
   Value widen(Value v, const Expr& lane);
 
-  // Local memory. A value's home is a buffer of its shape, row-major.
+  // Shared memory. A value's home is a buffer of its shape, row-major.
   int allocate(const char* name, DType dtype, int64_t size);
   int home(Value v);
   Expr home_address(Value v, const Coords& coords) const;
   int64_t home_row(Value v) const;  // elements from one row of the home to the next
-  Value load_local(int buffer, const Expr& address, const Expr& guard);
-  void store_local(int buffer, const Expr& address, Value v, const Expr& guard, int id);
+  Value load_shared(int buffer, const Expr& address, const Expr& guard);
+  void store_shared(int buffer, const Expr& address, Value v, const Expr& guard, int id);
   void store_home(int buffer, Value like, std::span<const Point> where, std::span<const Value> values, int id);
   // Makes v known at these points, and to users of other layouts.
   void deliver(Value v, std::span<const Point> where, std::span<const Value> values, int id);
-  void tag(int id) { builder_->block().insts.back().immediate = id; }
+  void tag(int id) { builder_->code().insts.back().immediate = id; }
   int next_tag() { return ++tags_; }
 
-  void emit(const Block& block, std::span<const Inst* const> done = {});
+  void emit(const Body& code, std::span<const Inst* const> done = {});
   void emit(const Inst& inst);
   void define_load(const Inst& inst);
   void emit_store(const Inst& inst);
-  void compute_ahead(std::span<const Inst> insts);
+  void compute_before_stores(std::span<const Inst> insts);
   bool reads(Value v, const std::vector<int>& buffers) const;
   void emit_loop(const Inst& inst);
 
-  // Stores at the start of a loop's body that fill local memory for a contraction (lower_simt_ahead.cpp). Their values
-  // are computed one iteration ahead, so that the loads for the next one are on their way while this one computes.
-  std::vector<const Inst*> stores_ahead(const Inst& loop) const;
+  // Stores at the start of a loop's body that fill shared memory for a contraction (prefetch.cpp). Their values
+  // are computed one iteration early, so that the loads for the next one are on their way while this one computes.
+  std::vector<const Inst*> prefetched_stores(const Inst& loop) const;
   // The values of a store at every point where the loop's variable is `when`; loads only where `inside` holds.
-  void values_ahead(const Inst& store, const Expr& var, const Expr& when, const Expr& inside, std::vector<Value>& out);
-  void store_ahead(const Inst& store, std::span<const Value>& values);
+  void prefetch_values(const Inst& store, const Expr& var, const Expr& when, const Expr& inside,
+                       std::vector<Value>& out);
+  void store_prefetched(const Inst& store, std::span<const Value>& values);
   void emit_branch(const Inst& inst);
   void emit_reduce(const Inst& inst);
   std::vector<Value> reduce_own(const Inst& inst, std::span<const Point> results, std::vector<Value> state);
@@ -216,7 +217,7 @@ class Lowering {
                                  const kernel::Reducer& reducer);
   std::vector<Value> scan_strips(const Inst& inst, std::span<const Point> results, std::span<const Expr> registers,
                                  std::vector<Value> carry, std::span<const int> ids);
-  // Where a thread's partial results lie in local memory, and which.
+  // Where a thread's partial results lie in shared memory, and which.
   struct Parts {
     int64_t count, slots;
     Expr slot, part, writes;
@@ -233,17 +234,17 @@ class Lowering {
   kernel::Builder* builder_ = nullptr;
   Expr thread_;
   std::map<int, Expr> lane_vars_;                // by number of lanes
-  std::vector<Scope> scopes_;                    // values already computed, per block being built
+  std::vector<Scope> scopes_;                    // values already computed, per body being built
   std::unordered_map<Value, Scalar> constants_;  // values made so far that are constants
   std::vector<int> homes_;
-  std::vector<int> spare_;  // local buffers made for earlier phases
+  std::vector<int> spare_;  // shared buffers made for earlier phases
   std::vector<Expr> register_loops_;
   std::unordered_map<const Inst*, std::vector<Value>> parts_;  // of late reductions: what each thread has so far
   struct Shift {
     Expr var, by, inside;
   };
   std::optional<Shift> shift_;  // what is computed belongs to another iteration of a loop
-  int leaving_ = -1;            // local memory that a matrix unit's results pass through
+  int leaving_ = -1;            // shared memory that a matrix unit's results pass through
   int tags_ = 0;
 };
 

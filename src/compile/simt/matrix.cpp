@@ -49,16 +49,16 @@ void Lowering::emit_matrix_dot(const Inst& inst) {
   const Value result = inst.results[0];
   auto [rows, columns] = matrix_dims(shape(result));
   std::vector<Point> where = registers_of(result);
-  const kernel::MatrixRing blocks{inst.left_in_args() ? 0 : shape(result)[rows], shape(result)[columns], inst.immediate,
+  const kernel::MatrixRing stages{inst.left_in_args() ? 0 : shape(result)[rows], shape(result)[columns], inst.immediate,
                                   inst.regions[0].stays ? inst.extent.value() : 0};
-  const int ring = inst.buffer >= 0 ? inst.buffer : allocate("ring", DType::u8, blocks.bytes());
+  const int ring = inst.buffer >= 0 ? inst.buffer : allocate("ring", DType::u8, stages.bytes());
   std::vector<Value> args;
   for (size_t i = 0; i < inst.args.size(); ++i)
     values_in_registers(inst.args[i], i < inst.sums_in_args() ? result : inst.args[i], args);
   std::vector<Value> values = builder_->matrix_dot(args, inst.regions, inst.var, inst.immediate, inst.address,
                                                    {tile_.values[result].dtype, {2}}, where.size());
-  builder_->block().insts.back().extent = inst.extent;
-  builder_->block().insts.back().buffer = ring;
+  builder_->code().insts.back().extent = inst.extent;
+  builder_->code().insts.back().buffer = ring;
   deliver(result, where, values, next_tag());
 }
 
@@ -71,7 +71,7 @@ void Lowering::emit_matrix_store(const Inst& inst) {
   if (leaving_ < 0)
     leaving_ = allocate("leaving", DType::u8, kernel::matrix_store_bytes(dims[matrix_dims(dims).first]));
   builder_->matrix_store(inst.regions[0], values);
-  builder_->block().insts.back().buffer = leaving_;
+  builder_->code().insts.back().buffer = leaving_;
 }
 
 bool Lowering::only_finishes(std::span<const Inst> insts, int group) const {
@@ -83,9 +83,9 @@ bool Lowering::only_finishes(std::span<const Inst> insts, int group) const {
       case Op::bitcast:
       case Op::index: return true;
       case Op::load:
-        return tile_.buffers[inst.buffer].space != kernel::Space::Local && !plan_.values[inst.results[0]].defined;
+        return tile_.buffers[inst.buffer].space != kernel::Space::Shared && !plan_.values[inst.results[0]].defined;
       case Op::store:
-        return tile_.buffers[inst.buffer].space != kernel::Space::Local && plan_.inst_group.at(&inst) == group;
+        return tile_.buffers[inst.buffer].space != kernel::Space::Shared && plan_.inst_group.at(&inst) == group;
       case Op::matrix_store: return true;
       default: return false;
     }

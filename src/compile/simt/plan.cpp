@@ -24,10 +24,10 @@ class Planner {
  public:
   Planner(const Kernel& kernel, int threads) : kernel_(kernel), threads_(threads) {}
 
-  Plan run(const Block& body) {
+  Plan run(const Body& body) {
     plan_.values.resize(kernel_.values.size());
     number(body, -1);
-    find_turned();
+    find_transposed();
     join_groups();
     choose_layouts();
     find_late();
@@ -43,8 +43,8 @@ class Planner {
   };
 
   // Order of appearance.
-  void number(const Block& block, int parent) {
-    for (const Inst& inst : block.insts) {
+  void number(const Body& code, int parent) {
+    for (const Inst& inst : code.insts) {
       int position = static_cast<int>(places_.size());
       places_.push_back({&inst, parent, position});
       plan_.position[&inst] = position;
@@ -52,7 +52,7 @@ class Planner {
         plan_.values[v].def = &inst;
         plan_.values[v].position = position;
       }
-      for (const Block& inner : inst.blocks) {
+      for (const Body& inner : inst.bodies) {
         for (Value v : inner.params) plan_.values[v].position = position;
         number(inner, position);
       }
@@ -76,14 +76,14 @@ class Planner {
 
   // Loads that walk along one dimension while the store that they feed walks along another: either would touch memory
   // far apart if both had one layout.
-  void find_turned() {
+  void find_transposed() {
     constexpr int64_t kFewest = 256;  // elements
     // Beside a matrix unit's ring there is no room for whole tiles.
     auto has_ring = [](const Place& p) { return p.inst->op == Op::warp_dot || p.inst->op == Op::matrix_dot; };
     if (std::any_of(places_.begin(), places_.end(), has_ring)) return;
     for (const Place& place : places_) {
       const Inst& store = *place.inst;
-      if (store.op != Op::store || kernel_.buffers[store.buffer].space == kernel::Space::Local) continue;
+      if (store.op != Op::store || kernel_.buffers[store.buffer].space == kernel::Space::Shared) continue;
       const int along = fast_dim(store);
       const Dims& dims = kernel_.values[store.args[0]].shape;
       if (along < 0 || kernel_.values[store.args[0]].numel() < kFewest) continue;
@@ -95,10 +95,10 @@ class Planner {
         const Inst* def = plan_.values[v].def;
         if (!def || !recomputable(def->op) || !seen.insert(v).second) continue;
         if (def->op == Op::load) {
-          const bool global = kernel_.buffers[def->buffer].space != kernel::Space::Local;
+          const bool global = kernel_.buffers[def->buffer].space != kernel::Space::Shared;
           const int other = fast_dim(*def);
           if (global && def->binds.empty() && kernel_.values[v].shape == dims && other >= 0 && other != along)
-            plan_.values[v].turned = true;
+            plan_.values[v].transposed = true;
           continue;
         }
         open.insert(open.end(), def->args.begin(), def->args.end());
@@ -135,7 +135,7 @@ class Planner {
   // Constants tie nothing together: what shares a zero need not share a layout.
   void join_value(int n, Value v) {
     const Inst* def = plan_.values[v].def;
-    if (!def || (def->op != Op::constant && !plan_.values[v].turned)) join(n, v);
+    if (!def || (def->op != Op::constant && !plan_.values[v].transposed)) join(n, v);
   }
   int node(const Inst& inst) { return static_cast<int>(kernel_.values.size()) + plan_.position.at(&inst); }
 
@@ -160,12 +160,12 @@ class Planner {
     for (const Place& place : places_) {
       const Inst& inst = *place.inst;
       if (inst.op == Op::loop || inst.op == Op::branch) {
-        for (const Block& block : inst.blocks) {
+        for (const Body& code : inst.bodies) {
           // A loop hands its parameters on to its results register by register, so these pairs must share a layout.
           // They come first: nothing has claimed the parameters yet, so the join cannot fail.
-          for (size_t i = 0; i < block.params.size(); ++i) join(inst.results[i], block.params[i]);
+          for (size_t i = 0; i < code.params.size(); ++i) join(inst.results[i], code.params[i]);
           for (size_t i = 0; i < inst.results.size(); ++i) {
-            join_value(inst.results[i], block.results[i]);
+            join_value(inst.results[i], code.results[i]);
             if (inst.op == Op::loop) join_value(inst.results[i], inst.args[i]);
           }
         }
@@ -232,11 +232,11 @@ class Planner {
         uses.assign(kernel_.values.size(), 0);
         for (const Place& each : places_) {
           for (Value v : each.inst->args) ++uses[v];
-          for (const Block& inner : each.inst->blocks)
+          for (const Body& inner : each.inst->bodies)
             for (Value v : inner.results) ++uses[v];
         }
       }
-      const Block& body = loop.blocks[0];
+      const Body& body = loop.bodies[0];
       std::vector<const Inst*> found(loop.args.size(), nullptr);
       for (size_t i = 0; i < loop.args.size(); ++i) {
         const Value param = body.params[i], result = body.results[i];
@@ -304,16 +304,16 @@ class Planner {
             use(inst.args[i], plan_.inst_group[reduce], position);
             continue;
           }
-          int group = plan_.values[inst.blocks[0].params[i]].group;
+          int group = plan_.values[inst.bodies[0].params[i]].group;
           use(inst.args[i], group, position);
-          use(inst.blocks[0].results[i], group, places_[position].end);
+          use(inst.bodies[0].results[i], group, places_[position].end);
         }
         break;
       case Op::branch:
         for (Value v : inst.args) use(v, plan_.values[v].group, position);
-        for (const Block& block : inst.blocks) {
+        for (const Body& code : inst.bodies) {
           for (size_t i = 0; i < inst.results.size(); ++i) {
-            use(block.results[i], plan_.values[inst.results[i]].group, places_[position].end);
+            use(code.results[i], plan_.values[inst.results[i]].group, places_[position].end);
           }
         }
         break;
@@ -362,8 +362,8 @@ class Planner {
       if (!recomputable(inst.op)) {
         for (Value v : inst.results) plan_.values[v].defined = true;
       }
-      for (const Block& block : inst.blocks) {
-        for (Value v : block.params) plan_.values[v].defined = true;
+      for (const Body& code : inst.bodies) {
+        for (Value v : code.params) plan_.values[v].defined = true;
       }
     }
     // Users come after definitions, so going backwards every use of a value is known when the value is met.
@@ -372,7 +372,7 @@ class Planner {
       if (!recomputable(inst.op)) continue;
       ValuePlan& value = plan_.values[inst.results[0]];
       if (value.users.empty()) continue;
-      if (inst.op == Op::load && (value.turned || overwritten(inst, p, value.needed_until))) {
+      if (inst.op == Op::load && (value.transposed || overwritten(inst, p, value.needed_until))) {
         value.defined = true;
         for (Value v : inst.args) use(v, value.group, p);
         continue;
@@ -387,9 +387,9 @@ class Planner {
       const Dims& dims = kernel_.values[v].shape;
       if (single(dims)) continue;
       const Layout& own = plan_.groups[value.group];
-      for (size_t d = 0; d < dims.size(); ++d) value.local |= dims[d] > 1 && own.dims[d].rolled;
+      for (size_t d = 0; d < dims.size(); ++d) value.shared |= dims[d] > 1 && own.dims[d].rolled;
       for (int user : value.users) {
-        value.copied |= !value.local && user != value.group && !same_place(own, plan_.groups[user], dims);
+        value.copied |= !value.shared && user != value.group && !same_place(own, plan_.groups[user], dims);
       }
     }
   }

@@ -1,5 +1,5 @@
 // Reductions and contractions: first each thread over its own elements, then the threads of a warp by shuffles, then
-// the warps through local memory. Every thread ends up with the result.
+// the warps through shared memory. Every thread ends up with the result.
 #include <algorithm>
 
 #include "base/error.h"
@@ -206,7 +206,7 @@ std::vector<Value> Lowering::across_threads(const Layout& layout, const Dims& di
   return done < along.threads ? exchange(layout, dims, axis, done, std::move(state), reducer) : state;
 }
 
-// Groups of `done` threads along the axis agree; their partial results have places in local memory.
+// Groups of `done` threads along the axis agree; their partial results have places in shared memory.
 Lowering::Parts Lowering::parts_of(const Layout& layout, const Dims& dims, int axis, int64_t done) {
   Parts parts{layout.dims[axis].threads / done, 1, 0, 0, 0};
   // The slot of a thread: its place in the other dimensions.
@@ -226,7 +226,7 @@ Lowering::Parts Lowering::parts_of(const Layout& layout, const Dims& dims, int a
   return parts;
 }
 
-// Through local memory: groups of `done` threads along the axis already agree. One thread of each writes; everyone
+// Through shared memory: groups of `done` threads along the axis already agree. One thread of each writes; everyone
 // reads what all of them wrote, in one order, so that all threads get the same bits.
 std::vector<Value> Lowering::exchange(const Layout& layout, const Dims& dims, int axis, int64_t done,
                                       std::vector<Value> state, const Reducer& reducer) {
@@ -240,14 +240,14 @@ std::vector<Value> Lowering::exchange(const Layout& layout, const Dims& dims, in
   int id = next_tag();
   for (int64_t i = 0; i < count; ++i) {
     for (size_t k = 0; k < width; ++k) {
-      store_local(buffers[k], (part + i * parts) * slots + slot, state[i * width + k], writes, id);
+      store_shared(buffers[k], (part + i * parts) * slots + slot, state[i * width + k], writes, id);
     }
   }
   for (int64_t i = 0; i < count; ++i) {
     std::vector<Value> sum;
     for (int64_t p = 0; p < parts; ++p) {
       std::vector<Value> element;
-      for (size_t k = 0; k < width; ++k) element.push_back(load_local(buffers[k], slot + (i * parts + p) * slots, 1));
+      for (size_t k = 0; k < width; ++k) element.push_back(load_shared(buffers[k], slot + (i * parts + p) * slots, 1));
       sum = p == 0 ? element : b.apply(reducer, sum, element);
     }
     std::copy(sum.begin(), sum.end(), state.begin() + i * static_cast<int64_t>(width));

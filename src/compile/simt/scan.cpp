@@ -1,5 +1,5 @@
 // Scans. A strip is what all threads along the axis hold in one register each. Every thread scans the elements that it
-// holds side by side; totals then pass through the threads of a warp by shuffles, from warp to warp through local
+// holds side by side; totals then pass through the threads of a warp by shuffles, from warp to warp through shared
 // memory, and from strip to strip in order.
 #include "base/error.h"
 #include "compile/simt/lowering.h"
@@ -147,13 +147,14 @@ Lowering::Prefixes Lowering::across_threads_before(const Layout& layout, const D
     const int id = next_tag();
     for (int64_t i = 0; i < count; ++i)
       for (size_t k = 0; k < width; ++k)
-        store_local(buffers[k], (part + i * parts) * slots + slot, state[static_cast<size_t>(i) * width + k], writes,
-                    id);
+        store_shared(buffers[k], (part + i * parts) * slots + slot, state[static_cast<size_t>(i) * width + k], writes,
+                     id);
     for (int64_t i = 0; i < count; ++i) {
       std::vector<Value> all = neutral, earlier = neutral;
       for (int64_t p = 0; p < parts; ++p) {
         std::vector<Value> element;
-        for (size_t k = 0; k < width; ++k) element.push_back(load_local(buffers[k], slot + (i * parts + p) * slots, 1));
+        for (size_t k = 0; k < width; ++k)
+          element.push_back(load_shared(buffers[k], slot + (i * parts + p) * slots, 1));
         Value counted = b.index(DType::boolean, lt(p, part), {});
         all = b.apply(reducer, all, element);
         earlier = where(counted, all, earlier);

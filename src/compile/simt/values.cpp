@@ -1,5 +1,5 @@
 // Lowering, the part that finds values: which points a thread walks over, the value of a tile there, and the homes of
-// tiles in local memory.
+// tiles in shared memory.
 #include <algorithm>
 
 #include "base/error.h"
@@ -118,7 +118,7 @@ Value Lowering::at(Value v, const Coords& coords) {
   Value result;
   if (plan.defined) {
     HD_ASSERT(homes_[v] >= 0, "value ", v, " of kernel ", tile_.name, " is asked for where no thread holds it");
-    result = load_local(homes_[v], home_address(v, key.coords), inside(key.coords, dims));
+    result = load_shared(homes_[v], home_address(v, key.coords), inside(key.coords, dims));
   } else {
     result = compute(*plan.def, key.coords, dims);
   }
@@ -201,7 +201,7 @@ Value Lowering::index_of(DType dtype, const Expr& e, const Inst& inst, size_t fi
     for (Value& v : bound) v = widen(v, lane);
   }
   Value result = builder_->index(dtype, e, vector);
-  Inst& made = builder_->block().insts.back();
+  Inst& made = builder_->code().insts.back();
   made.binds = inst.binds;
   for (Value v : bound) made.args.push_back(v);
   return result;
@@ -230,7 +230,7 @@ int Lowering::allocate(const char* name, DType dtype, int64_t size) {
     return found;
   }
   int id = static_cast<int>(out_.buffers.size());
-  out_.buffers.push_back({text(name, id), dtype, kernel::Space::Local, size});
+  out_.buffers.push_back({text(name, id), dtype, kernel::Space::Shared, size});
   return id;
 }
 
@@ -246,7 +246,7 @@ int64_t Lowering::home_row(Value v) const {
   const Dims& dims = shape(v);
   if (dims.empty()) return 1;
   constexpr int64_t kWord = 4;
-  return dims.back() + (plan_.values[v].turned ? std::max<int64_t>(1, kWord / size_of(tile_.values[v].dtype)) : 0);
+  return dims.back() + (plan_.values[v].transposed ? std::max<int64_t>(1, kWord / size_of(tile_.values[v].dtype)) : 0);
 }
 
 Expr Lowering::home_address(Value v, const Coords& coords) const {
@@ -257,7 +257,7 @@ Expr Lowering::home_address(Value v, const Coords& coords) const {
   return address;
 }
 
-Value Lowering::load_local(int buffer, const Expr& address, const Expr& guard) {
+Value Lowering::load_shared(int buffer, const Expr& address, const Expr& guard) {
   Builder::Access access;
   access.address = address;
   access.guard = guard;
@@ -265,7 +265,7 @@ Value Lowering::load_local(int buffer, const Expr& address, const Expr& guard) {
   return builder_->load(buffer, out_.buffers[buffer].dtype, access);
 }
 
-void Lowering::store_local(int buffer, const Expr& address, Value v, const Expr& guard, int id) {
+void Lowering::store_shared(int buffer, const Expr& address, Value v, const Expr& guard, int id) {
   Builder::Access access;
   access.address = address;
   access.guard = guard;
@@ -279,17 +279,17 @@ void Lowering::store_home(int buffer, Value like, std::span<const Point> where, 
   const Dims& dims = shape(like);
   Expr owns = owner(layout(like), dims, thread_);
   for (size_t i = 0; i < where.size(); ++i) {
-    store_local(buffer, home_address(like, where[i].coords), values[i],
-                logical_and(owns, inside(where[i].coords, dims)), id);
+    store_shared(buffer, home_address(like, where[i].coords), values[i],
+                 logical_and(owns, inside(where[i].coords, dims)), id);
   }
 }
 
 void Lowering::deliver(Value v, std::span<const Point> where, std::span<const Value> values, int id) {
   const ValuePlan& plan = plan_.values[v];
-  if (!plan.local) {
+  if (!plan.shared) {
     for (size_t i = 0; i < where.size(); ++i) scopes_.back()[{v, where[i].coords}] = values[i];
   }
-  if (plan.local || plan.copied) store_home(home(v), v, where, values, id);
+  if (plan.shared || plan.copied) store_home(home(v), v, where, values, id);
 }
 
 }  // namespace heddle::simt

@@ -1,5 +1,5 @@
-// Products by a matrix unit that warps use. All threads copy blocks of both factors into a ring in local memory, a few
-// blocks ahead; each warp loads fragments of them and keeps its rectangle of the sums in registers.
+// Products by a matrix unit that warps use. All threads copy tiles of both factors into a ring in shared memory, a few
+// stages ahead of use; each warp loads fragments of them and keeps its rectangle of the sums in registers.
 #include <algorithm>
 
 #include "base/error.h"
@@ -29,12 +29,12 @@ WarpGrid grid_of(const Dims& shape, int threads) {
   return *grid;
 }
 
-// Blocks of one factor in local memory.
+// Tiles of one factor in shared memory.
 struct Ring {
   const kernel::Region* region;
   DType dtype;
   int buffer;
-  int64_t own, part;  // rows of the factor: of the cell, of a warp
+  int64_t own, part;  // rows of the factor: of the block, of a warp
   int64_t row, rows;  // elements that lie side by side, and how many such rows
   int64_t pitch() const { return warp_pitch(row, dtype); }
   int64_t size() const { return rows * pitch(); }
@@ -76,15 +76,16 @@ void Lowering::emit_warp_dot(const Inst& inst) {
   const Expr lane = mod(thread_, kWarp), warp = floordiv(thread_, kWarp);
   std::vector<Ring> rings;
   for (size_t n : {0, 1}) {
-    const bool turned = inst.regions[n].turned;
+    const bool transposed = inst.regions[n].transposed;
     const int64_t own = dims[n == 0 ? rows : columns];
-    Ring ring{&inst.regions[n],    dtype, -1, own, own / (n == 0 ? grid.down : grid.across), turned ? own : depth,
-              turned ? depth : own};
+    Ring ring{
+        &inst.regions[n],        dtype, -1, own, own / (n == 0 ? grid.down : grid.across), transposed ? own : depth,
+        transposed ? depth : own};
     ring.buffer = allocate(n == 0 ? "left" : "right", dtype, stages * ring.size());
     rings.push_back(ring);
   }
 
-  auto copy_block = [&](const Expr& step) {
+  auto copy_tile = [&](const Expr& step) {
     const Expr slot = mod(step, stages);
     for (const Ring& ring : rings) {
       const kernel::Region& region = *ring.region;
@@ -118,7 +119,7 @@ void Lowering::emit_warp_dot(const Inst& inst) {
       }
     }
   };
-  // Fragment `i` of the warp's rows of a factor, from part `at` of the block's depth.
+  // Fragment `i` of the warp's rows of a factor, from part `at` of the tile's depth.
   auto fragment = [&](size_t n, const Expr& slot, int64_t i, int64_t at) {
     const Ring& ring = rings[n];
     const Expr mine = (n == 0 ? mod(warp, grid.down) : floordiv(warp, grid.down)) * ring.part + i * kWarpRows;
@@ -126,11 +127,12 @@ void Lowering::emit_warp_dot(const Inst& inst) {
     const Expr near = mod(floordiv(lane, 8), 2), far = floordiv(lane, 16);
     const Expr below = n == 0 ? near : far, half = n == 0 ? far : near;
     Expr y = mine + below * 8 + mod(lane, 8), x = at * (32 / size) + half * chunk;
-    if (ring.region->turned) {
+    if (ring.region->transposed) {
       y = at * (32 / size) + half * 8 + mod(lane, 8);
       x = mine + below * 8;
     }
-    return builder_->load_matrix(ring.buffer, dtype, slot * ring.size() + y * ring.pitch() + x, ring.region->turned);
+    return builder_->load_matrix(ring.buffer, dtype, slot * ring.size() + y * ring.pitch() + x,
+                                 ring.region->transposed);
   };
 
   const int64_t fragments_down = rings[0].part / kWarpRows, fragments_across = rings[1].part / kWarpRows;
@@ -158,7 +160,7 @@ void Lowering::emit_warp_dot(const Inst& inst) {
   builder_->copy_fence(0);
   builder_->barrier();
   for (int step = 0; step + 1 < stages; ++step) {
-    copy_block(step);
+    copy_tile(step);
     builder_->copy_fence(step + 2 < stages ? stages : stages - 2);
   }
   builder_->barrier();
@@ -173,13 +175,13 @@ void Lowering::emit_warp_dot(const Inst& inst) {
     for (int64_t at = 0; at < kParts; ++at) {
       const bool last = at + 1 == kParts;
       if (last) {
-        // The next block has arrived for all, and all have loaded what they need of this one: the next step fills its
+        // The next tile has arrived for all, and all have loaded what they need of this one: the next step fills its
         // place.
         builder_->copy_fence(stages - 2);
         builder_->barrier();
       }
       const std::vector<Value> next = load_fragments(mod(last ? step + 1 : step, stages), last ? 0 : at + 1);
-      if (at == 0) copy_block(step + (stages - 1));
+      if (at == 0) copy_tile(step + (stages - 1));
       multiply(std::span(values).first(fragments), std::span(values).subspan(fragments));
       std::copy(next.begin(), next.end(), values.begin());
     }
@@ -188,7 +190,7 @@ void Lowering::emit_warp_dot(const Inst& inst) {
   std::vector<Value> sums;
   if (inst.var.is_var()) {
     sums = builder_->loop(inst.var, init, [&](std::span<const Value> carried) { return body(inst.var, carried); });
-    builder_->block().insts.back().extent = inst.extent;
+    builder_->code().insts.back().extent = inst.extent;
   } else {
     sums = body(0, init);
   }

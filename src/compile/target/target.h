@@ -17,14 +17,14 @@ struct Target {
   int vector_bytes = 64;
   int vector_registers = 32;
   int cores = 1;
-  bool word_products = false;  // adds products of pairs of bf16 twice as fast as products of f32
-  bool byte_products = false;  // adds products of four i8 at a time four times as fast as products of f32
-  bool matrix_unit = false;    // multiplies blocks of bf16 and i8 (AMX); SIMT: of bf16 and f16, by groups of warps
+  bool packed_products = false;  // adds products of pairs of bf16 twice as fast as products of f32
+  bool byte_products = false;    // adds products of four i8 at a time four times as fast as products of f32
+  bool matrix_unit = false;      // multiplies tiles of bf16 and i8 (AMX); SIMT: of bf16 and f16, by groups of warps
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 32 << 20;
   // SIMT
   int warp = 32;
   int max_threads = 1024;
-  int64_t local_bytes = 48 << 10;  // shared memory of a block
+  int64_t shared_bytes = 48 << 10;  // shared memory of a block
   int multiprocessors = 132;
   bool warp_products = false;  // warps multiply fragments of bf16, f16, i8 and f32 as tf32, fed by copies
   bool f8_products = false;    // and of f8

@@ -1,5 +1,5 @@
 // Contractions on a SIMT machine's matrix unit, at tile level: one instruction for the whole sum, factors that must be
-// packed first, results that leave as blocks, and blocks of threads that take several cells.
+// packed first, results that leave as tiles, and persistent blocks.
 #include "base/error.h"
 #include "compile/schedule/matrix_simt.h"
 #include "compile/schedule/warp_simt.h"
@@ -13,18 +13,18 @@ kernel::Region Tiler::region_at(size_t s, const MatrixView& view, const Place& p
   region.buffer = view.buffer;
   region.offset = view.offset;
   region.strides = view.strides;
-  region.turned = view.turned;
+  region.transposed = view.transposed;
   for (size_t i : view.axes) {
     region.extents.push_back(axis(s, i).extent);
     region.at.push_back(p.base[i]);
   }
   if (view.apart > 0) {
-    Substitution cell;
+    Substitution block;
     for (size_t i = 0; i < outer_; ++i)
-      if (axis(s, i).var.is_var()) cell.emplace_back(axis(s, i).var, p.base[i]);
+      if (axis(s, i).var.is_var()) block.emplace_back(axis(s, i).var, p.base[i]);
     region.extents.push_back(view.position.hi() + 1);
     region.strides.push_back(view.apart);
-    region.at.push_back(substitute(view.position, cell));
+    region.at.push_back(substitute(view.position, block));
   }
   if (!view.is_gathered()) return region;
   Substitution to;
@@ -45,10 +45,10 @@ kernel::Region Tiler::region_at(size_t s, const MatrixView& view, const Place& p
 std::vector<Tiler::Value> Tiler::matrix_dot(size_t s, const Place& p, std::vector<Value> before) {
   const Contraction c = *find_contraction(loops_, stage(s));
   const Level& level = schedule_.stages[s].loops[0];
-  // A left factor in registers has all blocks; what is outside is 0 there.
+  // A left factor in registers has all tiles; what is outside is 0 there.
   const bool held = in_registers() && reduces_common(s);
   const Expr step =
-      held ? Expr::index(text("l", loop_count_++), schedule_.block / level.step) : loop_variable(s, p, level);
+      held ? Expr::index(text("l", loop_count_++), schedule_.chunk / level.step) : loop_variable(s, p, level);
   const Place at = step_into(p, level, step);
   std::vector<kernel::Region> regions;
   for (int operand : {0, 1}) {
@@ -63,19 +63,19 @@ std::vector<Tiler::Value> Tiler::matrix_dot(size_t s, const Place& p, std::vecto
   Expr taken = 0;
   if (!turn_.is_const(0)) taken = turn_ * (step.is_var() ? step.extent() : Expr(1));
   kernel::Type type{loops_.values[static_cast<size_t>(stage(s).results[0])].dtype, dims(at, result_axes(s))};
-  const int ahead = schedule_.stages[s].ahead;
+  const int pipeline = schedule_.stages[s].pipeline;
   if (!in_registers()) {
     std::vector<Value> sums;
     if (by_warps(s))
-      sums = {builder_->warp_dot(std::move(regions), step, ahead, type)};
+      sums = {builder_->warp_dot(std::move(regions), step, pipeline, type)};
     else
-      sums = builder_->matrix_dot({}, std::move(regions), step, ahead, taken, type);
+      sums = builder_->matrix_dot({}, std::move(regions), step, pipeline, taken, type);
     return before.empty() ? sums : builder_->apply(*stage(s).reducer, before, sums);
   }
   for (Value& v : before) v = spread(v, type.shape);
   if (held) before.push_back(matrix_left(s, p, c.a, loops_.buffers[static_cast<size_t>(regions[0].buffer)].dtype));
-  std::vector<Value> sums = builder_->matrix_dot(before, std::move(regions), step, ahead, taken, type);
-  if (auto ring = rings_.find(s); ring != rings_.end()) builder_->block().insts.back().buffer = ring->second;
+  std::vector<Value> sums = builder_->matrix_dot(before, std::move(regions), step, pipeline, taken, type);
+  if (auto ring = rings_.find(s); ring != rings_.end()) builder_->code().insts.back().buffer = ring->second;
   return sums;
 }
 
@@ -97,9 +97,10 @@ Tiler::Value Tiler::matrix_left(size_t s, const Place& p, Value factor, DType na
 bool Tiler::write_matrix_store(const Inst& inst, Instance& in) {
   size_t from = 0;  // the last product
   for (size_t s = 0; s < in.stage; ++s)
-    if (schedule_.stages[s].ahead > 0) from = s;
+    if (schedule_.stages[s].pipeline > 0) from = s;
   const StageSchedule& product = schedule_.stages[from];
-  if (product.ahead == 0 || by_warps(from) || product.split > 1 || inst.op != Op::store || in.stage == 0) return false;
+  if (product.pipeline == 0 || by_warps(from) || product.split > 1 || inst.op != Op::store || in.stage == 0)
+    return false;
   const Contraction c = *find_contraction(loops_, stage(from));
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
   // The axis of its columns may have another number here.
@@ -108,7 +109,7 @@ bool Tiler::write_matrix_store(const Inst& inst, Instance& in) {
   if (columns == axis_count(in.stage)) return false;
   std::optional<MatrixView> view = matrix_view(loops_, stage(in.stage), inst, a, columns, false);
   const DType dtype = loops_.values[static_cast<size_t>(inst.args[0])].dtype;
-  if (!view || view->turned || (size_of(dtype) != 2 && size_of(dtype) != 4)) return false;
+  if (!view || view->transposed || (size_of(dtype) != 2 && size_of(dtype) != 4)) return false;
   std::vector<bool> all(axis_count(in.stage), true);
   builder_->matrix_store(region_at(in.stage, *view, in.place),
                          {{spread(value(inst.args[0], in), dims(in.place, all))}});
@@ -117,7 +118,7 @@ bool Tiler::write_matrix_store(const Inst& inst, Instance& in) {
 
 // A copy of the narrow numbers with rows of whole 16 bytes, the fast axis as it is in memory.
 void Tiler::write_matrix_packing(size_t s, const Staged& staged) {
-  constexpr int64_t kRows = 16, kColumns = 256;  // of a cell
+  constexpr int64_t kRows = 16, kColumns = 256;  // of a block
   const Contraction c = *find_contraction(loops_, stage(s));
   const Value factor = staged.operand == 0 ? c.a : c.b;
   const Value narrow =
@@ -130,9 +131,9 @@ void Tiler::write_matrix_packing(size_t s, const Staged& staged) {
   registers_.clear();
 
   MatrixView view;
-  // Only elements of two bytes can be turned on their way to a matrix unit.
-  view.turned = size_of(dtype) == 2 && packed_turned(loops_, stage(s), c, staged.operand);
-  view.axes = view.turned ? SmallVector<size_t, 4>{own, outer_} : SmallVector<size_t, 4>{outer_, own};
+  // Only elements of two bytes can be transposed on their way to a matrix unit.
+  view.transposed = size_of(dtype) == 2 && packed_transposed(loops_, stage(s), c, staged.operand);
+  view.axes = view.transposed ? SmallVector<size_t, 4>{own, outer_} : SmallVector<size_t, 4>{outer_, own};
   for (size_t i = outer_; i-- > 0;)
     if (follows[i] && i != own) view.axes.push_back(i);
   const int64_t padded = 16 / size_of(dtype);
@@ -156,7 +157,7 @@ void Tiler::write_matrix_packing(size_t s, const Staged& staged) {
   // The slowest axis is the first of the grid.
   for (size_t d = view.axes.size(); d-- > 0;) {
     const size_t i = view.axes[d];
-    p.base[i] = cell_variable(text("p", i), ceildiv(axis(s, i).extent, p.size[i])) * p.size[i];
+    p.base[i] = block_variable(text("p", i), ceildiv(axis(s, i).extent, p.size[i])) * p.size[i];
     address = address + index_at(p, i) * view.strides[d];
   }
   view.buffer = static_cast<int>(kernel_.buffers.size());
@@ -171,24 +172,24 @@ void Tiler::write_matrix_packing(size_t s, const Staged& staged) {
   matrices_[staged.operand] = view;
 }
 
-// The cells of a phase, taken in turn by a few blocks of threads: down a group of rows, then the next column.
+// The blocks of a phase, taken in turn by a few persistent ones: down a group of rows, then the next column.
 void Tiler::take_turns(const std::function<void()>& body) {
-  if (schedule_.blocks == 0) return body();
+  if (schedule_.persistent == 0) return body();
   const Contraction c = *find_contraction(loops_, stage(0));
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
-  kernel_.phases.back().cells.clear();
+  kernel_.phases.back().blocks.clear();
   std::vector<Expr> count;
   Expr total = 1;
   for (size_t i = 0; i < outer_; ++i) {
-    count.push_back(ceildiv(loops_.outer[i].extent, schedule_.cell[i]));
+    count.push_back(ceildiv(loops_.outer[i].extent, schedule_.block[i]));
     total = total * count.back();
   }
-  const Expr blocks = min(total, schedule_.blocks);
-  const Expr block = cell_variable("block", blocks);
-  const Expr turns = ceildiv(total - block, blocks);
+  const Expr persistent = min(total, schedule_.persistent);
+  const Expr block = block_variable("block", persistent);
+  const Expr turns = ceildiv(total - block, persistent);
   turn_ = turns.lo() == 1 && turns.hi() == 1 ? Expr(0) : Expr::index("turn", turns);
   auto take = [&](std::span<const Value>) {
-    const Expr tile = block + turn_ * blocks, matrix = count[a] * count[b];
+    const Expr tile = block + turn_ * persistent, matrix = count[a] * count[b];
     const Expr within = mod(tile, matrix);
     Expr rest = floordiv(tile, matrix);
     const Expr strip = count[b] * schedule_.group, from = floordiv(within, strip) * schedule_.group;
@@ -201,7 +202,7 @@ void Tiler::take_turns(const std::function<void()>& body) {
       at[i] = mod(rest, count[i]);
       rest = floordiv(rest, count[i]);
     }
-    for (size_t i = 0; i < outer_; ++i) cell_.base[i] = at[i] * schedule_.cell[i];
+    for (size_t i = 0; i < outer_; ++i) block_.base[i] = at[i] * schedule_.block[i];
     body();
     return std::vector<Value>{};
   };

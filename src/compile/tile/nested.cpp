@@ -29,7 +29,7 @@ std::optional<Expr> Tiler::extreme(const Expr& e, bool largest) const {
   if (e.is_const() || e.is_symbol()) return e;
   if (e.is_var()) {
     for (size_t i = 0; i < outer_; ++i)
-      if (loops_.outer[i].var == e) return largest ? cell_.base[i] + Expr(cell_.size[i] - 1) : cell_.base[i];
+      if (loops_.outer[i].var == e) return largest ? block_.base[i] + Expr(block_.size[i] - 1) : block_.base[i];
     return {};
   }
   std::vector<Expr> args;
@@ -98,7 +98,7 @@ std::vector<bool> Tiler::axes_of_result(Value result, size_t s) const {
 
 int64_t Tiler::kept_room(size_t s, size_t i) const {
   int64_t size = std::max<int64_t>(stage(s).inner[i].extent.hi(), 1);
-  if (is_common(stage(s).inner[i].var)) size = schedule_.block;
+  if (is_common(stage(s).inner[i].var)) size = schedule_.chunk;
   for (const Level& level : schedule_.stages[s].loops)
     if (static_cast<size_t>(level.axis) == outer_ + i) return (size + level.step - 1) / level.step * level.step;
   return size;

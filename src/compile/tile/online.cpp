@@ -1,5 +1,5 @@
-// Nested loops whose common axis is walked in blocks. The state of a cell is what its stages reduce along that axis:
-// each block changes it, and so does what other cells have found for other parts of the axis.
+// Nested loops whose common axis is walked in chunks. The state of a block is what its stages reduce along that axis:
+// each chunk changes it, and so does what other blocks have found for other parts of the axis.
 #include <cmath>
 
 #include "base/error.h"
@@ -8,7 +8,7 @@
 namespace heddle {
 
 void Tiler::write_stages(Online::Role role) {
-  in_block_ = role == Online::Role::Block;
+  in_chunk_ = role == Online::Role::Chunk;
   for (size_t s = 0; s < loops_.stages.size();) {
     size_t end = s + 1;
     if (online_->roles[s] == role) {
@@ -17,7 +17,7 @@ void Tiler::write_stages(Online::Role role) {
     }
     s = end;
   }
-  in_block_ = false;
+  in_chunk_ = false;
 }
 
 bool Tiler::reduces_common(size_t s) const {
@@ -47,30 +47,30 @@ void Tiler::begin_states() {
   }
 }
 
-void Tiler::write_blocks() {
+void Tiler::write_chunks() {
   const int64_t parts = schedule_.parts;
   Expr part = 0;
   open_phase([&] {
-    if (parts > 1) part = cell_variable("part", parts);
+    if (parts > 1) part = block_variable("part", parts);
   });
   Span span = span_of(*common_axis(loops_));
-  block_base_ = span.begin;
+  chunk_base_ = span.begin;
   write_stages(Online::Role::Before);
   begin_states();
-  Expr first = 0, blocks = ceildiv(max(span.end - span.begin, 0), schedule_.block);
+  Expr first = 0, chunks = ceildiv(max(span.end - span.begin, 0), schedule_.chunk);
   if (parts > 1) {
-    Expr each = ceildiv(blocks, parts);
+    Expr each = ceildiv(chunks, parts);
     first = part * each;
-    blocks = max(min(each, blocks - first), 0);
+    chunks = max(min(each, chunks - first), 0);
   }
-  Expr var = Expr::index(text("l", loop_count_++), blocks);
-  block_base_ = span.begin + (first + var) * schedule_.block;
+  Expr var = Expr::index(text("l", loop_count_++), chunks);
+  chunk_base_ = span.begin + (first + var) * schedule_.chunk;
   builder_->loop(var, {}, [&](std::span<const Value>) {
-    write_stages(Online::Role::Block);
+    write_stages(Online::Role::Chunk);
     return std::vector<Value>{};
   });
   held_.clear();
-  block_base_ = 0;
+  chunk_base_ = 0;
   if (parts > 1) combine_parts();
   for (size_t s : states()) {
     const size_t pivot = online_->pivots[s];
@@ -86,7 +86,7 @@ Tiler::Value Tiler::finite(Value maximum) {
   return builder_->op(ScalarOp::where, {builder_->op(ScalarOp::lt, {nothing, maximum}), maximum, zero});
 }
 
-// Rows of nothing but -inf are what they are without blocks: not a number. Sums of no elements are 0.
+// Rows of nothing but -inf are what they are without chunks: not a number. Sums of no elements are 0.
 Tiler::Value Tiler::last_factor(Value maximum) {
   Value factor = builder_->op(ScalarOp::exp, {builder_->op(ScalarOp::sub, {finite(maximum), maximum})});
   const Expr extent = common_axis(loops_)->extent;
@@ -101,7 +101,7 @@ void Tiler::rescale(size_t s, const Place& p, const std::function<Value(const Pl
   store_result(result, s, spread(scaled, dims(p, result_axes(s))), p);
 }
 
-void Tiler::write_block_stage(size_t s, const Place& p, size_t level) {
+void Tiler::write_chunk_stage(size_t s, const Place& p, size_t level) {
   if (!stage(s).reducer) {
     write_kept(s, p, level);
     return;
@@ -117,9 +117,9 @@ void Tiler::write_block_stage(size_t s, const Place& p, size_t level) {
     Value maximum = stage(pivot).results[0];
     if (fresh) {
       int64_t size = 1;
-      for (int64_t c : schedule_.cell) size *= c;
+      for (int64_t c : schedule_.block) size *= c;
       kernel_.buffers.push_back(
-          {text("factor", pivot), loops_.values[static_cast<size_t>(maximum)].dtype, kernel::Space::Local, size});
+          {text("factor", pivot), loops_.values[static_cast<size_t>(maximum)].dtype, kernel::Space::Shared, size});
     }
     return std::pair(it->second, result_access(maximum, at, place));
   };
@@ -158,7 +158,7 @@ kernel::Builder::Access Tiler::part_access(size_t s, const Place& p, const Expr&
 
 void Tiler::combine_parts() {
   const int64_t parts = schedule_.parts;
-  const Expr part = kernel_.phases.back().cells.empty() ? Expr(0) : kernel_.phases.back().cells[0];
+  const Expr part = kernel_.phases.back().blocks.empty() ? Expr(0) : kernel_.phases.back().blocks[0];
   for (size_t s : states()) {
     Value result = stage(s).results[0];
     Expr size = parts;
@@ -187,7 +187,7 @@ void Tiler::combine_parts() {
         Value result = stage(s).results[0];
         Value mine = load_result(result, s, p), other = theirs(s, p);
         if (const size_t pivot = online_->pivots[s]; pivot != SIZE_MAX) {
-          Value old = load_result(stage(pivot).results[0], pivot, cell_), found = theirs(pivot, cell_);
+          Value old = load_result(stage(pivot).results[0], pivot, block_), found = theirs(pivot, block_);
           Value now = finite(builder_->op(ScalarOp::maximum, {old, found}));
           auto factor = [&](Value from) { return rescaling(builder_->op(ScalarOp::sub, {finite(from), now})); };
           mine = builder_->op(ScalarOp::mul, {mine, factor(old)});

@@ -1,6 +1,6 @@
-// Nested loops whose common axis is walked in blocks, on a SIMT machine's matrix unit: as in tile_online.cpp, but all
-// that a cell keeps stays in registers. The state is carried by the loop over blocks; what a block computes is the left
-// factor of the next product where it stands.
+// Nested loops whose common axis is walked in chunks, on a SIMT machine's matrix unit: as in online.cpp, but all
+// that a block keeps stays in registers. The state is carried by the loop over chunks; what a chunk computes is the
+// left factor of the next product where it stands.
 #include <functional>
 #include <numeric>
 
@@ -11,14 +11,14 @@
 
 namespace heddle {
 
-void Tiler::write_blocks_in_registers() {
+void Tiler::write_chunks_in_registers() {
   open_phase();
   // The last rows first: under a causal mask they are the longest, and nobody should wait for them in the end.
   for (size_t i = 0; i < outer_; ++i)
-    if (schedule_.cell[i] > 1)
-      cell_.base[i] = (ceildiv(loops_.outer[i].extent, schedule_.cell[i]) - 1) * schedule_.cell[i] - cell_.base[i];
+    if (schedule_.block[i] > 1)
+      block_.base[i] = (ceildiv(loops_.outer[i].extent, schedule_.block[i]) - 1) * schedule_.block[i] - block_.base[i];
   const Span span = span_of(*common_axis(loops_));
-  const Expr blocks = ceildiv(max(span.end - span.begin, 0), schedule_.block);
+  const Expr chunks = ceildiv(max(span.end - span.begin, 0), schedule_.chunk);
   const std::vector<size_t> carried = states();
   std::vector<Value> state;
   for (size_t s : carried)
@@ -26,31 +26,31 @@ void Tiler::write_blocks_in_registers() {
   auto walk = [&](const Expr& first, const Expr& count) {
     const Expr var = Expr::index(text("l", loop_count_++), count);
     turn_ = first + var;
-    block_base_ = span.begin + turn_ * schedule_.block;
+    chunk_base_ = span.begin + turn_ * schedule_.chunk;
     state = builder_->loop(var, state, [&](std::span<const Value> now) {
       for (size_t i = 0; i < carried.size(); ++i) registers_[stage(carried[i]).results[0]] = now[i];
       std::map<size_t, Value> changes;  // by pivot
       for (size_t s = 0; s < loops_.stages.size(); ++s)
-        if (online_->roles[s] == Online::Role::Block) compute_block(s, changes);
+        if (online_->roles[s] == Online::Role::Chunk) compute_chunk(s, changes);
       std::vector<Value> next;
       for (size_t s : carried) next.push_back(registers_.at(stage(s).results[0]));
       return next;
     });
   };
-  in_block_ = true;
-  // Blocks before the edge of a mask need none.
+  in_chunk_ = true;
+  // Chunks before the edge of a mask need none.
   const Unmasked part = unmasked_part(loops_, *common_axis(loops_));
   const std::optional<Expr> edge = part.conditions.empty() ? std::nullopt : extreme(part.end, false);
   Expr unmasked = 0;
-  if (edge) unmasked = max(min(floordiv(*edge - span.begin, schedule_.block), blocks), 0);
+  if (edge) unmasked = max(min(floordiv(*edge - span.begin, schedule_.chunk), chunks), 0);
   if (!unmasked.is_const(0)) {
     share_rings();
     unmasked_.emplace(part.conditions.begin(), part.conditions.end());
     walk(0, unmasked);
     unmasked_.reset();
   }
-  walk(unmasked, blocks - unmasked);
-  in_block_ = false;
+  walk(unmasked, chunks - unmasked);
+  in_chunk_ = false;
   turn_ = Expr(0);
   rings_.clear();
   for (size_t i = 0; i < carried.size(); ++i) registers_[stage(carried[i]).results[0]] = state[i];
@@ -63,25 +63,25 @@ void Tiler::write_blocks_in_registers() {
   write_stages(Online::Role::After);
 }
 
-// What is on its way at the end of one loop over blocks is for the next one.
+// What is on its way at the end of one loop over chunks is for the next one.
 void Tiler::share_rings() {
   for (size_t s = 0; s < loops_.stages.size(); ++s) {
-    const int ahead = schedule_.stages[s].ahead;
-    if (ahead == 0) continue;
+    const int pipeline = schedule_.stages[s].pipeline;
+    if (pipeline == 0) continue;
     const Contraction c = *find_contraction(loops_, stage(s));
     const Dims results = dims(whole(s), result_axes(s));
-    const int64_t rows = schedule_.cell[static_cast<size_t>(c.a_axis)];
+    const int64_t rows = schedule_.block[static_cast<size_t>(c.a_axis)];
     const int64_t columns = std::accumulate(results.begin(), results.end(), int64_t{1}, std::multiplies<>()) / rows;
     rings_[s] = static_cast<int>(kernel_.buffers.size());
     const int64_t steps = staying_steps(stage(s).inner.back(), schedule_.stages[s].loops[0].step);
-    const kernel::MatrixRing ring =
-        reduces_common(s) ? kernel::MatrixRing{0, columns, ahead} : kernel::MatrixRing{rows, columns, ahead, steps};
-    kernel_.buffers.push_back({text("ring", s), DType::u8, kernel::Space::Local, ring.bytes()});
+    const kernel::MatrixRing ring = reduces_common(s) ? kernel::MatrixRing{0, columns, pipeline}
+                                                      : kernel::MatrixRing{rows, columns, pipeline, steps};
+    kernel_.buffers.push_back({text("ring", s), DType::u8, kernel::Space::Shared, ring.bytes()});
   }
 }
 
-// One stage at one block, from and to registers.
-void Tiler::compute_block(size_t s, std::map<size_t, Value>& changes) {
+// One stage at one chunk, from and to registers.
+void Tiler::compute_chunk(size_t s, std::map<size_t, Value>& changes) {
   const Place p = whole(s);
   if (!stage(s).reducer) {
     Instance instance{s, p, substitution(s, p), {}, {}, {}};

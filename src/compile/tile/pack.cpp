@@ -15,7 +15,7 @@ size_t Tiler::dot_axis(size_t s) const {
   return found;
 }
 
-Tiler::Place Tiler::in_words(size_t s, Place p, int64_t numbers) const {
+Tiler::Place Tiler::in_packed(size_t s, Place p, int64_t numbers) const {
   const size_t i = dot_axis(s);
   p.base[i] = floordiv(p.base[i], numbers);
   p.size[i] = (p.size[i] + numbers - 1) / numbers;
@@ -23,7 +23,7 @@ Tiler::Place Tiler::in_words(size_t s, Place p, int64_t numbers) const {
   return p;
 }
 
-Tiler::Packed Tiler::layout(size_t s, const Staged& staged, const Contraction& c, const Place& block, bool whole) {
+Tiler::Packed Tiler::layout(size_t s, const Staged& staged, const Contraction& c, const Place& part, bool whole) {
   Packed packed;
   packed.whole = whole;
   const std::vector<bool>& follows = staged.operand == 0 ? c.a_axes : c.b_axes;
@@ -31,25 +31,25 @@ Tiler::Packed Tiler::layout(size_t s, const Staged& staged, const Contraction& c
   HD_ASSERT(own >= 0, "only a factor with an axis of its own can be staged");
   packed.panel_axis = static_cast<size_t>(own);
   packed.panel = std::max<int64_t>(staged.panel, 1);
-  packed.block = block;
+  packed.part = part;
   const StageSchedule::Unit unit = schedule_.stages[s].unit;
   if (unit != StageSchedule::Unit::Numbers) {
-    packed.word_axis = dot_axis(s);
+    packed.packed_axis = dot_axis(s);
     packed.numbers = numbers_per_word(loops_, *narrow_factor(loops_, stage(s), c.a));
-    packed.block = in_words(s, block, packed.numbers);
-    if (unit == StageSchedule::Unit::Matrix && staged.operand == 0) packed.run = kernel::kBlockDepth;
+    packed.part = in_packed(s, part, packed.numbers);
+    if (unit == StageSchedule::Unit::Matrix && staged.operand == 0) packed.run = kernel::kPanelDepth;
   }
   for (size_t i = 0; i < axis_count(s); ++i)
-    if (follows[i] && i != packed.word_axis) packed.axes.push_back(i);
+    if (follows[i] && i != packed.packed_axis) packed.axes.push_back(i);
   // The words of a sum follow each other, as a matrix unit takes them.
-  if (packed.word_axis != SIZE_MAX && follows[packed.word_axis]) packed.axes.push_back(packed.word_axis);
+  if (packed.packed_axis != SIZE_MAX && follows[packed.packed_axis]) packed.axes.push_back(packed.packed_axis);
   for (size_t i : packed.axes) {
-    Expr extent = whole ? axis(s, i).extent : Expr(packed.block.size[i]);
+    Expr extent = whole ? axis(s, i).extent : Expr(packed.part.size[i]);
     if (i == packed.panel_axis) extent = ceildiv(extent, packed.panel) * packed.panel;
-    if (i == packed.word_axis && whole) extent = ceildiv(extent, packed.numbers);
+    if (i == packed.packed_axis && whole) extent = ceildiv(extent, packed.numbers);
     // What lies beyond the end counts as zero.
-    if (i == packed.word_axis && unit == StageSchedule::Unit::Matrix)
-      extent = ceildiv(extent, kernel::kBlockDepth) * kernel::kBlockDepth;
+    if (i == packed.packed_axis && unit == StageSchedule::Unit::Matrix)
+      extent = ceildiv(extent, kernel::kPanelDepth) * kernel::kPanelDepth;
     packed.extents.push_back(extent);
   }
   constexpr int64_t kBanks = 32, kVectorBytes = 16;
@@ -62,12 +62,12 @@ Expr Tiler::packed_address(const Packed& packed, const std::vector<Expr>& index)
   Expr address = 0;
   for (size_t k = 0; k < packed.axes.size(); ++k) {
     size_t i = packed.axes[k];
-    int64_t together = i == packed.panel_axis ? packed.panel : i == packed.word_axis ? packed.run : 1;
+    int64_t together = i == packed.panel_axis ? packed.panel : i == packed.packed_axis ? packed.run : 1;
     address = address * floordiv(packed.extents[k], together) + floordiv(index[i], together);
   }
   address = address * (packed.panel + packed.pad) + mod(index[packed.panel_axis], packed.panel);
   if (packed.run == 1) return address;
-  return address * packed.run + mod(index[packed.word_axis], packed.run);
+  return address * packed.run + mod(index[packed.packed_axis], packed.run);
 }
 
 Expr Tiler::packed_size(const Packed& packed) {
@@ -85,39 +85,39 @@ void Tiler::write_packing_phase(size_t s, const Staged& staged) {
   kernel_.phases.emplace_back();
   builder_.emplace(kernel_, kernel_.phases.back());
   registers_.clear();
-  Place block;
+  Place part;
   for (size_t i = 0; i < axis_count(s); ++i) {
-    block.base.push_back(0);
-    block.size.push_back(std::max<int64_t>(axis(s, i).extent.hi(), 1));
-    block.end.push_back(axis(s, i).extent);
+    part.base.push_back(0);
+    part.size.push_back(std::max<int64_t>(axis(s, i).extent.hi(), 1));
+    part.end.push_back(axis(s, i).extent);
   }
-  Packed packed = layout(s, staged, c, block, true);
+  Packed packed = layout(s, staged, c, part, true);
   Value factor = staged.operand == 0 ? c.a : c.b;
   packed.buffer = static_cast<int>(kernel_.buffers.size());
   kernel_.buffers.push_back(
       {text("packed", packed.buffer), packed_dtype(packed, factor), kernel::Space::Temp, packed_size(packed)});
-  // One cell copies one panel along a stretch of the innermost axis.
-  Place p = packed.block;
+  // One block copies one panel along a stretch of the innermost axis.
+  Place p = packed.part;
   constexpr int64_t kStretch = 256;
-  const size_t along = packed.numbers > 1 ? packed.word_axis : axis_count(s) - 1;
+  const size_t along = packed.numbers > 1 ? packed.packed_axis : axis_count(s) - 1;
   for (size_t i = 0; i < axis_count(s); ++i) {
     auto follows = std::find(packed.axes.begin(), packed.axes.end(), i);
     Expr extent = axis(s, i).extent;
-    if (i == packed.word_axis && follows != packed.axes.end())
+    if (i == packed.packed_axis && follows != packed.axes.end())
       p.end[i] = extent = packed.extents[static_cast<size_t>(follows - packed.axes.begin())];
     int64_t size = i == packed.panel_axis ? packed.panel
                    : i == along           ? std::min(kStretch, std::max<int64_t>(extent.hi(), 1))
                                           : 1;
     p.size[i] = size;
-    p.base[i] = follows != packed.axes.end() ? cell_variable(text("p", i), ceildiv(extent, size)) * size : Expr(0);
+    p.base[i] = follows != packed.axes.end() ? block_variable(text("p", i), ceildiv(extent, size)) * size : Expr(0);
   }
   copy_tile(s, packed, factor, p);
   packed_[{s, staged.operand}] = packed;
 }
 
-// Words of several numbers each, zeros where the axis has ended.
+// Packed words of several numbers each, zeros where the axis has ended.
 Tiler::Value Tiler::words_at(size_t s, const Packed& packed, Value narrow, const Place& p) {
-  const size_t i = packed.word_axis;
+  const size_t i = packed.packed_axis;
   const Inst& load = *definition_.at(narrow).second;
   auto numbers_at = [&](int64_t offset) {
     Place numbers = p;
@@ -165,7 +165,7 @@ void Tiler::copy_tile(size_t s, const Packed& packed, Value factor, const Place&
   Expr guard = 1;
   for (size_t i : packed.axes) {
     used[i] = true;
-    index[i] = index_at(p, i) - packed.block.base[i];
+    index[i] = index_at(p, i) - packed.part.base[i];
     // A panel is written whole, so that nobody needs to ask where the operand ends.
     if (i != packed.panel_axis) guard = logical_and(guard, lt(index_at(p, i), p.end[i]));
   }
@@ -176,13 +176,13 @@ void Tiler::copy_tile(size_t s, const Packed& packed, Value factor, const Place&
   builder_->store(packed.buffer, spread(v, extents(access.coords)), access);
 }
 
-void Tiler::write_cell_packing(size_t s, const Place& at, size_t level) {
+void Tiler::write_block_packing(size_t s, const Place& at, size_t level) {
   if (packed_at_ && *packed_at_ == level) {
     packed_at_.reset();
     return;
   }
   for (const Staged& staged : schedule_.stages[s].staged) {
-    if (staged.scope != Staged::Scope::Cell || static_cast<size_t>(staged.depth) != level) continue;
+    if (staged.scope != Staged::Scope::Block || static_cast<size_t>(staged.depth) != level) continue;
     Contraction c = *find_contraction(loops_, stage(s));
     Packed packed = layout(s, staged, c, at, false);
     Value factor = staged.operand == 0 ? c.a : c.b;
@@ -190,16 +190,16 @@ void Tiler::write_cell_packing(size_t s, const Place& at, size_t level) {
     packed.buffer = known != packed_.end() ? known->second.buffer : static_cast<int>(kernel_.buffers.size());
     if (known == packed_.end())
       kernel_.buffers.push_back(
-          {text("packed", packed.buffer), packed_dtype(packed, factor), kernel::Space::Local, packed_size(packed)});
+          {text("packed", packed.buffer), packed_dtype(packed, factor), kernel::Space::Shared, packed_size(packed)});
     packed_[{s, staged.operand}] = packed;
-    Place p = packed.block;
+    Place p = packed.part;
     if (packed.numbers > 1) {
-      // Zeros up to the end of the block.
+      // Zeros up to the end of the part.
       for (size_t k = 0; k < packed.axes.size(); ++k)
-        if (packed.axes[k] == packed.word_axis) p.size[packed.word_axis] = packed.extents[k].value();
-      p.end[packed.word_axis] = p.base[packed.word_axis] + p.size[packed.word_axis];
+        if (packed.axes[k] == packed.packed_axis) p.size[packed.packed_axis] = packed.extents[k].value();
+      p.end[packed.packed_axis] = p.base[packed.packed_axis] + p.size[packed.packed_axis];
     }
-    if (packed.panel == 1 || packed.block.size[packed.panel_axis] == packed.panel) {
+    if (packed.panel == 1 || packed.part.size[packed.panel_axis] == packed.panel) {
       Place tile_at = p;
       for (size_t i = 0; i < axis_count(s); ++i)
         if (std::find(packed.axes.begin(), packed.axes.end(), i) == packed.axes.end()) tile_at.size[i] = 1;
@@ -226,7 +226,7 @@ Tiler::Value Tiler::operand(size_t s, int number, Value factor, Instance& instan
   Builder::Access access;
   for (size_t i : packed.axes) {
     used[i] = true;
-    index[i] = index_at(instance.place, i) - packed.block.base[i];
+    index[i] = index_at(instance.place, i) - packed.part.base[i];
     // Panels are written whole; without panels there is no room beyond the end of the operand, or of an axis that steps
     // need not divide. Along other axes nothing is written beyond.
     bool can_end = i != packed.panel_axis || (packed.panel == 1 && (packed.whole || i >= outer_));
@@ -237,32 +237,32 @@ Tiler::Value Tiler::operand(size_t s, int number, Value factor, Instance& instan
   return builder_->load(packed.buffer, packed_dtype(packed, factor), access);
 }
 
-// One block of results in local memory, by the matrix unit.
-void Tiler::write_block_dot(size_t s, const Place& p, const Expr& goes_on) {
+// One panel of results in shared memory, by the matrix unit.
+void Tiler::write_panel_dot(size_t s, const Place& p, const Expr& goes_on) {
   Contraction c = *find_contraction(loops_, stage(s));
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
   Expr address = 0;
   int64_t stride = 1;
   for (size_t i = 0; i < outer_; ++i) {
-    address = address * schedule_.cell[i] + (p.base[i] - cell_.base[i]);
-    if (i > a) stride *= schedule_.cell[i];
+    address = address * schedule_.block[i] + (p.base[i] - block_.base[i]);
+    if (i > a) stride *= schedule_.block[i];
   }
   std::vector<kernel::Panel> panels = {{result_buffer(stage(s).results[0]), address, stride, 0}};
   Expr steps = 0;
   for (int number : {0, 1}) {
     const Packed& packed = packed_.at({s, number});
-    Place words = in_words(s, p, packed.numbers);
+    Place words = in_packed(s, p, packed.numbers);
     std::vector<Expr> index(axis_count(s), Expr(0));
-    for (size_t i : packed.axes) index[i] = words.base[i] - packed.block.base[i];
+    for (size_t i : packed.axes) index[i] = words.base[i] - packed.part.base[i];
     Expr at = packed_address(packed, index);
-    const int64_t block = packed.panel * kernel::kBlockDepth;
-    panels.push_back({packed.buffer, at, number == 0 ? packed.run : packed.panel, block});
-    const size_t k = packed.word_axis;
-    steps = min(Expr((words.size[k] + kernel::kBlockDepth - 1) / kernel::kBlockDepth),
-                ceildiv(words.end[k] - words.base[k], kernel::kBlockDepth));
+    const int64_t step = packed.panel * kernel::kPanelDepth;
+    panels.push_back({packed.buffer, at, number == 0 ? packed.run : packed.panel, step});
+    const size_t k = packed.packed_axis;
+    steps = min(Expr((words.size[k] + kernel::kPanelDepth - 1) / kernel::kPanelDepth),
+                ceildiv(words.end[k] - words.base[k], kernel::kPanelDepth));
   }
   HD_ASSERT(b < outer_);
-  builder_->block_dot(std::move(panels), max(steps, 0), goes_on);
+  builder_->panel_dot(std::move(panels), max(steps, 0), goes_on);
 }
 
 }  // namespace heddle

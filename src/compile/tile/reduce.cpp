@@ -1,4 +1,4 @@
-// Reductions at tile level: in registers, in local memory, or split over the grid.
+// Reductions at tile level: in registers, in shared memory, or split over the grid.
 #include <algorithm>
 
 #include "base/error.h"
@@ -8,8 +8,8 @@ namespace heddle {
 
 std::vector<Tiler::Value> Tiler::reduce(size_t s, const Place& p, size_t level, std::vector<Value> before) {
   const std::vector<Level>& loops = schedule_.stages[s].loops;
-  if (schedule_.stages[s].ahead > 0) return matrix_dot(s, p, std::move(before));
-  write_cell_packing(s, p, level);
+  if (schedule_.stages[s].pipeline > 0) return matrix_dot(s, p, std::move(before));
+  write_block_packing(s, p, level);
   if (level == loops.size()) return reduce_products(s, p, std::move(before));
   if (before.empty()) before = identities(s, p, level);
   const Level& loop = loops[level];
@@ -32,7 +32,7 @@ int64_t Tiler::steps_of_a_sum(size_t s, const Level& loop) const {
   const bool rounds = std::any_of(combine.insts.begin(), combine.insts.end(), [&](const Inst& inst) {
     return inst.op == Op::add && is_float(stage(s).reducer->values[static_cast<size_t>(inst.results[0])].dtype);
   });
-  // The threads of a cell have no registers for more sums of products.
+  // The threads of a block have no registers for more sums of products.
   if (!rounds || !dims_.empty() || !reduces_axis(s, static_cast<size_t>(loop.axis)) ||
       (plan.dot && schedule_.threads > 1))
     return INT64_MAX;
@@ -52,22 +52,22 @@ std::vector<Tiler::Value> Tiler::reduce_steps(size_t s, const Place& p, const Le
                                               const Expr& left, int64_t most, std::vector<Value> before,
                                               const ReduceStep& step) {
   const int64_t count = left.hi();
-  int64_t block = 1;
+  int64_t group = 1;
   if (count > most) {
-    block = (count + most - 1) / most;
-    // Blocks that are all of one size need no guards.
-    for (int64_t even = block; even <= 2 * block && count % block != 0; ++even)
-      if (count % even == 0) block = even;
+    group = (count + most - 1) / most;
+    // Groups that are all of one size need no guards.
+    for (int64_t even = group; even <= 2 * group && count % group != 0; ++even)
+      if (count % even == 0) group = even;
   }
-  const Expr var = Expr::index(text("l", loop_count_++), ceildiv(left, block));
+  const Expr var = Expr::index(text("l", loop_count_++), ceildiv(left, group));
   return builder_->loop(var, before, [&](std::span<const Value> carried) -> std::vector<Value> {
-    if (block == 1) return step(step_into(p, loop, first + var), {carried.begin(), carried.end()});
+    if (group == 1) return step(step_into(p, loop, first + var), {carried.begin(), carried.end()});
     std::vector<Value> fresh;
     for (size_t r = 0; r < carried.size(); ++r)
       fresh.push_back(builder_->constant(stage(s).reducer->identity[r], builder_->type(carried[r]).shape));
-    const Expr here = count % block == 0 && left.is_const() ? Expr(block) : min(Expr(block), left - var * block);
+    const Expr here = count % group == 0 && left.is_const() ? Expr(group) : min(Expr(group), left - var * group);
     return builder_->apply(*stage(s).reducer, carried,
-                           reduce_steps(s, p, loop, first + var * block, here, most, std::move(fresh), step));
+                           reduce_steps(s, p, loop, first + var * group, here, most, std::move(fresh), step));
   });
 }
 
@@ -131,8 +131,8 @@ std::vector<Tiler::Value> Tiler::reduce_tile(size_t s, const Place& p, std::vect
   const size_t reduced = outer_ + stage(s).kept;  // the first such axis
   if (schedule_.stages[s].dot) {
     Contraction c = *find_contraction(loops_, stage(s));
-    if (schedule_.stages[s].unit == StageSchedule::Unit::Words) {
-      instance.place = in_words(s, p, numbers_per_word(loops_, *narrow_factor(loops_, stage(s), c.a)));
+    if (schedule_.stages[s].unit == StageSchedule::Unit::Packed) {
+      instance.place = in_packed(s, p, numbers_per_word(loops_, *narrow_factor(loops_, stage(s), c.a)));
       where = coords(instance.place, all);
     }
     Value a = operand(s, 0, c.a, instance), b = operand(s, 1, c.b, instance);
@@ -183,7 +183,7 @@ void Tiler::accumulate_in_memory(size_t s, const Place& p, size_t level, size_t 
 }
 
 void Tiler::accumulate(size_t s, const Place& p, size_t level, size_t last_outer, Expr fresh) {
-  write_cell_packing(s, p, level);
+  write_block_packing(s, p, level);
   if (level < last_outer) {
     const Level& loop = schedule_.stages[s].loops[level];
     Expr var = loop_variable(s, p, loop);
@@ -196,7 +196,7 @@ void Tiler::accumulate(size_t s, const Place& p, size_t level, size_t last_outer
     return;
   }
   if (schedule_.stages[s].unit == StageSchedule::Unit::Matrix) {
-    write_block_dot(s, p, logical_not(fresh));
+    write_panel_dot(s, p, logical_not(fresh));
     return;
   }
   std::vector<Value> before;
@@ -217,11 +217,11 @@ int Tiler::result_buffer(Value result) {
   auto [it, fresh] = result_buffers_.try_emplace(result, static_cast<int>(kernel_.buffers.size()));
   if (fresh) {
     int64_t size = 1;
-    for (int64_t s : schedule_.cell) size *= s;
+    for (int64_t s : schedule_.block) size *= s;
     size_t from = result_stage_.at(result);
     for (size_t i = 0; i < stage(from).kept; ++i) size *= kept_room(from, i);
     kernel_.buffers.push_back({text("acc", result_buffers_.size() - 1),
-                               loops_.values[static_cast<size_t>(result)].dtype, kernel::Space::Local, size});
+                               loops_.values[static_cast<size_t>(result)].dtype, kernel::Space::Shared, size});
   }
   return it->second;
 }
@@ -237,15 +237,15 @@ kernel::Builder::Access Tiler::result_access(Value result, size_t s, const Place
       for (size_t i = outer_; i < axis_count(s); ++i)
         if (axis(s, i).var == var)
           access.address =
-              access.address * kept_room(from, k) + (index_at(p, i) - (is_common(var) ? block_base_ : Expr(0)));
+              access.address * kept_room(from, k) + (index_at(p, i) - (is_common(var) ? chunk_base_ : Expr(0)));
     }
   };
-  // Vectors run across the rows of a cell; across what is kept of each if there are few.
+  // Vectors run across the rows of a block; across what is kept of each if there are few.
   int64_t rows = 1;
-  for (int64_t size : schedule_.cell) rows *= size;
+  for (int64_t size : schedule_.block) rows *= size;
   if (rows > kFewNestedRows) along_kept(true);
   for (size_t i = 0; i < outer_; ++i)
-    access.address = access.address * schedule_.cell[i] + (index_at(p, i) - cell_.base[i]);
+    access.address = access.address * schedule_.block[i] + (index_at(p, i) - block_.base[i]);
   if (rows <= kFewNestedRows) along_kept(true);
   along_kept(false);
   access.coords = coords(p, axes_of_result(result, s));
@@ -275,7 +275,7 @@ void Tiler::store_result(Value result, size_t s, Value v, const Place& p, const 
 void Tiler::write_partial_phase() {
   int64_t parts = schedule_.stages[0].split;
   open_phase();
-  Expr part = cell_variable("part", parts);
+  Expr part = block_variable("part", parts);
   Place p = whole(0);
   const Axis& first = stage(0).inner[0];
   int64_t step = 1;
@@ -290,7 +290,7 @@ void Tiler::write_partial_phase() {
   size_t last_outer = after_outer_loops(0, 0);
   if (last_outer > 0) {
     accumulate_in_memory(0, p, 0, last_outer, true);
-    for (Value result : stage(0).results) results.push_back(load_result(result, 0, cell_));
+    for (Value result : stage(0).results) results.push_back(load_result(result, 0, block_));
   } else {
     results = reduce(0, p, 0, {});
   }
@@ -317,7 +317,7 @@ kernel::Builder::Access Tiler::partial_access(const Place& p, const Expr& part, 
 
 void Tiler::combine_partials() {
   int64_t parts = schedule_.stages[0].split;
-  Place p = cell_;
+  Place p = block_;
   p.base.push_back(0);
   p.size.push_back(parts);
   p.end.push_back(parts);
@@ -328,13 +328,13 @@ void Tiler::combine_partials() {
     tuple.push_back(builder_->load(partial_buffers_[r], dtype, partial_access(p, coordinate(outer_, parts), used)));
   }
   tuple = builder_->reduce(tuple, static_cast<int>(outer_), stage(0).reducer);
-  // Later stages that walk the cell in steps find their part of it in memory.
+  // Later stages that walk the block in steps find their part of it in memory.
   bool walked = false;
   for (size_t s = 1; s < loops_.stages.size(); ++s)
     for (const Level& level : schedule_.stages[s].loops) walked |= static_cast<size_t>(level.axis) < outer_;
   for (size_t r = 0; r < tuple.size(); ++r) {
     if (walked)
-      store_result(stage(0).results[r], 0, tuple[r], cell_);
+      store_result(stage(0).results[r], 0, tuple[r], block_);
     else
       registers_[stage(0).results[r]] = tuple[r];
   }

@@ -81,8 +81,8 @@ void Tiler::write_split_scan() {
   };
   Expr round, part;
   auto open = [&] {
-    open_phase([&] { round = kernel_.rounds ? cell_variable("round", rounds) : Expr(0); });
-    part = cell_variable("part", parts);
+    open_phase([&] { round = kernel_.rounds ? block_variable("round", rounds) : Expr(0); });
+    part = block_variable("part", parts);
     Place p = whole(0);
     p.base[outer_] = (round * parts + part) * chunk;
     p.size[outer_] = chunk;
@@ -106,7 +106,7 @@ void Tiler::write_split_scan() {
       own[k] = builder_->op(ScalarOp::where, {later, loaded, own[k]});
     }
   }
-  Place earlier = cell_;
+  Place earlier = block_;
   earlier.base.push_back(0);
   earlier.size.push_back(parts);
   earlier.end.push_back(parts);

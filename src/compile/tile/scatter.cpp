@@ -8,7 +8,7 @@ void Tiler::write_atomic_updates() {
   const Level& chunk = schedule_.stages[s].loops[0];
   part_size_ = 0;  // the places were divided for the base only
   Expr round;
-  open_phase([&] { round = cell_variable("u", ceildiv(stage(s).inner[0].extent, chunk.step)); });
+  open_phase([&] { round = block_variable("u", ceildiv(stage(s).inner[0].extent, chunk.step)); });
   write_stores(s, step_into(whole(s), chunk, round), 1, {});
 }
 

@@ -18,19 +18,19 @@ Tiler::Tiler(const Loops& loops, const Schedule& schedule) : loops_(loops), sche
     for (Value r : loops.stages[s].results) result_stage_[r] = s;
   }
   if (is_nested(loops)) number_dimensions();
-  if (schedule.block > 0) online_ = find_online(loops);
+  if (schedule.chunk > 0) online_ = find_online(loops);
 }
 
 kernel::Kernel Tiler::run() {
   for (size_t s = 0; s < loops_.stages.size(); ++s)
     for (const Staged& staged : schedule_.stages[s].staged)
-      if (staged.scope == Staged::Scope::Phase && schedule_.stages[s].ahead > 0)
+      if (staged.scope == Staged::Scope::Phase && schedule_.stages[s].pipeline > 0)
         write_matrix_packing(s, staged);
       else if (staged.scope == Staged::Scope::Phase)
         write_packing_phase(s, staged);
   size_t first = 0;
   if (online_) {
-    in_registers() ? write_blocks_in_registers() : write_blocks();
+    in_registers() ? write_chunks_in_registers() : write_chunks();
     kernel::renumber(kernel_);
     return std::move(kernel_);
   }
@@ -92,26 +92,26 @@ Expr Tiler::bounds(const Place& p, const std::vector<bool>& used) {
 void Tiler::open_phase(const std::function<void()>& first) {
   kernel_.phases.emplace_back();
   builder_.emplace(kernel_, kernel_.phases.back());
-  cell_ = {};
+  block_ = {};
   registers_.clear();
   if (first) first();
   for (size_t i = 0; i < outer_; ++i) {
     const Axis& a = loops_.outer[i];
-    int64_t size = schedule_.cell[i];
-    cell_.base.push_back(cell_variable(text("c", i), ceildiv(a.extent, size)) * size);
-    cell_.size.push_back(size);
-    cell_.end.push_back(a.extent);
+    int64_t size = schedule_.block[i];
+    block_.base.push_back(block_variable(text("c", i), ceildiv(a.extent, size)) * size);
+    block_.size.push_back(size);
+    block_.end.push_back(a.extent);
   }
 }
 
-Expr Tiler::cell_variable(const std::string& name, const Expr& extent) {
+Expr Tiler::block_variable(const std::string& name, const Expr& extent) {
   if (extent.is_const(1)) return 0;
-  kernel_.phases.back().cells.push_back(Expr::index(name, extent));
-  return kernel_.phases.back().cells.back();
+  kernel_.phases.back().blocks.push_back(Expr::index(name, extent));
+  return kernel_.phases.back().blocks.back();
 }
 
 Tiler::Place Tiler::whole(size_t s) {
-  Place p = cell_;
+  Place p = block_;
   for (size_t i = 0; i < stage(s).inner.size(); ++i) {
     const Axis& a = stage(s).inner[i];
     p.base.push_back(0);
@@ -127,10 +127,10 @@ Tiler::Place Tiler::whole(size_t s) {
     if (walked || !kept) p.base.back() = span.begin;  // else one tile, which has room for all
     if (!kept) p.end.back() = span.end;               // what is kept beyond does not matter, but may be read
     if (!is_common(a.var)) continue;
-    p.base.back() = block_base_;
-    p.size.back() = schedule_.block;
+    p.base.back() = chunk_base_;
+    p.size.back() = schedule_.chunk;
     p.inside.resize(p.size.size(), false);
-    p.inside.back() = unmasked_ || (p.end.back() - p.base.back()).multiple() % schedule_.block == 0;
+    p.inside.back() = unmasked_ || (p.end.back() - p.base.back()).multiple() % schedule_.chunk == 0;
   }
   if (!dims_.empty()) p.dim = dims_[s];
   if (part_size_ > 0 && s + 2 == loops_.stages.size()) {
@@ -144,15 +144,15 @@ void Tiler::divide_places() {
   const Axis& places = stage(loops_.stages.size() - 2).inner[0];
   int64_t parts = std::min(schedule_.stages.back().split, places.extent.hi());
   if (parts <= 1) return;
-  std::vector<Expr>& cells = kernel_.phases.back().cells;
-  cells.insert(cells.begin(), Expr::index("part", parts));
-  part_ = cells.front();
+  std::vector<Expr>& blocks = kernel_.phases.back().blocks;
+  blocks.insert(blocks.begin(), Expr::index("part", parts));
+  part_ = blocks.front();
   part_size_ = (places.extent.hi() + parts - 1) / parts;
 }
 
 Expr Tiler::loop_variable(size_t s, const Place& p, const Level& level) {
   size_t i = static_cast<size_t>(level.axis);
-  // A block at the edge ends early, and what nobody reduces is not kept.
+  // A chunk at the edge ends early, and what nobody reduces is not kept.
   Expr end = p.end[i];
   if (!dims_.empty() && i >= outer_ && !reduces_axis(s, i)) end = min(end, span_of(axis(s, i)).end);
   Expr trips = min(Expr(ceildiv(p.size[i], level.step)), max(ceildiv(end - p.base[i], level.step), 0));
@@ -179,7 +179,7 @@ void Tiler::write_nest(size_t first, size_t end) {
   bool alone = end == first + 1;
   for (size_t i = shared; i < loops.size(); ++i)
     if (static_cast<size_t>(loops[i].axis) < outer_) HD_ASSERT(alone, "outer loops inside inner ones cannot be shared");
-  open_shared(first, end, cell_, 0, shared);
+  open_shared(first, end, block_, 0, shared);
 }
 
 void Tiler::open_shared(size_t first, size_t end, const Place& at, size_t level, size_t shared) {
@@ -197,7 +197,7 @@ void Tiler::open_shared(size_t first, size_t end, const Place& at, size_t level,
     return p;
   };
   if (level < shared) {
-    for (size_t s = first; s < end; ++s) write_cell_packing(s, with_inner(s), level);
+    for (size_t s = first; s < end; ++s) write_block_packing(s, with_inner(s), level);
     const Level& loop = schedule_.stages[first].loops[level];
     Expr var = loop_variable(first, at, loop);
     builder_->loop(var, {}, [&](std::span<const Value>) {
@@ -215,8 +215,8 @@ void Tiler::write_stage(size_t s, const Place& p, size_t level, size_t nest_end)
     write_stores(s, p, level, {});
     return;
   }
-  if (in_block_) {
-    write_block_stage(s, p, level);
+  if (in_chunk_) {
+    write_chunk_stage(s, p, level);
     return;
   }
   if (!stage(s).reducer) {
@@ -225,7 +225,7 @@ void Tiler::write_stage(size_t s, const Place& p, size_t level, size_t nest_end)
   }
   bool used_later = nest_end < loops_.stages.size();
   // A matrix unit adds to memory, so all of its loops are around it.
-  const bool matrix = schedule_.stages[s].unit == StageSchedule::Unit::Matrix && schedule_.stages[s].ahead == 0;
+  const bool matrix = schedule_.stages[s].unit == StageSchedule::Unit::Matrix && schedule_.stages[s].pipeline == 0;
   size_t last_outer = matrix ? schedule_.stages[s].loops.size() : after_outer_loops(s, level);
   if (last_outer > level || used_later || stage(s).kept > 0) {
     accumulate_in_memory(s, p, level, last_outer, false);
@@ -362,7 +362,7 @@ Tiler::Value Tiler::value(Value v, Instance& in) {
       result = *tile;
     else
       result = load_result(v, in.stage, in.place);
-    if (in_block_ && online_->is_pivot(result_stage_.at(v))) result = finite(result);
+    if (in_chunk_ && online_->is_pivot(result_stage_.at(v))) result = finite(result);
   } else {
     result = compute(*definition->second.second, in);
   }

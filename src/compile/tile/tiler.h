@@ -75,9 +75,9 @@ class Tiler {
 
   // `first` makes the variables of the grid that come before those of the outer axes.
   void open_phase(const std::function<void()>& first = {});
-  Expr cell_variable(const std::string& name, const Expr& extent);
+  Expr block_variable(const std::string& name, const Expr& extent);
 
-  // The cell, with all of the stage's inner axes.
+  // The block, with all of the stage's inner axes.
   Place whole(size_t s);
 
   // One more axis of the grid: parts of the axis that an ordered stage writes to.
@@ -105,7 +105,7 @@ class Tiler {
   // An update whose place is the same for the whole tile is skipped as a whole where it falls elsewhere.
   void write_update(const Inst& inst, Instance& in);
 
-  // The last stage as a phase of its own, whose cells take updates in any order.
+  // The last stage as a phase of its own, whose blocks take updates in any order.
   void write_atomic_updates();
   void write_atomic_update(const Inst& inst, Instance& in);
 
@@ -128,7 +128,7 @@ class Tiler {
   // What the scans of the stage come to over everything that the loops from `level` on cover.
   std::vector<Value> scan_totals(size_t s, const Place& p, size_t level, std::vector<Value> before);
 
-  // A scan with too few rows for all cores: in each round the cells first find out what their parts come to, then scan
+  // A scan with too few rows for all cores: in each round the blocks first find out what their parts come to, then scan
   // them, starting from what the parts before come to. A round's parts fit into the caches, so that the second reading
   // costs little.
   void write_split_scan();
@@ -159,7 +159,7 @@ class Tiler {
   // Reductions and stores count elements, so their operand must really have all of them.
   Value spread(Value v, const Dims& full);
 
-  // The results live in Local memory, one element per outer point of the cell, and are updated there by the loops up
+  // The results live in Shared memory, one element per outer point of the block, and are updated there by the loops up
   // to `last_outer`, which may have nothing to do when `may_be_empty`.
   void accumulate_in_memory(size_t s, const Place& p, size_t level, size_t last_outer, bool may_be_empty);
 
@@ -177,9 +177,9 @@ class Tiler {
   // Gives every inner axis a dimension of its own.
   void number_dimensions();
 
-  // What of an inner axis matters to the cell.
+  // What of an inner axis matters to the block.
   Span span_of(const Axis& axis);
-  // The smallest or largest value of an expression over the outer axes in the cell, if that can be told.
+  // The smallest or largest value of an expression over the outer axes in the block, if that can be told.
   std::optional<Expr> extreme(const Expr& e, bool largest) const;
 
   // For each axis of stage s, whether the result follows it.
@@ -196,19 +196,19 @@ class Tiler {
   std::optional<Value> held(Value result, size_t s, const Place& p);
   void hold(Value result, size_t s, Value v, const Place& p);
 
-  // ---- the common axis block by block ----
+  // ---- the common axis chunk by chunk ----
 
-  void write_blocks();
+  void write_chunks();
   // The same on a matrix unit (tile_online_matrix.cpp).
   bool in_registers() const { return online_ && schedule_.threads > 1; }
-  void write_blocks_in_registers();
+  void write_chunks_in_registers();
   void share_rings();
   // `changes`: by pivot, what sums are multiplied with.
-  void compute_block(size_t s, std::map<size_t, Value>& changes);
+  void compute_chunk(size_t s, std::map<size_t, Value>& changes);
   bool reduces_common(size_t s) const;
   void write_stages(Online::Role role);
-  void write_block_stage(size_t s, const Place& p, size_t level);
-  // What a stage reduces along the common axis, for the whole cell.
+  void write_chunk_stage(size_t s, const Place& p, size_t level);
+  // What a stage reduces along the common axis, for the whole block.
   std::vector<size_t> states() const;
   Place state_place(size_t s);
   void begin_states();
@@ -237,32 +237,32 @@ class Tiler {
     size_t panel_axis = 0;
     int64_t panel = 1;
     std::vector<size_t> axes;  // that the factor follows, in storage order, the panel axis included
-    Place block;               // what has been copied
-    bool whole = false;        // the block is the whole operand
+    Place part;                // what has been copied
+    bool whole = false;        // the part is the whole operand
     // Numbers along the axis of the dot that share an element; places and extents count elements.
-    size_t word_axis = SIZE_MAX;
+    size_t packed_axis = SIZE_MAX;
     int64_t numbers = 1;
     int64_t pad = 0;            // elements between rows of a panel: threads that go down a column meet in no bank
     int64_t run = 1;            // elements along the axis of the dot that are neighbours, before the next lane
-    std::vector<Expr> extents;  // of the block along `axes`; the panel axis rounded up to whole panels
+    std::vector<Expr> extents;  // of the part along `axes`; the panel axis rounded up to whole panels
   };
 
-  Packed layout(size_t s, const Staged& staged, const Contraction& c, const Place& block, bool whole);
-  // Element number of the point `index` (one entry per axis, counted from the block's beginning).
+  Packed layout(size_t s, const Staged& staged, const Contraction& c, const Place& part, bool whole);
+  // Element number of the point `index` (one entry per axis, counted from the part's beginning).
   static Expr packed_address(const Packed& packed, const std::vector<Expr>& index);
   static Expr packed_size(const Packed& packed);
 
   void write_packing_phase(size_t s, const Staged& staged);
 
-  // Copies the factor's tile at p into its place. Along the axis of words, p counts words.
+  // Copies the factor's tile at p into its place. Along the packed axis, p counts packed words.
   void copy_tile(size_t s, const Packed& packed, Value factor, const Place& p);
   Value words_at(size_t s, const Packed& packed, Value narrow, const Place& p);
   DType packed_dtype(const Packed& packed, Value factor) const;
   // The reduced axis that the tile spans.
   size_t dot_axis(size_t s) const;
-  // The place, counted in words along the axis of the dot.
-  Place in_words(size_t s, Place p, int64_t numbers) const;
-  void write_block_dot(size_t s, const Place& p, const Expr& goes_on);
+  // The place, counted in packed words along the axis of the dot.
+  Place in_packed(size_t s, Place p, int64_t numbers) const;
+  void write_panel_dot(size_t s, const Place& p, const Expr& goes_on);
 
   // ---- a SIMT machine's matrix unit ----
 
@@ -274,8 +274,8 @@ class Tiler {
   void take_turns(const std::function<void()>& body);
   bool by_warps(size_t s) const { return schedule_.stages[s].unit == StageSchedule::Unit::Warps; }
 
-  // Copies the blocks that are due inside `level` loops of the stage.
-  void write_cell_packing(size_t s, const Place& p, size_t level);
+  // Copies the parts that are due inside `level` loops of the stage.
+  void write_block_packing(size_t s, const Place& p, size_t level);
 
   // ---- values ----
 
@@ -299,7 +299,7 @@ class Tiler {
   int loop_count_ = 0;
   kernel::Kernel kernel_;
   std::optional<Builder> builder_;
-  Place cell_;
+  Place block_;
   Expr part_;              // of an ordered stage's places, when they are divided
   int64_t part_size_ = 0;  // 0: they are not
   std::map<std::pair<size_t, int64_t>, Expr> coordinates_;
@@ -312,21 +312,21 @@ class Tiler {
   };
   std::unordered_map<Value, Held> held_;  // results of nested stages in the current nest, which are in memory too
   std::unordered_map<Value, size_t> result_stage_;  // the stage of every result
-  std::optional<Online> online_;                    // if the common axis is walked in blocks
-  bool in_block_ = false;
-  Expr block_base_ = 0;                      // where the block begins
-  std::optional<std::set<Value>> unmasked_;  // in blocks that are whole, and in which these conditions hold
-  std::map<size_t, int> rings_;              // by stage: blocks on their way, if several loops share them
-  std::map<size_t, int> factor_buffers_;     // by pivot: what its last block changed, one element per point of the cell
-  std::map<Value, int> part_buffers_;        // by result
-  std::vector<std::vector<size_t>> dims_;    // nested: for each stage and axis, its dimension
+  std::optional<Online> online_;                    // if the common axis is walked in chunks
+  bool in_chunk_ = false;
+  Expr chunk_base_ = 0;                      // where the chunk begins
+  std::optional<std::set<Value>> unmasked_;  // in chunks that are whole, and in which these conditions hold
+  std::map<size_t, int> rings_;              // by stage: tiles on their way, if several loops share them
+  std::map<size_t, int> factor_buffers_;   // by pivot: what its last chunk changed, one element per point of the block
+  std::map<Value, int> part_buffers_;      // by result
+  std::vector<std::vector<size_t>> dims_;  // nested: for each stage and axis, its dimension
   std::vector<std::pair<Expr, Span>> spans_;       // nested: inner axes of which only a part matters
-  std::unordered_map<Value, int> result_buffers_;  // results that pass through Local memory
+  std::unordered_map<Value, int> result_buffers_;  // results that pass through Shared memory
   std::vector<int> partial_buffers_;
   std::map<std::pair<size_t, int>, Packed> packed_;  // by stage and operand
-  std::optional<size_t> packed_at_;                  // this level's blocks are already copied
+  std::optional<size_t> packed_at_;                  // this level's parts are already copied
   std::map<int, MatrixView> matrices_;               // factors packed for a matrix unit
-  Expr turn_ = 0;                                    // counts the cells that a block of threads takes
+  Expr turn_ = 0;                                    // counts the blocks that a persistent one takes
 };
 
 }  // namespace heddle

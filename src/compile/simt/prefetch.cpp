@@ -1,4 +1,4 @@
-// Loops that stage the factors of a contraction in local memory: the loads of one iteration are issued before the
+// Loops that stage the factors of a contraction in shared memory: the loads of one iteration are issued before the
 // iteration before it computes.
 #include <algorithm>
 
@@ -7,9 +7,9 @@
 
 namespace heddle::simt {
 
-std::vector<const Inst*> Lowering::stores_ahead(const Inst& loop) const {
+std::vector<const Inst*> Lowering::prefetched_stores(const Inst& loop) const {
   constexpr int64_t kMostRegisters = 32;
-  const Block& body = loop.blocks[0];
+  const Body& body = loop.bodies[0];
   if (!loop.var.is_var() || tile_.threads == 1) return {};
   // What the loop writes cannot be read before its turn.
   std::vector<int> written;
@@ -24,7 +24,7 @@ std::vector<const Inst*> Lowering::stores_ahead(const Inst& loop) const {
   for (const Inst& inst : body.insts) {
     if (inst.op == Op::dot) break;
     if (inst.op == Op::store) {
-      if (tile_.buffers[inst.buffer].space != kernel::Space::Local || reads(inst.args[0], written)) return {};
+      if (tile_.buffers[inst.buffer].space != kernel::Space::Shared || reads(inst.args[0], written)) return {};
       const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
       const Dims& dims = shape(inst.args[0]);
       int64_t registers = has_lanes(layout, dims) ? layout.lanes : 1;
@@ -41,7 +41,7 @@ std::vector<const Inst*> Lowering::stores_ahead(const Inst& loop) const {
     const bool defined =
         std::any_of(inst.results.begin(), inst.results.end(), [&](Value v) { return plan_.values[v].defined; });
     if (defined && inst.op != Op::load) return {};
-    if (!inst.blocks.empty() || inst.op == Op::combine || inst.op == Op::check) return {};
+    if (!inst.bodies.empty() || inst.op == Op::combine || inst.op == Op::check) return {};
   }
   // Values carried from one iteration to the next come too late.
   auto carried = [&](Value v) {
@@ -61,8 +61,8 @@ std::vector<const Inst*> Lowering::stores_ahead(const Inst& loop) const {
   return found;
 }
 
-void Lowering::values_ahead(const Inst& store, const Expr& var, const Expr& when, const Expr& inside,
-                            std::vector<Value>& out) {
+void Lowering::prefetch_values(const Inst& store, const Expr& var, const Expr& when, const Expr& inside,
+                               std::vector<Value>& out) {
   const Layout& layout = plan_.layout(plan_.inst_group.at(&store));
   const Dims& dims = shape(store.args[0]);
   shift_ = Shift{var, when, inside};
@@ -73,7 +73,7 @@ void Lowering::values_ahead(const Inst& store, const Expr& var, const Expr& when
   shift_.reset();
 }
 
-void Lowering::store_ahead(const Inst& store, std::span<const Value>& values) {
+void Lowering::store_prefetched(const Inst& store, std::span<const Value>& values) {
   const Layout& layout = plan_.layout(plan_.inst_group.at(&store));
   const Dims& dims = shape(store.args[0]);
   const Expr owns = owner(layout, dims, thread_);

@@ -1,4 +1,5 @@
-// Products of bf16 and i8: several numbers to a word, multiplied one word at a time or in blocks on a matrix unit.
+// Products of bf16 and i8: several numbers packed to a word, multiplied one word at a time or in panels on a matrix
+// unit.
 #include <random>
 
 #include "../compile/run_program.h"
@@ -19,23 +20,23 @@ NodeRef numbers(const Shape& shape, uint64_t seed, DType dtype) {
   return testing::buffer_of(dtype, shape, values);
 }
 
-// a is m x k or turned, b is k x n or turned; the sum is as wide as the dtype's products need.
-NodeRef product(int64_t m, int64_t n, int64_t k, bool turn_a, bool turn_b, DType narrow) {
+// a is m x k or transposed, b is k x n or transposed; the sum is as wide as the dtype's products need.
+NodeRef product(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b, DType narrow) {
   const DType wide = narrow == DType::bf16 ? DType::f32 : DType::i32;
-  auto factor = [&](int64_t rows, bool turned, uint64_t seed) {  // rows x k
-    NodeRef x = numbers(turned ? Shape{k, rows} : Shape{rows, k}, seed, narrow);
-    return make_cast(turned ? make_permute(x, std::vector<int>{1, 0}) : x, wide);
+  auto factor = [&](int64_t rows, bool transposed, uint64_t seed) {  // rows x k
+    NodeRef x = numbers(transposed ? Shape{k, rows} : Shape{rows, k}, seed, narrow);
+    return make_cast(transposed ? make_permute(x, std::vector<int>{1, 0}) : x, wide);
   };
   Shape all{m, n, k};
-  NodeRef x = make_expand(make_reshape(factor(m, turn_a, 1), Shape{m, 1, k}), all);
-  NodeRef y = make_expand(make_reshape(factor(n, turn_b, 2), Shape{1, n, k}), all);
+  NodeRef x = make_expand(make_reshape(factor(m, transpose_a, 1), Shape{m, 1, k}), all);
+  NodeRef y = make_expand(make_reshape(factor(n, transpose_b, 2), Shape{1, n, k}), all);
   NodeRef factors[] = {x, y};
   return make_reduce(ReduceOp::Sum, make_scalar(ScalarOp::mul, factors), std::vector<int>{2});
 }
 
 Target machine_with(bool matrix) {
   Target target = testing::test_target(How::Simd);
-  target.word_products = target.byte_products = true;
+  target.packed_products = target.byte_products = true;
   target.matrix_unit = matrix;
   return target;
 }
@@ -45,17 +46,18 @@ struct Case {
   DType dtype;
 };
 
-class Words : public ::testing::TestWithParam<Case> {};
+class PackedDot : public ::testing::TestWithParam<Case> {};
 
-TEST_P(Words, agree_with_the_evaluator) {
+TEST_P(PackedDot, agree_with_the_evaluator) {
   const Case c = GetParam();
   for (bool matrix : {false, true})
-    for (int turned = 0; turned < 4; ++turned) {
-      NodeRef root = product(c.m, c.n, c.k, turned & 1, turned & 2, c.dtype);
+    for (int transposed = 0; transposed < 4; ++transposed) {
+      NodeRef root = product(c.m, c.n, c.k, transposed & 1, transposed & 2, c.dtype);
       std::vector<HostArray> want = evaluate(std::span(&root, 1));
       const Target target = machine_with(matrix);
       for (How how : {How::Tile, How::Simd}) {
-        SCOPED_TRACE(text(matrix ? "matrix" : "words", how == How::Tile ? ", tile" : ", simd", ", turned ", turned));
+        SCOPED_TRACE(
+            text(matrix ? "matrix" : "packed", how == How::Tile ? ", tile" : ", simd", ", transposed ", transposed));
         std::string used;
         auto got = testing::run_program(
             std::span(&root, 1), how,
@@ -65,14 +67,14 @@ TEST_P(Words, agree_with_the_evaluator) {
               return s;
             },
             {}, nullptr, &target);
-        EXPECT_NE(used.find(matrix ? "matrix" : "words"), std::string::npos) << used;
+        EXPECT_NE(used.find(matrix ? "matrix" : "packed"), std::string::npos) << used;
         testing::expect_close(got[0], want[0], 0);  // small whole numbers: every order of adding gives the same
         if (HasFatalFailure()) return;
       }
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, Words,
+INSTANTIATE_TEST_SUITE_P(Sizes, PackedDot,
                          ::testing::Values(Case{32, 32, 32, DType::bf16}, Case{37, 70, 41, DType::bf16},
                                            Case{8, 9, 3, DType::bf16}, Case{33, 20, 520, DType::bf16},
                                            Case{40, 50, 64, DType::i8}, Case{33, 31, 67, DType::i8}),
@@ -81,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Words,
                            return text(c.m, "x", c.n, "x", c.k, c.dtype == DType::i8 ? "_i8" : "_bf16");
                          });
 
-TEST(WordKernels, random_schedules_draw_them_and_are_right) {
+TEST(PackedDotKernels, random_schedules_draw_them_and_are_right) {
   NodeRef root = product(21, 34, 30, false, false, DType::bf16);
   std::vector<HostArray> want = evaluate(std::span(&root, 1));
   int drawn = 0;
@@ -93,7 +95,7 @@ TEST(WordKernels, random_schedules_draw_them_and_are_right) {
       return s;
     };
     auto got = testing::run_program(std::span(&root, 1), How::Simd, pick);
-    drawn += used.find("words") != std::string::npos;
+    drawn += used.find("packed") != std::string::npos;
     testing::expect_close(got[0], want[0], 0);
     ASSERT_FALSE(HasFatalFailure()) << used;
   }
@@ -114,7 +116,7 @@ NodeRef product_over_two(int64_t m, int64_t n, int64_t i, int64_t j, bool a_foll
   return make_reduce(ReduceOp::Sum, make_scalar(ScalarOp::mul, factors), std::vector<int>{2, 3});
 }
 
-TEST(WordKernels, sums_over_several_axes_hold_words_along_any_of_them) {
+TEST(PackedDotKernels, sums_over_several_axes_are_packed_along_any_of_them) {
   struct Two {
     int64_t i, j;
     bool follows;
@@ -141,7 +143,7 @@ TEST(WordKernels, sums_over_several_axes_hold_words_along_any_of_them) {
 }
 
 // Channels before the places of a kernel, as in a convolution: the longest reduced axis is not the last.
-TEST(WordKernels, the_axis_of_words_need_not_be_the_last) {
+TEST(PackedDotKernels, the_packed_axis_need_not_be_the_last) {
   for (bool matrix : {false, true}) {
     const int64_t channels = 40, places = 3, width = 34;
     NodeRef image = numbers({channels, width + places - 1}, 5, DType::bf16);
@@ -163,28 +165,28 @@ TEST(WordKernels, the_axis_of_words_need_not_be_the_last) {
     };
     auto got = testing::run_program(std::span(&root, 1), How::Simd, pick, {}, nullptr, &target);
     SCOPED_TRACE(used);
-    EXPECT_NE(used.find(matrix ? "matrix" : "words"), std::string::npos);
+    EXPECT_NE(used.find(matrix ? "matrix" : "packed"), std::string::npos);
     testing::expect_close(got[0], want[0], 0);
     if (HasFatalFailure()) return;
   }
 }
 
-TEST(WordKernels, schedules_that_would_count_words_twice_are_refused) {
+TEST(PackedDotKernels, schedules_that_would_count_packed_numbers_twice_are_refused) {
   NodeRef root = product(33, 40, 30, false, false, DType::bf16);
   Program program = fuse(std::span(&root, 1));
   const Loops& loops = program.steps[0].loops;
   Schedule s = parse_schedule(
-      "cell 32 32 threads 1; stage loop 2 1 dot words staged 0 phase panel 32 staged 1 phase panel 32; stage");
-  EXPECT_NE(check(s, loops, machine_with(false)).find("no axis of words"), std::string::npos);
+      "block 32 32 threads 1; stage loop 2 1 dot packed staged 0 phase panel 32 staged 1 phase panel 32; stage");
+  EXPECT_NE(check(s, loops, machine_with(false)).find("no axis to pack"), std::string::npos);
 }
 
-TEST(WordKernels, a_matrix_unit_needs_no_loops_over_rows_and_columns) {
+TEST(PackedDotKernels, a_matrix_unit_needs_no_loops_over_rows_and_columns) {
   NodeRef root = product(33, 40, 130, false, false, DType::bf16);
   std::vector<HostArray> want = evaluate(std::span(&root, 1));
   const Target target = machine_with(true);
   auto pick = [&](const Loops&, const Target&) {
     return parse_schedule(
-        "cell 32 32 threads 1; stage loop 2 64 dot matrix staged 0 cell 1 panel 32 staged 1 cell 1 panel 32; stage");
+        "block 32 32 threads 1; stage loop 2 64 dot matrix staged 0 block 1 panel 32 staged 1 block 1 panel 32; stage");
   };
   auto got = testing::run_program(std::span(&root, 1), How::Simd, pick, {}, nullptr, &target);
   testing::expect_close(got[0], want[0], 0);
@@ -198,15 +200,15 @@ kernel::Kernel matrix_kernel(DType narrow) {
   return lower(tile(loops, default_schedule(loops, target), target), target);
 }
 
-TEST(WordKernels, blocks_print_and_parse_back) {
+TEST(PackedDotKernels, panels_print_and_parse_back) {
   const std::string text = kernel::print(matrix_kernel(DType::bf16));
-  EXPECT_NE(text.find("block_dot"), std::string::npos);
+  EXPECT_NE(text.find("panel_dot"), std::string::npos);
   kernel::Kernel back = kernel::parse(text);
   kernel::verify(back);
   EXPECT_EQ(kernel::print(back), text);
 }
 
-TEST(WordKernels, the_matrix_unit_is_configured_once_and_holds_the_sums) {
+TEST(PackedDotKernels, the_matrix_unit_is_configured_once_and_holds_the_sums) {
   Target target = host_target();
   if (target.name != "avx512") GTEST_SKIP() << "needs AVX-512";
   target.matrix_unit = true;
@@ -223,7 +225,7 @@ TEST(WordKernels, the_matrix_unit_is_configured_once_and_holds_the_sums) {
     EXPECT_EQ(count("tilerelease"), 1);
     const int products = count(dtype == DType::bf16 ? "tdpbf16ps" : "tdpbssd");
     EXPECT_GE(products, 4);
-    EXPECT_EQ(count("tilestored"), products);  // four sums for each block, none in between
+    EXPECT_EQ(count("tilestored"), products);  // four sums for each panel, none in between
   }
 }
 

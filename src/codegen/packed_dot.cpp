@@ -1,4 +1,4 @@
-// Words that hold several narrow numbers: their products, and blocks of them on a matrix unit.
+// Narrow numbers packed several to a 32-bit word: their products, and panels of them on a matrix unit.
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/IntrinsicsX86.h>
@@ -25,7 +25,7 @@ llvm::Value* number_in(Emitter& emitter, llvm::Value* words, int at, bool pairs)
 
 }  // namespace
 
-llvm::Value* Emitter::word_dot(llvm::Value* x, llvm::Value* y, llvm::Value* acc) {
+llvm::Value* Emitter::packed_dot(llvm::Value* x, llvm::Value* y, llvm::Value* acc) {
   const int64_t lanes = std::max({lanes_of(x), lanes_of(y), lanes_of(acc)});
   x = splat(x, lanes);
   y = splat(y, lanes);
@@ -75,7 +75,7 @@ llvm::Value* Emitter::word_dot(llvm::Value* x, llvm::Value* y, llvm::Value* acc)
 
 bool uses_matrix_unit(const kernel::Phase& phase) {
   bool found = false;
-  kernel::visit(phase.body, [&](const kernel::Inst& inst) { found |= inst.op == kernel::Op::block_dot; });
+  kernel::visit(phase.body, [&](const kernel::Inst& inst) { found |= inst.op == kernel::Op::panel_dot; });
   return found;
 }
 
@@ -100,10 +100,10 @@ void configure_matrix_unit(Emitter& emitter) {
 }
 
 // Registers 0 to 3 hold the sums, 4 and 5 two parts of the left factor, 6 and 7 two of the right one.
-void Emitter::block_dot(const kernel::Inst& inst) {
+void Emitter::panel_dot(const kernel::Inst& inst) {
   namespace ids = llvm::Intrinsic;
   if (!traits.matrix) fail("this machine has no matrix unit");
-  static_assert(kernel::kBlock == 2 * kSide && kernel::kBlockDepth == kSide);
+  static_assert(kernel::kPanelRows == 2 * kSide && kernel::kPanelDepth == kSide);
   llvm::Value* base[3];
   llvm::Value* stride[3];
   for (size_t n = 0; n < 3; ++n) {

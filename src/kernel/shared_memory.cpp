@@ -1,4 +1,4 @@
-#include "kernel/local_memory.h"
+#include "kernel/shared_memory.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 namespace heddle::kernel {
 
-LocalMemory local_memory(const Kernel& kernel) {
+SharedMemory shared_memory(const Kernel& kernel) {
   // Large buffers, which a copy engine may fill, begin where it wants them.
   constexpr int64_t kLarge = 4096, kLargeAlignment = 1024, kAlignment = 64;
   std::vector<int> first(kernel.buffers.size(), -1), last(kernel.buffers.size(), -1);  // phase that uses it
@@ -21,8 +21,8 @@ LocalMemory local_memory(const Kernel& kernel) {
       use(inst.buffer);
       for (const Panel& panel : inst.panels) use(panel.buffer);
     });
-  LocalMemory memory;
-  for (const Buffer& buffer : kernel.buffers) memory.offsets.push_back(buffer.space == Space::Local ? 0 : -1);
+  SharedMemory memory;
+  for (const Buffer& buffer : kernel.buffers) memory.offsets.push_back(buffer.space == Space::Shared ? 0 : -1);
   auto place = [&](size_t b, int64_t& end) {
     const Buffer& buffer = kernel.buffers[b];
     HD_ASSERT(buffer.size.is_const(), buffer.name);
@@ -34,12 +34,12 @@ LocalMemory local_memory(const Kernel& kernel) {
   // What several phases use comes before what is one's own.
   int64_t common = 0;
   for (size_t b = 0; b < kernel.buffers.size(); ++b)
-    if (kernel.buffers[b].space == Space::Local && first[b] != last[b]) place(b, common);
+    if (kernel.buffers[b].space == Space::Shared && first[b] != last[b]) place(b, common);
   memory.bytes = common;
   for (int p = 0; p < static_cast<int>(kernel.phases.size()); ++p) {
     int64_t end = common;
     for (size_t b = 0; b < kernel.buffers.size(); ++b)
-      if (kernel.buffers[b].space == Space::Local && first[b] == p && last[b] == p) place(b, end);
+      if (kernel.buffers[b].space == Space::Shared && first[b] == p && last[b] == p) place(b, end);
     memory.bytes = std::max(memory.bytes, end);
   }
   return memory;

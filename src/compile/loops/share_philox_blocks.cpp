@@ -91,14 +91,14 @@ bool only_plain_stores(const Loops& loops) {
   return std::all_of(loops.stages.begin(), loops.stages.end(), [](const Stage& stage) {
     return !stage.reducer && stage.inner.empty() &&
            std::all_of(stage.body.insts.begin(), stage.body.insts.end(), [](const Inst& inst) {
-             return inst.op == Op::store || (inst.results.size() == 1 && inst.blocks.empty() && !inst.reducer);
+             return inst.op == Op::store || (inst.results.size() == 1 && inst.bodies.empty() && !inst.reducer);
            });
   });
 }
 
 }  // namespace
 
-void share_blocks(Loops& loops) {
+void share_philox_blocks(Loops& loops) {
   if (!only_plain_stores(loops)) return;
   for (Axis& axis : loops.outer) {
     if (!axis.extent.is_const()) continue;

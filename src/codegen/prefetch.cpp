@@ -36,7 +36,7 @@ class Finder {
 
   // Whether there is anything to fetch.
   bool run() {
-    const kernel::Block& body = loop_.blocks[0];
+    const kernel::Body& body = loop_.bodies[0];
     for (const Inst& inst : body.insts) {
       if (inst.op == Op::constant || is_index(inst)) {
         chain.push_back(&inst);
@@ -66,22 +66,22 @@ class Finder {
     return std::span<const kernel::Value>(inst.args.data(), inst.args.size()).last(inst.binds.size());
   }
 
-  void find(const kernel::Block& block, const Inst* branch) {
-    for (const Inst& inst : block.insts) {
+  void find(const kernel::Body& code, const Inst* branch) {
+    for (const Inst& inst : code.insts) {
       if (is_access(inst)) add(inst, branch);
       if (inst.op == Op::loop) {
         inner_variables.push_back(inst.var);
-        find(inst.blocks[0], branch);
+        find(inst.bodies[0], branch);
       }
       bool usable = inst.op == Op::branch && !branch && !inst.binds.empty() && std::ranges::all_of(bound(inst), known_);
-      if (usable) find(inst.blocks[0], &inst);
+      if (usable) find(inst.bodies[0], &inst);
       for (kernel::Value v : inst.results) inside_.insert(v);
     }
   }
 
   void add(const Inst& inst, const Inst* branch) {
     const kernel::Buffer& buffer = kernel_.buffers[inst.buffer];
-    if (accesses.size() >= kLinesAnIteration || buffer.space == kernel::Space::Local) return;
+    if (accesses.size() >= kLinesAnIteration || buffer.space == kernel::Space::Shared) return;
     if (buffer.size.hi() * size_of(buffer.dtype) < kWorthwhile) return;
     bool by_index = std::ranges::any_of(bound(inst), [&](kernel::Value v) { return ready_.contains(v); });
     // Under a condition rows are left out, so that not even a plain walk is one the processor foresees.
@@ -108,7 +108,7 @@ class Finder {
 
 }  // namespace
 
-void Emitter::fetch_ahead(const kernel::Inst& loop, llvm::Value* i, llvm::Value* end, const Values& block_values) {
+void Emitter::prefetch(const kernel::Inst& loop, llvm::Value* i, llvm::Value* end, const Values& body_values) {
   if (!traits.stream || !loop.var.is_var()) return;
   Finder finder(kernel, loop, never_written_);
   if (!finder.run()) return;
@@ -121,7 +121,7 @@ void Emitter::fetch_ahead(const kernel::Inst& loop, llvm::Value* i, llvm::Value*
   llvm::Value* last = b.CreateSub(end, b.getInt64(1));
   bind(loop.var, b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, later, last));
   for (const Expr& variable : finder.inner_variables) bind(variable, b.getInt64(0));
-  Values values_then = block_values;
+  Values values_then = body_values;
   for (const Inst* inst : finder.chain) instruction(*inst, values_then);
   for (const Wanted& wanted : finder.accesses) {
     const Inst& access = *wanted.access;
