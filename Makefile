@@ -72,7 +72,7 @@ fuzz: build/dev/build.ninja ## random graphs, programs, state, threads and trees
 	cmake --build build/dev -j $(JOBS) --target fuzz_graphs fuzz_programs fuzz_states fuzz_threads fuzz_processes
 	build/dev/tests/fuzz_graphs --seconds $(SECONDS)
 	build/dev/tests/fuzz_programs --seconds $(SECONDS)
-	build/dev/tests/fuzz_states --seconds $(SECONDS) --without history
+	build/dev/tests/fuzz_states --seconds $(SECONDS)
 	build/dev/tests/fuzz_threads --seconds $(SECONDS)
 	build/dev/tests/fuzz_processes --seconds $(SECONDS)
 

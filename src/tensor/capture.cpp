@@ -134,7 +134,7 @@ const Tensor& Capture::stand_in(const Tensor& argument) {
   slot.gradient = std::make_shared<TensorSlot>();
   slot.gradient->node = make_const(Scalar::of(now->dtype, 0), now->shape);
   values.back() = initial.back() = value_for(made.shared_slot(), input);
-  if (heddle::has_history(argument.slot(), now)) histories_.insert(input.get());
+  inputs.back().history = heddle::has_history(argument.slot(), now);
   slots_.emplace(&slot, number);
   stood_for_.emplace(&slot, place);
   gradients_.emplace(slot.gradient.get(), place);
@@ -163,7 +163,6 @@ size_t Capture::number_of(const Tensor& tensor) {
     values.back() = initial.back() = value_for(tensor.shared_slot(), input);
     inputs.back().tracked = tensor.slot().tracked;
     inputs.back().history = heddle::has_history(tensor.slot(), now);
-    if (inputs.back().history) histories_.insert(input.get());
   }
   slots_.emplace(&tensor.slot(), number);
   return number;
@@ -222,6 +221,13 @@ void Capture::refuse_escaped() const {
 
 bool Capture::is_inside(const Tensor& tensor) const {
   return tensor.slot().born == id || stood_for_.contains(&tensor.slot());
+}
+
+bool Capture::has_history(const Node& node) {
+  if (node.op != NodeOp::Input || !node.attrs[1].is_const(static_cast<int64_t>(id))) return false;
+  Bound& bound = inputs[static_cast<size_t>(node.attrs[0].value())];
+  bound.asked = true;
+  return bound.history;
 }
 
 bool Capture::has_gradient(const Tensor& tensor) {

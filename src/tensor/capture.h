@@ -46,8 +46,11 @@ struct Bound {
   std::optional<BoundTensor> tensor;  // Slot
   Generator* generator = nullptr;     // Draw
   std::optional<Tensor> gradient;     // Gradient, during a call
-  // Slot: whether it required gradients, and whether its value was computed from ones that do.
-  bool tracked = false, history = false;
+  // Slot: whether it required gradients. Slot, Argument: whether its value was computed from ones that do, and whether
+  // that made a difference to the function.
+  bool tracked = false, history = false, asked = false;
+  // Slot: its number for a value that is known to have no history.
+  std::optional<uint64_t> without_history = {};
 };
 bool same_bound(const Bound& a, const Bound& b);
 
@@ -76,7 +79,8 @@ class Capture {
   bool has_gradient(const Tensor& tensor);
   void set_has_gradient(const Tensor& tensor, bool has);
   // Whether the node is an Input whose value was computed from leaves: outside, where no gradient gets from inside.
-  bool has_history(const Node& node) const { return histories_.contains(&node); }
+  // What the function does may depend on the answer.
+  bool has_history(const Node& node);
   // A variable that had the slot `before` has `now`.
   void note_rebinding(const std::shared_ptr<TensorSlot>& before, const std::shared_ptr<TensorSlot>& now);
   // Throws CaptureError if a tensor that the function made is kept outside: it would never be computed.
@@ -107,7 +111,6 @@ class Capture {
   std::unordered_map<const TensorSlot*, size_t> gradients_;  // those of the stand-ins: of which argument
   std::unordered_map<const TensorSlot*, size_t> stood_for_;  // stand-ins: for which argument
   std::unordered_map<const Generator*, size_t> draws_;
-  std::unordered_set<const Node*> histories_;
   std::unordered_set<const TensorSlot*> rebound_;  // given to variables that had slots from outside
 };
 

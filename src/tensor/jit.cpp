@@ -265,6 +265,19 @@ bool met_other_gradients(const JitEntry& entry, const JitEntry& recorded) {
   });
 }
 
+// The function does the same now that its tensors have another part in gradients. False: it met them in another order.
+bool note_gradients(JitEntry& entry, const JitEntry& now) {
+  if (!std::equal(entry.inputs.begin(), entry.inputs.end(), now.inputs.begin(), now.inputs.end(), same_bound))
+    return false;
+  for (size_t i = 0; i < now.inputs.size(); ++i) {
+    entry.inputs[i].tracked = now.inputs[i].tracked;
+    entry.inputs[i].history = now.inputs[i].history;
+    entry.inputs[i].asked = now.inputs[i].asked;
+    entry.inputs[i].without_history.reset();
+  }
+  return true;
+}
+
 // The recording, which is the second one or a later one, is kept if it must be, and compared with the first one.
 void compare(JitLane& lane, bool may_differ) {
   if (met_other_gradients(*lane.entry, *lane.recorded)) {
@@ -275,6 +288,7 @@ void compare(JitLane& lane, bool may_differ) {
   std::string what = difference(*lane.entry, *lane.recorded);
   if (!what.empty() && lane.out_of_date) forget_entry(lane);
   if (!what.empty() && may_differ) return install(lane);
+  if (what.empty() && lane.out_of_date && !note_gradients(*lane.entry, *lane.recorded)) return install(lane);
   std::unique_ptr<JitEntry> now = std::move(lane.recorded);
   if (!what.empty())
     throw CaptureError(text(
@@ -352,7 +366,7 @@ ChangeForRecordings::~ChangeForRecordings() {
 
 namespace {
 
-bool is_current(const JitEntry& entry) {
+bool is_current(JitEntry& entry) {
   return entry.generation == generation.load(std::memory_order_relaxed) && !is_out_of_date(entry);
 }
 

@@ -243,20 +243,32 @@ class Call {
 
   const Node* provide_update(JitOutput& output) {
     JitUpdate& update = entry_.updates[output.index];
-    // A leaf for gradients stays one; how another value came about is history.
+    const bool alone = is_only_holder(*update.old) && is_only_leaf(update);
+    // A leaf for gradients stays one, the same one if nobody has computed with it; how another value came about is
+    // history.
     std::shared_ptr<const GradientRule> rule;
-    if (update.slot->tracked) rule = update.old->rule;
+    if (update.slot->tracked && alone) rule = update.old->rule;
     if (update.in_place) {
-      if (is_only_holder(*update.old) && update.old->rule == rule) return update.old.get();
+      if (alone && update.old->rule == rule) return update.old.get();
       ++entry_.report.copied_because_held;
     }
-    if (update.spare && is_only_holder(*update.spare) && update.spare->rule == rule)
+    const bool has_spare = update.spare && is_only_holder(*update.spare);
+    if (has_spare && update.spare->rule == rule)
       update.fresh = std::move(update.spare);
+    else if (has_spare)
+      update.fresh = make_buffer(update.spare->storage, update.spare->dtype, update.spare->shape, rule);
     else
       update.fresh =
           new_buffer(entry_, output.root, bytes_of(static_cast<size_t>(&output - entry_.outputs.data())), rule);
+    if (!rule) update.fresh = value_for(tensor_of(update.input).shared_slot(), update.fresh);
     update.spare = NodeRef();
     return update.fresh.get();
+  }
+  // Whether nothing but the update's own nodes leads to the leaf that the old value is: not even what was computed from
+  // it before its own value was.
+  static bool is_only_leaf(const JitUpdate& update) {
+    const std::shared_ptr<const GradientRule>& rule = update.old->rule;
+    return !rule || rule.use_count() == (update.spare && update.spare->rule == rule ? 2 : 1);
   }
 
   // A tensor that earlier callers have forgotten, or a new one.
@@ -321,8 +333,13 @@ class Call {
     return root.kind == Kind::Output && entry_.outputs[static_cast<size_t>(root.index)].use == Use::Result;
   }
 
-  // The value that a root has after this call. Not for outputs that are a result of their own.
+  // The value that a root has after this call, a constant for gradients. Not for outputs that are a result of their
+  // own.
   NodeRef value_of(size_t root) {
+    NodeRef value = any_value_of(root);
+    return value->rule ? make_detached(value) : value;
+  }
+  NodeRef any_value_of(size_t root) {
     const CapturedGraph::Root& source = entry_.graph.roots[root];
     if (source.kind == Kind::Data) return source.data;
     auto index = static_cast<size_t>(source.index);
@@ -404,18 +421,28 @@ bool same_gradients(const JitEntry& entry, std::span<Tensor* const> arguments) {
   });
 }
 
-bool is_out_of_date(const JitEntry& entry) {
-  auto lost = [&](size_t input) {
-    const Bound& bound = entry.inputs[input];
+namespace {
+
+// A value that has no history will have none; one that has may lose it, with leaves that end.
+bool has_history_now(Bound& bound, const TensorSlot& slot) {
+  if (bound.without_history && *bound.without_history == slot.version.load(std::memory_order_acquire)) return false;
+  uint64_t version;
+  NodeRef value = slot.get(version);
+  if (has_history(slot, value)) return true;
+  bound.without_history = version;
+  return false;
+}
+
+}  // namespace
+
+bool is_out_of_date(JitEntry& entry) {
+  // Those whose values the plan does not need may have decided what was recorded, too.
+  return std::any_of(entry.inputs.begin(), entry.inputs.end(), [](Bound& bound) {
     if (bound.kind != Bound::Kind::Slot) return false;
     const TensorSlot& slot = (*bound.tensor)->slot();
     if (bound.tensor->lost_a_handle() || slot.tracked.load(std::memory_order_relaxed) != bound.tracked) return true;
-    // Where backward() inside goes depends on more.
-    return !entry.gradient_flags.empty() && has_history(slot, slot.get()) != bound.history;
-  };
-  return std::any_of(entry.reads.begin(), entry.reads.end(), lost) ||
-         std::any_of(entry.updates.begin(), entry.updates.end(),
-                     [&](const JitUpdate& update) { return lost(update.input); });
+    return bound.asked && has_history_now(bound, slot) != bound.history;
+  });
 }
 
 bool replay(JitEntry& entry, std::span<Tensor* const> arguments, ArgumentValues& given,

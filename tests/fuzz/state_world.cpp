@@ -1,5 +1,7 @@
 #include "fuzz/state_world.h"
 
+#include "tensor/slot.h"
+
 namespace heddle::fuzz {
 namespace {
 
@@ -28,6 +30,18 @@ bool is_harmless(StateOp op, bool with_state) {
 }
 
 constexpr int kDeepest = 4;  // functions inside of functions that are looked at
+
+void add_tensors(StateTensors& tensors, const std::vector<Tensor>& list) {
+  for (const Tensor& x : list) tensors.emplace(&x.slot(), x);
+}
+void add_tensors(StateTensors& tensors, const StateNet& net) {
+  for (const auto& [name, x] : net.state()) tensors.emplace(&x.slot(), x);
+}
+void add_tensors(StateTensors& tensors, const StateOptimizer& optimizer) {
+  if (optimizer.net) add_tensors(tensors, *optimizer.net);
+  add_tensors(tensors, optimizer.parameters);
+  for (const auto& [name, x] : optimizer.rule->state()) tensors.emplace(&x.slot(), x);
+}
 
 }  // namespace
 
@@ -63,23 +77,16 @@ bool StateFunction::is_pure(bool with_state, int depth) const {
   return true;
 }
 
-void StateFunction::collect_slots(std::set<const void*>& slots, int depth) const {
-  for (const Tensor& x : closure_->v) slots.insert(&x.slot());
-  slots.insert(&closure_->index.slot());
-  auto add_net = [&](const StateNet& net) {
-    for (const auto& [name, x] : net.state()) slots.insert(&x.slot());
-  };
+void StateFunction::collect_tensors(StateTensors& tensors, int depth) const {
+  add_tensors(tensors, closure_->v);
+  add_tensors(tensors, {closure_->index});
   for (const auto& net : closure_->nets)
-    if (net) add_net(*net);
-  for (const auto& optimizer : closure_->optimizers) {
-    if (!optimizer) continue;
-    if (optimizer->net) add_net(*optimizer->net);
-    for (const Tensor& x : optimizer->parameters) slots.insert(&x.slot());
-    for (const auto& [name, x] : optimizer->rule->state()) slots.insert(&x.slot());
-  }
+    if (net) add_tensors(tensors, *net);
+  for (const auto& optimizer : closure_->optimizers)
+    if (optimizer) add_tensors(tensors, *optimizer);
   if (depth < kDeepest)
     for (const auto& inner : closure_->functions)
-      if (inner) inner->collect_slots(slots, depth + 1);
+      if (inner) inner->collect_tensors(tensors, depth + 1);
 }
 
 // ---- the world ----
@@ -161,23 +168,23 @@ StateWorld::Expected StateWorld::expected(const Statement& s) const {
 
 bool StateWorld::is_given_twice(const Statement& s) const {
   if (s.op != StateOp::Call) return false;
-  std::vector<const void*> given = {&x_[at(s.c)].slot()};
+  std::vector<Tensor> given = {x_[at(s.c)]};
   if (s.call == CallForm::Pack) {
-    given.push_back(&v_[at(s.form % kVariables)].slot());
-    given.push_back(&v_[at((s.form + 1) % kVariables)].slot());
+    given.push_back(v_[at(s.form % kVariables)]);
+    given.push_back(v_[at((s.form + 1) % kVariables)]);
   }
   std::shared_ptr<StateNet> net = s.call == CallForm::Module ? nets_[at(s.form % kNets)] : nullptr;
   if (s.call == CallForm::Optimizer) {
     const StateOptimizer& optimizer = *optimizers_[at(s.form % kOptimizers)];
     net = optimizer.net;
-    for (const auto& [name, x] : optimizer.rule->state()) given.push_back(&x.slot());
+    for (const auto& [name, x] : optimizer.rule->state()) given.push_back(x);
   }
   if (net)
-    for (const auto& [name, x] : net->state()) given.push_back(&x.slot());
-  std::set<const void*> slots;
-  functions_[at(s.a)]->collect_slots(slots);
-  for (const void* slot : given)
-    if (!slots.insert(slot).second) return true;
+    for (const auto& [name, x] : net->state()) given.push_back(x);
+  StateTensors tensors;
+  functions_[at(s.a)]->collect_tensors(tensors);
+  for (const Tensor& x : given)
+    if (!tensors.emplace(&x.slot(), x).second) return true;
   return false;
 }
 
@@ -292,6 +299,24 @@ Tensor StateWorld::call(StateFunction& f, const Statement& s) {
   }
 }
 
+// What a captured function assigns, and what it gives, is a constant for gradients.
+Tensor StateWorld::call_plain(StateFunction& f, const Statement& s) {
+  StateTensors tensors;
+  f.collect_tensors(tensors);
+  add_tensors(tensors, v_);
+  add_tensors(tensors, x_);
+  for (const auto& net : nets_)
+    if (net) add_tensors(tensors, *net);
+  for (const auto& optimizer : optimizers_)
+    if (optimizer) add_tensors(tensors, *optimizer);
+  std::map<const TensorSlot*, uint64_t> before;
+  for (const auto& [slot, x] : tensors) before[slot] = slot->version;
+  Tensor result = call(f, s);
+  for (auto& [slot, x] : tensors)
+    if (slot->version != before[slot] && x.requires_grad() && !x.is_leaf()) x.assign(x.detach());
+  return result.requires_grad() ? result.detach() : result;
+}
+
 void StateWorld::execute_functions(const Statement& s) {
   auto& f = functions_[at(s.a % kFunctions)];
   auto applied = [&](const Tensor& x) {
@@ -311,7 +336,7 @@ void StateWorld::execute_functions(const Statement& s) {
       return;
     }
     case StateOp::Call:
-      for (int i = 0; i < s.times; ++i) r = call(*f, s);
+      for (int i = 0; i < s.times; ++i) r = captured_ ? call(*f, s) : call_plain(*f, s);
       return;
     case StateOp::Run: {
       Tensor& argument = x_[at(s.c)];

@@ -62,6 +62,8 @@ struct StatePack {
 
 class StateFunction;
 
+using StateTensors = std::map<const TensorSlot*, Tensor>;  // each once
+
 // What a function closes over: handles, as they were when it was made.
 struct StateClosure {
   std::vector<Statement> body;
@@ -115,8 +117,8 @@ class StateFunction {
   bool has(StateOp op, int depth = 0) const;
   // Whether it changes nothing (or variables alone) and draws nothing.
   bool is_pure(bool with_state, int depth = 0) const;
-  // The slots of all it closes over.
-  void collect_slots(std::set<const void*>& slots, int depth = 0) const;
+  // All it closes over.
+  void collect_tensors(StateTensors& tensors, int depth = 0) const;
 
  private:
   std::shared_ptr<StateClosure> closure_;
@@ -140,6 +142,7 @@ class StateWorld {
   void execute_modules(const Statement& s);
   void execute_functions(const Statement& s);
   Tensor call(StateFunction& f, const Statement& s);
+  Tensor call_plain(StateFunction& f, const Statement& s);
   Tensor batch(int rows, int seed) const;
   std::shared_ptr<StateClosure> closure(const std::vector<Statement>& body) const;
 

@@ -344,74 +344,6 @@ TEST(JitTraps, a_function_that_calls_itself) {
   expect_equal(f(tensor({1.}), 3), {8});
 }
 
-TEST(JitTraps, who_requires_gradients_is_known_inside) {
-  Tensor w = tensor({1., 2.}).requires_grad_(), constant = tensor({3., 4.});
-  std::vector<bool> seen;
-  auto f = jit([&](const Tensor& a, const Tensor& b) {
-    seen = {a.requires_grad(), b.requires_grad(), constant.requires_grad(), w.requires_grad(), (a * b).requires_grad()};
-    return a + b + constant + w;
-  });
-  f(w, constant);
-  EXPECT_EQ(seen, (std::vector<bool>{true, false, false, true, true}));
-  f(constant, constant);
-  EXPECT_EQ(seen, (std::vector<bool>{false, false, false, true, false}));
-  auto g = jit([&](const Tensor& x) { return grad(sum(x * x), x); });
-  for (int i = 0; i < 2; ++i) expect_error<ValueError>([&] { g(constant); }, {"does not require gradients"});
-  for (int i = 0; i < 3; ++i) expect_equal(g(w), {2, 4});
-}
-
-TEST(JitTraps, who_requires_gradients_may_change_between_calls) {
-  Tensor w = tensor({1., 2.}), b = tensor({1., 1.}).requires_grad_(), a = tensor({4., 4.}).requires_grad_();
-  auto f = jit([&](const Tensor& x) {
-    Tensor loss = sum(x * w + b);
-    loss.backward();
-    return loss;
-  });
-  Tensor x = tensor({3., 5.});
-  for (int i = 0; i < 3; ++i) f(x);
-  EXPECT_FALSE(w.grad().has_value());
-  w.requires_grad_();
-  for (int i = 0; i < 3; ++i) f(x);
-  expect_equal(*w.grad(), {9, 15});
-  w.requires_grad_(false);
-  for (int i = 0; i < 3; ++i) f(x);
-  expect_equal(*w.grad(), {9, 15});
-  expect_equal(*b.grad(), {9, 9});
-  w.assign(a * 2);
-  expect_error<CaptureError>([&] { f(x); }, {"backward", "detach()"});
-  expect_equal(*b.grad(), {9, 9});
-}
-
-TEST(JitTraps, backward_to_what_was_computed_outside_is_an_error) {
-  Tensor w = tensor({1., 2.}).requires_grad_(), v = tensor({1., 1.}).requires_grad_();
-  for (bool realised : {false, true}) {
-    Tensor from_w = w * 2;
-    if (realised) from_w.realize();
-    auto closes = jit([&] {
-      sum(from_w * v).backward();
-      return v * 1;
-    });
-    auto given = jit([&](const Tensor& x) {
-      sum(x * v).backward();
-      return v * 1;
-    });
-    auto detached = jit([&](const Tensor& x) { return grad(sum(x.detach() * from_w.detach() * v), v); });
-    auto other = jit([&](const Tensor& x) { return grad(sum(x * v), v); });
-    for (int i = 0; i < 2; ++i) {
-      expect_error<CaptureError>([&] { closes(); }, {"backward", "detach()", "f32[2]"});
-      expect_error<CaptureError>([&] { given(from_w); }, {"backward", "detach()", "f32[2]"});
-      EXPECT_FALSE(v.grad().has_value());
-      EXPECT_FALSE(w.grad().has_value());
-    }
-    for (int i = 0; i < 3; ++i) {
-      expect_equal(detached(from_w), {4, 16});
-      expect_equal(other(from_w), {2, 4});
-    }
-    given(from_w.detach());
-    v.zero_grad();
-  }
-}
-
 TEST(JitTraps, clear_and_plans_inside_the_function_are_errors) {
   std::function<void()> what;
   auto f = jit([&](const Tensor& x) {
@@ -481,44 +413,6 @@ TEST(JitTraps, is_the_plain_function_where_gradients_are_taken_or_examples_mappe
   size_t recorded = f.plans()[0].calls;
   f(g);
   EXPECT_EQ(f.plans()[0].calls, recorded + 1);
-}
-
-// Whether backward() adds to a gradient or begins one is not frozen.
-TEST(JitTraps, backward_inside_adds_up_as_the_plain_function_does) {
-  Tensor w = tensor({1., 2.}).requires_grad_();
-  auto plain = [&](Tensor x) {
-    Tensor loss = sum(w * x);
-    loss.backward();
-    return loss;
-  };
-  auto step = jit(plain);
-  Tensor x = tensor({3., 4.});
-  auto gradient = [&] { return w.grad() ? w.grad()->to_vector<double>() : std::vector<double>{}; };
-  for (int round = 0; round < 4; ++round) {
-    w.zero_grad();
-    EXPECT_EQ(gradient(), (std::vector<double>{}));
-    for (int i = 1; i <= 4; ++i) {
-      step(x);
-      EXPECT_EQ(gradient(), (std::vector<double>{3. * i, 4. * i})) << round;
-    }
-  }
-  auto cleared = jit([&](Tensor y) {
-    w.zero_grad();
-    plain(y);
-    return *w.grad() * 2;
-  });
-  for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(cleared(x).to_vector<double>(), (std::vector<double>{6, 8}));
-    EXPECT_EQ(gradient(), (std::vector<double>{3, 4}));
-    if (i % 2) w.zero_grad();
-  }
-  w.zero_grad();
-  auto failing = jit([&](Tensor y) {
-    plain(y);
-    throw std::runtime_error("no");
-  });
-  EXPECT_THROW(failing(x), std::runtime_error);
-  EXPECT_FALSE(w.grad());
 }
 
 TEST(JitTraps, a_tensor_kept_outside_is_an_error) {
