@@ -98,7 +98,8 @@ void count(Driver& driver) {
   driver.print(text(counts.calls.load(), " statements that call, and ", counts.replays.load(), " replays; ",
                     counts.thrown.load(), " threw on purpose, ", counts.refused.load(), " were refused; ",
                     counts.looks.load(), " looks, ", counts.by_model.load(), " of them at the model too; ",
-                    counts.given_up.load(), " programs were given up"));
+                    counts.given_up.load(), " programs were given up, ", counts.rounded.load(),
+                    " because of what rounding became"));
 }
 
 }  // namespace

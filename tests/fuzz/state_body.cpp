@@ -23,6 +23,16 @@ bool can_use(const StateNet& net, const Tensor& y) { return !(net.batch && net.t
 
 }  // namespace
 
+static Tensor tensor_of(const std::vector<float>& data, const Dims& shape, DType dtype) {
+  if (dtype == kF32) return from_vector(data, shape);
+  return from_vector(std::vector<double>(data.begin(), data.end()), shape);
+}
+Tensor data_tensor(int seed, const Dims& shape, DType dtype) {
+  int64_t count = 1;
+  for (int64_t size : shape) count *= size;
+  return tensor_of(state_data(seed, static_cast<int>(count)), shape, dtype);
+}
+
 Tensor mix(const Tensor& a, const Tensor& b, int form, double number) {
   switch (form) {
     case 0: return limited(a * number + b);
@@ -30,7 +40,7 @@ Tensor mix(const Tensor& a, const Tensor& b, int form, double number) {
     case 2: return limited(a * b * 0.5);
     case 3: return limited(tanh(a) + b);
     case 4: return limited(a * 0.5 + sum(b) * 0.25);
-    case 5: return limited(matmul(a, from_vector(mixing_matrix(), {kWidth, kWidth})) + b);
+    case 5: return limited(matmul(a, tensor_of(mixing_matrix(), {kWidth, kWidth}, a.dtype())) + b);
     case 6: return limited(maximum(a, b));
     default: return limited(flip(a, -1) + b);
   }
@@ -41,15 +51,16 @@ static nn::Linear linear(int seed) {
   return nn::Linear(kWidth, kWidth, true, kF32, values);
 }
 
-StateNet::StateNet(int which, int seed, Generator* own)
+StateNet::StateNet(int which, int seed, Generator* own, DType dtype)
     : first(linear(seed)), drop(0.5), settings(which), generator(own) {
   middle = tanh() ? nn::Sequential(linear(seed + 1), nn::Tanh()) : nn::Sequential(linear(seed + 1), nn::ReLU());
   const double epsilon = settings & 16 ? 0.5 : 0.125;
   if (settings & 2) norm = nn::LayerNorm(kWidth, epsilon);
   if (settings & 4) batch = nn::BatchNorm1d(kWidth, {.epsilon = epsilon, .momentum = 0.25});
-  scale = from_vector(state_data(seed, kWidth), {kWidth}).requires_grad_();
+  scale = data_tensor(seed, {kWidth}, kF32).requires_grad_();
   calls = from_vector(std::vector<float>{0}, {});
   buffers = {"calls"};
+  if (dtype != kF32) to(dtype);
 }
 
 Tensor StateNet::operator()(const Tensor& x) const {

@@ -14,7 +14,7 @@ void check_states(const StateProgram& program, const std::string& folder);
 Failure shrink_states(StateProgram& program, Failure failure, const std::string& folder);
 
 struct StateCounts {
-  std::atomic<uint64_t> calls{0}, replays{0}, thrown{0}, refused{0}, looks{0}, by_model{0}, given_up{0};
+  std::atomic<uint64_t> calls{0}, replays{0}, thrown{0}, refused{0}, looks{0}, by_model{0}, given_up{0}, rounded{0};
 };
 StateCounts& state_counts();
 

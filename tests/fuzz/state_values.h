@@ -30,8 +30,15 @@ inline const std::vector<float>& mixing_matrix() {
   return matrix;
 }
 
-// A difference that rounding does not explain, or nothing. Values that grew beyond all bounds are not compared.
-inline std::optional<std::string> state_difference(const StateValues& got, const StateValues& want) {
+// How far values may be apart: as a part of the largest of a tensor, and what some tensors may besides.
+struct StateTolerance {
+  double relative = 2e-4;
+  std::map<std::string, double> more = {};
+};
+
+// A difference that is larger, or nothing. Values that grew beyond all bounds are not compared.
+inline std::optional<std::string> state_difference(const StateValues& got, const StateValues& want,
+                                                   const StateTolerance& tolerance = {}) {
   for (const auto& [name, expected] : want) {
     auto found = got.find(name);
     if (found == got.end()) return name + " is missing";
@@ -40,8 +47,10 @@ inline std::optional<std::string> state_difference(const StateValues& got, const
     double most = 1;
     for (double value : expected) most = std::max(most, std::isfinite(value) ? std::fabs(value) : INFINITY);
     if (most > 1e6) continue;
+    auto more = tolerance.more.find(name);
+    const double allowed = tolerance.relative * most + (more == tolerance.more.end() ? 0 : more->second);
     for (size_t i = 0; i < expected.size(); ++i)
-      if (!(std::fabs(values[i] - expected[i]) <= 2e-4 * most))
+      if (!(std::fabs(values[i] - expected[i]) <= allowed))
         return name + "[" + std::to_string(i) + "] is " + std::to_string(values[i]) + " instead of " +
                std::to_string(expected[i]);
   }

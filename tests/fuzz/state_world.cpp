@@ -100,15 +100,15 @@ StateWorld::StateWorld(const StateProgram& program, bool captured, std::string f
       nets_(kNets),
       optimizers_(kOptimizers),
       functions_(kFunctions) {
-  for (int i = 0; i < kVariables; ++i) v_.push_back(from_vector(state_data(i, kWidth), {kWidth}));
+  for (int i = 0; i < kVariables; ++i) v_.push_back(data_tensor(i, {kWidth}, dtype()));
   v_[kVariables - 1].requires_grad_();
   for (int i = 0; i < kBatches; ++i) x_.push_back(batch(i + 1, 10 + i));
-  for (int i = 0; i < kResults; ++i) r_.push_back(zeros({1, kWidth}));
+  for (int i = 0; i < kResults; ++i) r_.push_back(zeros({1, kWidth}, dtype()));
   for (int i = 0; i < kGenerators; ++i) generators_.push_back(std::make_unique<Generator>(static_cast<uint64_t>(i)));
 }
 
 Tensor StateWorld::batch(int rows, int seed) const {
-  Tensor x = from_vector(state_data(seed, rows * kWidth), {rows, kWidth});
+  Tensor x = data_tensor(seed, {rows, kWidth}, dtype());
   return program_.symbolic ? x.with_dim(0, rows_) : x;
 }
 
@@ -202,8 +202,8 @@ void StateWorld::execute_tensors(const Statement& s) {
   Tensor &v = v_[at(s.a % kVariables)], &x = x_[at(s.a % kBatches)];
   const Tensor &b = v_[at(s.b % kVariables)], &c = v_[at(s.c % kVariables)];
   switch (s.op) {
-    case StateOp::Make: v = from_vector(state_data(s.b, kWidth), {kWidth}); return;
-    case StateOp::MakeLeaf: v = from_vector(state_data(s.b, kWidth), {kWidth}).requires_grad_(); return;
+    case StateOp::Make: v = data_tensor(s.b, {kWidth}, dtype()); return;
+    case StateOp::MakeLeaf: v = data_tensor(s.b, {kWidth}, dtype()).requires_grad_(); return;
     case StateOp::MakeBatch: x = batch(s.b, s.c); return;
     case StateOp::Compute: v = mix(b, c, s.form, s.number); return;
     case StateOp::Alias: v = b; return;
@@ -235,7 +235,7 @@ void StateWorld::execute_modules(const Statement& s) {
   auto& net = nets_[at(s.a % kNets)];
   auto& other = nets_[at(s.b % kNets)];
   switch (s.op) {
-    case StateOp::MakeNet: net = std::make_shared<StateNet>(s.b, s.c, generators_[0].get()); return;
+    case StateOp::MakeNet: net = std::make_shared<StateNet>(s.b, s.c, generators_[0].get(), dtype()); return;
     case StateOp::CopyNet: net = std::make_shared<StateNet>(other->copy()); return;
     case StateOp::ShareNet: net = std::make_shared<StateNet>(*other); return;
     case StateOp::Train: net->train(s.b % 2 == 1); return;
@@ -252,9 +252,7 @@ void StateWorld::execute_modules(const Statement& s) {
     }
     case StateOp::LoadState: other->load_state(net->state()); return;
     case StateOp::ChangeNet: net->first.weight.assign(net->first.weight.detach() * s.number); return;
-    case StateOp::Rebind:
-      net->first.weight = from_vector(state_data(s.c, kWidth * kWidth), {kWidth, kWidth}).requires_grad_();
-      return;
+    case StateOp::Rebind: net->first.weight = data_tensor(s.c, {kWidth, kWidth}, dtype()).requires_grad_(); return;
     case StateOp::OptimizeNet:
     case StateOp::OptimizeVariable: {
       auto result = std::make_shared<StateOptimizer>();

@@ -23,7 +23,7 @@ struct StateNet : nn::Module<StateNet> {
   int settings;
   Generator* generator;
 
-  StateNet(int settings, int seed, Generator* generator);
+  StateNet(int settings, int seed, Generator* generator, DType dtype);
   bool tanh() const { return settings & 1; }
   bool drops() const { return settings & 8; }
   bool drops_by_layer() const { return settings & 32; }
@@ -143,6 +143,7 @@ class StateWorld {
   void execute_functions(const Statement& s);
   Tensor call(StateFunction& f, const Statement& s);
   Tensor call_plain(StateFunction& f, const Statement& s);
+  DType dtype() const { return program_.wide ? kF64 : kF32; }
   Tensor batch(int rows, int seed) const;
   std::shared_ptr<StateClosure> closure(const std::vector<Statement>& body) const;
 
@@ -159,6 +160,8 @@ class StateWorld {
   std::vector<std::shared_ptr<StateFunction>> functions_;
 };
 
+// The data that programs begin with.
+Tensor data_tensor(int seed, const Dims& shape, DType dtype);
 Tensor mix(const Tensor& a, const Tensor& b, int form, double number);
 
 }  // namespace heddle::fuzz

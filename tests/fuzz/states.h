@@ -125,6 +125,7 @@ struct StateProgram {
   std::vector<Statement> statements;
   bool simple = false;    // the model can run it
   bool symbolic = false;  // rows of matrices are symbolic sizes
+  bool wide = false;      // of f64
   bool careful = false;   // everything is looked at after every statement, not only at the end
   std::set<std::string> features;
 };
