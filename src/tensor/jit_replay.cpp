@@ -243,7 +243,8 @@ class Call {
 
   const Node* provide_update(JitOutput& output) {
     JitUpdate& update = entry_.updates[output.index];
-    const bool alone = is_only_holder(*update.old) && is_only_leaf(update);
+    const bool matters = update.in_place || update.old->rule;
+    const bool alone = matters && is_only_holder(*update.old) && is_only_leaf(update);
     // A leaf for gradients stays one, the same one if nobody has computed with it; how another value came about is
     // history.
     std::shared_ptr<const GradientRule> rule;
@@ -260,7 +261,7 @@ class Call {
     else
       update.fresh =
           new_buffer(entry_, output.root, bytes_of(static_cast<size_t>(&output - entry_.outputs.data())), rule);
-    if (!rule) update.fresh = value_for(tensor_of(update.input).shared_slot(), update.fresh);
+    if (!rule && update.slot->tracked) update.fresh = value_for(tensor_of(update.input).shared_slot(), update.fresh);
     update.spare = NodeRef();
     return update.fresh.get();
   }
