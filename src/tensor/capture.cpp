@@ -133,11 +133,12 @@ const Tensor& Capture::stand_in(const Tensor& argument) {
   slot.has_gradient = argument.slot().has_gradient.load();
   slot.gradient = std::make_shared<TensorSlot>();
   slot.gradient->node = make_const(Scalar::of(now->dtype, 0), now->shape);
+  slot.gradient->tracked = is_gradient_tracked(argument.slot());
   values.back() = initial.back() = value_for(made.shared_slot(), input);
   inputs.back().history = heddle::has_history(argument.slot(), now);
   slots_.emplace(&slot, number);
   stood_for_.emplace(&slot, place);
-  gradients_.emplace(slot.gradient.get(), place);
+  gradients_.emplace(slot.gradient.get(), GradientOf{place, has_gradient_history(argument.slot())});
   born.push_back(made.shared_slot());
   return made;
 }
@@ -148,7 +149,10 @@ size_t Capture::number_of(const Tensor& tensor) {
   NodeRef now = tensor.slot().get();
   if (auto gradient = gradients_.find(&tensor.slot()); gradient != gradients_.end()) {
     // Kept outside it would be found by what it depends on.
-    tensor.slot().node = add({Bound::Kind::Gradient, gradient->second, {}, nullptr}, now->dtype, now->shape);
+    tensor.slot().node = add({Bound::Kind::Gradient, gradient->second.argument, {}, nullptr}, now->dtype, now->shape);
+    values.back() = initial.back() = value_for(tensor.shared_slot(), input_nodes.back());
+    inputs.back().tracked = tensor.slot().tracked;
+    inputs.back().history = gradient->second.history;
     born.push_back(tensor.shared_slot());
   } else {
     if (tensor.slot().born != 0 && is_transformed(now))

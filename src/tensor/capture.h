@@ -46,8 +46,8 @@ struct Bound {
   std::optional<BoundTensor> tensor;  // Slot
   Generator* generator = nullptr;     // Draw
   std::optional<Tensor> gradient;     // Gradient, during a call
-  // Slot: whether it required gradients. Slot, Argument: whether its value was computed from ones that do, and whether
-  // that made a difference to the function.
+  // Slot, Gradient: whether it required gradients. Not Draw: whether its value was computed from ones that do, and
+  // whether that made a difference to the function.
   bool tracked = false, history = false, asked = false;
   // Slot: its number for a value that is known to have no history.
   std::optional<uint64_t> without_history = {};
@@ -107,9 +107,13 @@ class Capture {
   // `reads`: what it was before the call makes a difference.
   GradientFlag& flag_of(const Tensor& tensor, bool reads);
   std::unordered_map<const TensorSlot*, size_t> slots_, flags_;
-  std::unordered_map<const TensorSlot*, size_t> given_;      // arguments: the first place of each
-  std::unordered_map<const TensorSlot*, size_t> gradients_;  // those of the stand-ins: of which argument
-  std::unordered_map<const TensorSlot*, size_t> stood_for_;  // stand-ins: for which argument
+  std::unordered_map<const TensorSlot*, size_t> given_;  // arguments: the first place of each
+  struct GradientOf {
+    size_t argument;
+    bool history;
+  };
+  std::unordered_map<const TensorSlot*, GradientOf> gradients_;  // those of the stand-ins
+  std::unordered_map<const TensorSlot*, size_t> stood_for_;      // stand-ins: for which argument
   std::unordered_map<const Generator*, size_t> draws_;
   std::unordered_set<const TensorSlot*> rebound_;  // given to variables that had slots from outside
 };

@@ -366,8 +366,9 @@ ChangeForRecordings::~ChangeForRecordings() {
 
 namespace {
 
-bool is_current(JitEntry& entry) {
-  return entry.generation == generation.load(std::memory_order_relaxed) && !is_out_of_date(entry);
+bool is_current(const JitLane& lane, JitEntry& entry) {
+  return entry.generation == generation.load(std::memory_order_relaxed) &&
+         !is_out_of_date(entry, lane.arguments.tensors);
 }
 
 bool may_run_beside_others(const JitEntry& entry) {
@@ -384,7 +385,7 @@ JitEntry* find_copy(JitLane& lane) {
     lane.changes = changes;
   }
   JitEntry* entry = find_entry(lane);
-  return entry && lane.arguments.complete && !config().check_jit && is_current(*entry) ? entry : nullptr;
+  return entry && lane.arguments.complete && !config().check_jit && is_current(lane, *entry) ? entry : nullptr;
 }
 
 void keep_copy(JitLane& lane, const JitEntry& original) {
@@ -412,7 +413,7 @@ bool JitCall::must_record() {
   JitLane& lane = *lane_;
   lane.entry = find_entry(lane);
   if (!lane.entry) return true;
-  lane.out_of_date = !is_current(*lane.entry);
+  lane.out_of_date = !is_current(lane, *lane.entry);
   if (lane.out_of_date || lane.entry->report.recordings < 2 || lane.entry->symbolic || !lane.arguments.complete ||
       config().check_jit)
     return true;

@@ -167,7 +167,8 @@ bool replay(JitEntry& entry, std::span<Tensor* const> arguments, ArgumentValues&
             std::shared_ptr<DeviceBuffer>& arena);
 // Whether backward() inside would do what it did when this was recorded: begin a gradient, or add to one.
 bool same_gradients(const JitEntry& entry, std::span<Tensor* const> arguments);
-// Whether a variable that the function closed over has another slot now, or may have, or another part in gradients.
-bool is_out_of_date(JitEntry& entry);
+// Whether a variable that the function closed over has another slot now, or may have, or whether what it looked at has
+// another part in gradients.
+bool is_out_of_date(JitEntry& entry, std::span<Tensor* const> arguments);
 
 }  // namespace heddle

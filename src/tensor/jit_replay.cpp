@@ -436,9 +436,13 @@ bool has_history_now(Bound& bound, const TensorSlot& slot) {
 
 }  // namespace
 
-bool is_out_of_date(JitEntry& entry) {
+bool is_out_of_date(JitEntry& entry, std::span<Tensor* const> arguments) {
   // Those whose values the plan does not need may have decided what was recorded, too.
-  return std::any_of(entry.inputs.begin(), entry.inputs.end(), [](Bound& bound) {
+  return std::any_of(entry.inputs.begin(), entry.inputs.end(), [&](Bound& bound) {
+    if (bound.kind == Bound::Kind::Gradient) {
+      const TensorSlot& slot = arguments[bound.index]->slot();
+      return is_gradient_tracked(slot) != bound.tracked || (bound.asked && has_gradient_history(slot) != bound.history);
+    }
     if (bound.kind != Bound::Kind::Slot) return false;
     const TensorSlot& slot = (*bound.tensor)->slot();
     if (bound.tensor->lost_a_handle() || slot.tracked.load(std::memory_order_relaxed) != bound.tracked) return true;

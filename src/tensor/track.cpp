@@ -115,6 +115,22 @@ std::optional<Tensor> gradient_of(const Tensor& tensor) {
   return Tensor::of_slot(total);
 }
 
+bool is_gradient_tracked(const TensorSlot& slot) {
+  if (!slot.has_gradient) return false;
+  std::lock_guard guard(slot.lock);
+  return slot.gradient->tracked;
+}
+
+bool has_gradient_history(const TensorSlot& slot) {
+  if (!slot.has_gradient) return false;
+  std::shared_ptr<TensorSlot> total;
+  {
+    std::lock_guard guard(slot.lock);
+    total = slot.gradient;
+  }
+  return has_history(*total, total->get());
+}
+
 std::shared_ptr<TensorSlot> gradient_slot(const Tensor& tensor) {
   TensorSlot& slot = tensor.slot();
   {

@@ -52,5 +52,8 @@ void add_gradient(const Tensor& tensor, const NodeRef& gradient);
 void clear_gradient(const Tensor& tensor);
 bool has_gradient(const Tensor& tensor);
 std::optional<Tensor> gradient_of(const Tensor& tensor);  // a handle to it
+// Whether there is a gradient that requires gradients itself, or one that was computed from leaves.
+bool is_gradient_tracked(const TensorSlot& slot);
+bool has_gradient_history(const TensorSlot& slot);
 
 }  // namespace heddle

@@ -153,6 +153,45 @@ TEST(JitGradients, whether_a_tensor_requires_gradients_may_change_where_its_valu
   for (int i = 0; i < 3; ++i) expect_equal(f(x), {3, 3});
 }
 
+// What backward() in plain code adds up was computed from leaves, too.
+TEST(JitGradients, the_history_of_an_arguments_gradient_is_known_inside) {
+  Tensor w = tensor({1., 2.}).requires_grad_(), constant = tensor({1., 2.}).requires_grad_();
+  auto given = jit([](const Tensor& a) { return a.grad()->requires_grad() ? a * 2 : a * 3; });
+  auto closed = jit([&](const Tensor& a) { return w.grad()->requires_grad() ? a * 2 : a * 3; });
+  auto twice = jit([](const Tensor& a) {
+    sum(*a.grad() * a).backward();
+    return a * 1;
+  });
+  sum(constant * 3).backward();
+  for (int round = 0; round < 2; ++round) {
+    w.zero_grad();
+    sum(w * w).backward();
+    for (int i = 0; i < 3; ++i) {
+      expect_equal(given(w), {2, 4});
+      expect_equal(closed(w), {2, 4});
+      expect_error<CaptureError>([&] { twice(w); }, {"backward", "detach()"});
+      expect_equal(given(constant), {3, 6});
+      if (i == 1) w.grad()->realize();
+    }
+    w.zero_grad();
+    sum(w * 3).backward();
+    for (int i = 0; i < 3; ++i) {
+      expect_equal(given(w), {3, 6});
+      expect_equal(closed(w), {3, 6});
+    }
+  }
+  for (int i = 0; i < 3; ++i) {
+    w.zero_grad();
+    sum(w * 3).backward();
+    twice(w);
+    expect_equal(*w.grad(), {6, 6});
+  }
+  for (bool leaf : {true, false}) {
+    w.grad()->requires_grad_(leaf);
+    for (int i = 0; i < 3; ++i) expect_equal(given(w), {leaf ? 2. : 3., leaf ? 4. : 6.});
+  }
+}
+
 TEST(JitGradients, a_history_that_makes_no_difference_is_recorded_once) {
   Tensor w = tensor({1., 2.}).requires_grad_(), v = tensor({3., 4.}), x = tensor({1., 1.});
   int recordings = 0;
