@@ -7,6 +7,7 @@ LONG_FUZZ_SECONDS = 900
 # Test programs that use several threads: what the thread sanitizer looks at.
 THREADED = test_base test_expr test_graph test_codegen test_runtime test_tensor
 THREADED_TESTS = *hread*:*Concurren*:*Pool*:*Intern*:*Log*:*Registry*:*Leak*:*Realize*:*Donation*:*Parallel*:*everal*
+THREADED_SEEDS = 20
 # The old thread sanitizer of g++ 12 needs memory where it expects it; containers may forbid asking for that.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
@@ -51,11 +52,12 @@ test-asan: build/asan/build.ninja
 	$(CTEST) --test-dir build/asan -LE 'slow|performance'
 
 test-tsan: build/tsan/build.ninja
-	cmake --build build/tsan -j $(JOBS) --target $(THREADED)
+	cmake --build build/tsan -j $(JOBS) --target $(THREADED) fuzz_threads
 	@for program in $(THREADED); do \
 	  echo "$$program under the thread sanitizer"; \
 	  $(FIXED_ADDRESSES) build/tsan/tests/$$program --gtest_brief=1 --gtest_filter='$(THREADED_TESTS)' || exit 1; \
 	done
+	$(FIXED_ADDRESSES) build/tsan/tests/fuzz_threads --seeds 0:$(THREADED_SEEDS)
 
 test-all: ## test, a build with clang, the thread sanitizer, and long fuzzing
 	@$(MAKE) --no-print-directory test
