@@ -20,8 +20,26 @@ std::span<const NodeRef> differentiable_inputs(const Node& node) {
     case NodeOp::Barrier: return {node.inputs.begin(), 1};
     case NodeOp::Pullback: return {node.inputs.begin() + 1, node.inputs.end()};
     case NodeOp::Get: return node.inputs[0]->inputs;  // its source's: a pair has no gradient of its own
-    default: return node.inputs;
+    case NodeOp::Scalar:
+    case NodeOp::Cast:
+    case NodeOp::Bitcast:
+    case NodeOp::Reduce:
+    case NodeOp::ArgReduce:
+    case NodeOp::Scan:
+    case NodeOp::Reshape:
+    case NodeOp::Permute:
+    case NodeOp::Expand:
+    case NodeOp::Pad:
+    case NodeOp::Shrink:
+    case NodeOp::Flip:
+    case NodeOp::Window:
+    case NodeOp::Unwindow:
+    case NodeOp::Cat:
+    case NodeOp::Gather:
+    case NodeOp::Scatter:
+    case NodeOp::Sort: return node.inputs;
   }
+  __builtin_unreachable();
 }
 
 std::vector<const Node*> differentiable_order(std::span<const NodeRef> roots) {
@@ -85,8 +103,22 @@ void pull(const Node& node, const NodeRef& g, Wanted wanted, std::span<NodeRef> 
       }
       return;
     }
-    default: result[0] = movement_gradient(node, g); return;
+    case NodeOp::Reshape:
+    case NodeOp::Permute:
+    case NodeOp::Expand:
+    case NodeOp::Pad:
+    case NodeOp::Shrink:
+    case NodeOp::Flip:
+    case NodeOp::Window:
+    case NodeOp::Unwindow: result[0] = movement_gradient(node, g); return;
+    case NodeOp::Const:
+    case NodeOp::Input:
+    case NodeOp::Iota:
+    case NodeOp::Bitcast:    // gradients do not pass
+    case NodeOp::ArgReduce:  // nor to nodes with several results: Get passes them on
+    case NodeOp::Sort: break;
   }
+  HD_ASSERT(false, "no gradient passes through ", name(node.op));
 }
 
 }  // namespace

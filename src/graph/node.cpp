@@ -70,17 +70,17 @@ bool open_free_list() {
 }
 
 uint64_t op_detail(const Node& node) {
-  switch (node.op) {
-    case NodeOp::Scalar: return static_cast<uint64_t>(node.scalar_op);
-    case NodeOp::Reduce:
-    case NodeOp::Scan:
-    case NodeOp::ArgReduce: return static_cast<uint64_t>(node.reduce_op);
-    case NodeOp::Scatter: return static_cast<uint64_t>(node.scatter_op);
-    default: return 0;
+  switch (info(node.op).detail) {
+    case NodeDetail::Scalar: return static_cast<uint64_t>(node.scalar_op);
+    case NodeDetail::Reduce: return static_cast<uint64_t>(node.reduce_op);
+    case NodeDetail::Scatter: return static_cast<uint64_t>(node.scatter_op);
+    case NodeDetail::None:
+    case NodeDetail::Literal: return 0;
   }
+  __builtin_unreachable();
 }
 
-bool has_literal(NodeOp op) { return op == NodeOp::Const || op == NodeOp::Pad; }
+bool has_literal(NodeOp op) { return info(op).detail == NodeDetail::Literal; }
 
 void compute_hashes(Node& node) {
   uint64_t common = static_cast<uint64_t>(node.op) | static_cast<uint64_t>(node.dtype) << 8 | op_detail(node) << 16 |
@@ -130,37 +130,6 @@ void Node::operator delete(void* memory) noexcept {
     return;
   }
   ::operator delete(memory);
-}
-
-const char* name(NodeOp op) {
-  switch (op) {
-    case NodeOp::Const: return "const";
-    case NodeOp::Buffer: return "buffer";
-    case NodeOp::Input: return "input";
-    case NodeOp::Iota: return "iota";
-    case NodeOp::Scalar: return "scalar";
-    case NodeOp::Cast: return "cast";
-    case NodeOp::Bitcast: return "bitcast";
-    case NodeOp::Reduce: return "reduce";
-    case NodeOp::ArgReduce: return "arg_reduce";
-    case NodeOp::Scan: return "scan";
-    case NodeOp::Reshape: return "reshape";
-    case NodeOp::Permute: return "permute";
-    case NodeOp::Expand: return "expand";
-    case NodeOp::Pad: return "pad";
-    case NodeOp::Shrink: return "shrink";
-    case NodeOp::Flip: return "flip";
-    case NodeOp::Window: return "window";
-    case NodeOp::Unwindow: return "unwindow";
-    case NodeOp::Cat: return "cat";
-    case NodeOp::Gather: return "gather";
-    case NodeOp::Scatter: return "scatter";
-    case NodeOp::Sort: return "sort";
-    case NodeOp::Get: return "get";
-    case NodeOp::Barrier: return "barrier";
-    case NodeOp::Pullback: return "pullback";
-  }
-  __builtin_unreachable();
 }
 
 const char* name(ReduceOp op) {

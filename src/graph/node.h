@@ -19,52 +19,36 @@
 namespace heddle {
 
 enum class NodeOp : uint8_t {
-  // leaves
-  Const,   // `literal` at every element of shape
-  Buffer,  // realised data, row-major
-  Input,   // argument `attrs[0]` of the captured function `attrs[1]`
-  Iota,    // i64 or i32: the position along axis attrs[0]
-  // elementwise
-  Scalar,  // `scalar_op` on inputs of one shape
-  Cast,
-  Bitcast,  // same size; only bool gives bool
-  // reductions over attrs (ascending axes), which disappear from the shape
-  Reduce,     // `reduce_op`: sum, prod, max, min
-  ArgReduce,  // max or min over one axis (attrs[0]); two results: the value, and the i64 index of its first
-              // occurrence. A NaN beats every number. Other nodes take the results through Get only
-  Scan,       // `reduce_op` of all elements up to this one, along axis attrs[0]; the shape stays
-  // movement: no arithmetic, no copy
-  Reshape,
-  Permute,   // attrs: for each new axis the old one
-  Expand,    // dimensions of size 1 repeat
-  Pad,       // attrs: before, after per axis (not negative); filled with `literal`
-  Shrink,    // attrs: begin per axis; the shape says how many
-  Flip,      // attrs: the axes
-  Window,    // attrs: axis, size, stride, dilation. Axis n becomes (n - dilation*(size-1) - 1) // stride + 1 positions,
-             // and a new last axis runs inside the window
-  Unwindow,  // the transpose of Window (sums overlapping elements): attrs: axis, size, stride, dilation, n
-  Cat,       // inputs joined along axis attrs[0]
-  // indexing by data. Every index is checked when the graph runs; the last attribute is a label for the message.
-  Gather,   // (x, index): along axis attrs[0] of x the elements chosen by index, whose axes take that axis's place:
-            // out shape = x.shape[:axis] + index.shape + x.shape[axis+1:]. With attrs[1] != 0 the index has x's rank
-            // instead and its other axes run along x's: out[i, j] = x[index[i, j], j] for axis 0. Out of range is
-            // clamped. index: any integer
-  Scatter,  // (base, index, updates): base with updates[i, j] put to [index[i, j], j] (axis attrs[0], here 0), or
-            // combined by `scatter_op` with what is there: in ascending order of i, so of equal indices the last one
-            // wins. index and updates have one shape, base's but along the axis. Out of range is left out. Each step
-            // rounds to the dtype
-  Sort,     // stable, along the last axis; two results: the first elements in order, as many as the shape says, and
-            // their i64 positions. attrs: 1 if descending. A NaN counts as the largest, -0 and 0 as equal. Other nodes
-            // take the results through Get only
-  // others
-  Get,       // result attrs[0] of a node with several
-  Barrier,   // (value, token): value; transparent to indexing, never merged with an equal computation
-  Pullback,  // (value, x, ...): value; differentiated by `rule`, which gives gradients for the x alone. Without x the
-             // value counts as a constant (detach). Only gradient() and vmap look at it: simplify() takes it away
+#define HD_NODE(name, text, kind, results, detail) name,
+#include "graph/nodes.def"
+#undef HD_NODE
 };
+// What fusion sees in a node.
+enum class NodeKind : uint8_t {
+  Leaf,
+  Elementwise,  // each element from the same one of every input
+  Computed,     // inside the kernel that wants it, from other elements
+  Reduction,    // many elements become one
+  Movement,     // index arithmetic
+  Own,          // a kernel of its own
+  Result,       // one of several of another node
+};
+enum class NodeDetail : uint8_t { None, Scalar, Reduce, Scatter, Literal };
+struct NodeInfo {
+  const char* name;
+  NodeKind kind;
+  int results;
+  NodeDetail detail;
+};
+inline constexpr NodeInfo kNodes[] = {
+#define HD_NODE(name, text, kind, results, detail) {text, NodeKind::kind, results, NodeDetail::detail},
+#include "graph/nodes.def"
+#undef HD_NODE
+};
+constexpr const NodeInfo& info(NodeOp op) { return kNodes[static_cast<size_t>(op)]; }
+constexpr const char* name(NodeOp op) { return info(op).name; }
 enum class ReduceOp : uint8_t { Sum, Prod, Max, Min };
 enum class ScatterOp : uint8_t { Set, Add, Mul, Max, Min };
-const char* name(NodeOp op);
 const char* name(ReduceOp op);
 const char* name(ScatterOp op);
 // The neutral element of a reduction: 0, 1, the lowest or the highest value.
@@ -160,8 +144,8 @@ class Node {
   uint64_t structure = 0;
   mutable std::atomic<uint32_t> refs{0};
 
-  int result_count() const { return op == NodeOp::ArgReduce || op == NodeOp::Sort ? 2 : 1; }
-  bool is_leaf() const { return op <= NodeOp::Iota; }
+  int result_count() const { return info(op).results; }
+  bool is_leaf() const { return info(op).kind == NodeKind::Leaf; }
 
   // For Interner.
   bool same(const Node& other) const;

@@ -18,20 +18,7 @@ Index reshape_source(const Shape& from, const Shape& to, const Index& index) {
 
 }  // namespace
 
-bool is_movement(const Node& node) {
-  switch (node.op) {
-    case NodeOp::Reshape:
-    case NodeOp::Permute:
-    case NodeOp::Expand:
-    case NodeOp::Pad:
-    case NodeOp::Shrink:
-    case NodeOp::Flip:
-    case NodeOp::Window:
-    case NodeOp::Barrier:
-    case NodeOp::Pullback: return true;
-    default: return false;
-  }
-}
+bool is_movement(const Node& node) { return info(node.op).kind == NodeKind::Movement; }
 
 Index source_index(const Node& node, const Index& index, Expr& guard) {
   const Shape& from = node.inputs[0]->shape;
@@ -69,8 +56,25 @@ Index source_index(const Node& node, const Index& index, Expr& guard) {
     }
     case NodeOp::Barrier:
     case NodeOp::Pullback: return source;
-    default: HD_ASSERT(false, name(node.op), " is not a movement"); return source;
+    case NodeOp::Const:
+    case NodeOp::Buffer:
+    case NodeOp::Input:
+    case NodeOp::Iota:
+    case NodeOp::Scalar:
+    case NodeOp::Cast:
+    case NodeOp::Bitcast:
+    case NodeOp::Reduce:
+    case NodeOp::ArgReduce:
+    case NodeOp::Scan:
+    case NodeOp::Unwindow:
+    case NodeOp::Cat:
+    case NodeOp::Gather:
+    case NodeOp::Scatter:
+    case NodeOp::Sort:
+    case NodeOp::Get: break;
   }
+  HD_ASSERT(false, name(node.op), " is not a movement");
+  return source;
 }
 
 Expr linear_address(const Shape& shape, const Index& index) {

@@ -24,8 +24,8 @@ bool joins_many(const Node& node) {
 }
 
 bool is_compute(const Node& node) {
-  return node.op == NodeOp::Scalar || node.op == NodeOp::Cast || node.op == NodeOp::Bitcast ||
-         node.op == NodeOp::Gather || node.op == NodeOp::Cat || node.op == NodeOp::Scan;
+  const NodeKind kind = info(node.op).kind;
+  return kind == NodeKind::Elementwise || kind == NodeKind::Computed;
 }
 
 bool widens(const Node& node) {
