@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <span>
@@ -19,8 +20,11 @@ class Device;
 // Memory of a device, given back to its pool when the last reference goes.
 class DeviceBuffer : public Storage {
  public:
-  virtual Device& device() const = 0;
-  virtual void* address() const = 0;  // in the device's address space; 64-byte aligned
+  Device& device() const { return device_; }
+  uint64_t bytes() const final { return bytes_; }
+  // In the device's address space, 64-byte aligned. Null where memory has no address but is a handle: then the backend
+  // that made the buffer alone knows how to reach it.
+  void* address() const { return address_; }
   // Whether host_data() is the memory itself. Otherwise it is a copy that the next call overwrites.
   virtual bool on_host() const { return true; }
 
@@ -29,9 +33,25 @@ class DeviceBuffer : public Storage {
   uint64_t contents() const;
   void change_contents() { contents_.store(0, std::memory_order_relaxed); }
 
+ protected:
+  DeviceBuffer(Device& device, uint64_t bytes) : device_(device), bytes_(bytes) {}
+  void* address_ = nullptr;  // stays what the constructor of the class above says
+
  private:
+  Device& device_;
+  uint64_t bytes_;
   mutable std::atomic<uint64_t> contents_{0};  // 0: nobody has asked
 };
+
+// Bytes [offset, offset + bytes) of a buffer. The offset is a multiple of 64.
+struct BufferPart {
+  const DeviceBuffer* buffer = nullptr;  // null: no memory
+  uint64_t offset = 0, bytes = 0;
+
+  // Of a device whose memory has addresses.
+  void* address() const { return buffer ? static_cast<std::byte*>(buffer->address()) + offset : nullptr; }
+};
+inline BufferPart whole(const DeviceBuffer& buffer) { return {&buffer, 0, buffer.bytes()}; }
 
 class Executable {
  public:
@@ -41,9 +61,9 @@ class Executable {
 
 // One use of a kernel.
 struct LaunchSegment {
-  std::span<void* const> buffers;    // in order of kernel().buffers, nullptr for Local ones
-  std::span<const int64_t> symbols;  // in order of kernel().symbols
-  uint64_t done = 0;                 // bit p: what phase p would write is there already; it need not run
+  std::span<const BufferPart> buffers;  // in order of kernel().buffers, nothing for Local ones
+  std::span<const int64_t> symbols;     // in order of kernel().symbols
+  uint64_t done = 0;                    // bit p: what phase p would write is there already; it need not run
 };
 
 // The sizes that a kernel is launched with, for evaluate(): each of its symbols has the value in the same place.
@@ -79,7 +99,7 @@ class Device {
   virtual std::string code_version() const { return {}; }
   // Queues all phases, each for all segments: these do not need each other.
   virtual void launch(const Executable& executable, std::span<const LaunchSegment> segments) = 0;
-  void launch(const Executable& executable, std::span<void* const> buffers, std::span<const int64_t> symbols) {
+  void launch(const Executable& executable, std::span<const BufferPart> buffers, std::span<const int64_t> symbols) {
     LaunchSegment only{buffers, symbols};
     launch(executable, {&only, 1});
   }

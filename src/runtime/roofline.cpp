@@ -13,7 +13,7 @@ double seconds_now() {
 }
 
 // The shortest of as many launches as fit into `seconds`, after one that warms up.
-double best_launch(Device& device, const std::string& kernel, std::span<void* const> buffers, double seconds) {
+double best_launch(Device& device, const std::string& kernel, std::span<const BufferPart> buffers, double seconds) {
   std::shared_ptr<Executable> code = device.compile(kernel::parse(kernel));
   double best = 0;
   const double end = seconds_now() + seconds;
@@ -62,7 +62,7 @@ double measure_flops(Device& device, const Cells& machine, int lanes, bool fused
   auto in = device.allocate(halves.size() * sizeof(float));
   auto out = device.allocate(static_cast<uint64_t>(values) * sizeof(float));
   device.copy_from_host(*in, halves.data(), halves.size() * sizeof(float));
-  void* buffers[] = {in->address(), out->address()};
+  const BufferPart buffers[] = {whole(*in), whole(*out)};
   return 2.0 * static_cast<double>(kTurns * values) / best_launch(device, kernel, buffers, 0.015);
 }
 
@@ -96,7 +96,7 @@ double measure_bytes(Device& device, const Cells& machine, int lanes, int64_t wa
                              ") {\n", body, "yield ", yielded, "\n}\n", stores, "}\n}\n");
   auto data = device.allocate(static_cast<uint64_t>(values) * sizeof(float));
   auto sums = device.allocate(static_cast<uint64_t>(cells * kLoads * row) * sizeof(float));
-  void* buffers[] = {data->address(), sums->address()};
+  const BufferPart buffers[] = {whole(*data), whole(*sums)};
   device.launch(*device.compile(kernel::parse(filling)), std::span(buffers, 1), {});
   return static_cast<double>(values) * sizeof(float) / best_launch(device, reading, buffers, 0.02);
 }

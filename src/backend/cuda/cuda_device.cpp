@@ -25,15 +25,11 @@ class CudaBuffer final : public DeviceBuffer {
   CudaBuffer(const CudaBuffer&) = delete;
   CudaBuffer& operator=(const CudaBuffer&) = delete;
 
-  Device& device() const override;
-  void* address() const override { return reinterpret_cast<void*>(block_.address); }
   const void* host_data() const override;
   bool on_host() const override { return false; }
-  uint64_t bytes() const override { return bytes_; }
 
  private:
   CudaDevice& device_;
-  uint64_t bytes_;
   MemoryPool::Block block_;
   mutable Mutex lock_;
   mutable std::unique_ptr<std::byte[]> copy_;  // for whoever reads from the host
@@ -208,15 +204,16 @@ class CudaDevice final : public Device {
 };
 
 CudaBuffer::CudaBuffer(CudaDevice& device, uint64_t bytes)
-    : device_(device), bytes_(bytes), block_(device.pool().allocate(bytes)) {}
+    : DeviceBuffer(device, bytes), device_(device), block_(device.pool().allocate(bytes)) {
+  address_ = reinterpret_cast<void*>(block_.address);
+}
 CudaBuffer::~CudaBuffer() { device_.pool().release(block_); }
-Device& CudaBuffer::device() const { return device_; }
 
 // A copy, made anew each time because the memory may have been written since.
 const void* CudaBuffer::host_data() const {
   std::lock_guard guard(lock_);
-  if (!copy_) copy_ = std::make_unique_for_overwrite<std::byte[]>(std::max<uint64_t>(bytes_, 1));
-  device_.copy_to_host(copy_.get(), *this, bytes_);
+  if (!copy_) copy_ = std::make_unique_for_overwrite<std::byte[]>(std::max<uint64_t>(bytes(), 1));
+  device_.copy_to_host(copy_.get(), *this, bytes());
   return copy_.get();
 }
 
