@@ -84,11 +84,13 @@ void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module&
     throw CompileError(text("kernel ", kernel.name, ": a cell has ", kernel.threads, " threads, on a CPU it has one"));
   Traits traits;
   traits.gather = traits.scale = target.vector_bytes >= 64;
-  traits.half = traits.fma = target.vector_bytes >= 32;
-  traits.bfloat = target.vector_bytes >= 64 && target.llvm_features.find("+avx512bf16") != std::string::npos;
-  traits.pairs = target.word_products && traits.bfloat;
-  traits.bytes = target.byte_products && target.llvm_features.find("+avx512vnni") != std::string::npos;
-  traits.matrix = target.matrix_unit;
+  traits.fma = target.fma;
+  traits.half = converts(target, DType::f16);
+  traits.bfloat = converts(target, DType::bf16);
+  traits.pairs = find_instruction(target, MatrixLayout::Words, DType::bf16) && traits.bfloat;
+  traits.bytes = find_instruction(target, MatrixLayout::Words, DType::i8) &&
+                 target.llvm_features.find("+avx512vnni") != std::string::npos;
+  traits.matrix = find_instruction(target, MatrixLayout::Panels) != nullptr;
   traits.read_zeros = traits.stream = traits.shuffle = true;
   Emitter emitter(kernel, module, traits);
   auto& b = emitter.b;

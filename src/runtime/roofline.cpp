@@ -108,13 +108,12 @@ Roofline measure_roofline(Device& device) {
   const bool simd = target.machine == Machine::Simd;
   if (!simd && !device.records()) return {};  // a simulated device's times mean nothing
   const int lanes = target.vector_bytes / static_cast<int>(sizeof(float));
-  const bool fused = !simd || target.vector_bytes > 16;  // SSE has no fused multiply-add
   // Short launches: one of many is not disturbed.
   const Cells cells = simd ? Cells{16 * device.threads()} : Cells{32 * target.multiprocessors, 256};
   const int64_t bytes = simd ? std::clamp<int64_t>(2 * target.l3_bytes, 64 << 20, 256 << 20) : int64_t{1} << 30;
   Roofline result;
   try {
-    result.flops_per_second = measure_flops(device, cells, simd ? lanes : 1, fused);
+    result.flops_per_second = measure_flops(device, cells, simd ? lanes : 1, target.fma);
     result.bytes_per_second = measure_bytes(device, cells, lanes, bytes);
   } catch (const OutOfMemory&) {
     // A program that has filled the memory can still be profiled.

@@ -35,8 +35,9 @@ NodeRef product(int64_t m, int64_t n, int64_t k, bool turn_a, bool turn_b, DType
 
 Target machine_with(bool matrix) {
   Target target = testing::test_target(How::Simd);
-  target.word_products = target.byte_products = true;
-  target.matrix_unit = matrix;
+  add_instructions(target, kWordsOfPairs);
+  add_instructions(target, kWordsOfBytes);
+  if (matrix) add_instructions(target, kPanels);
   return target;
 }
 
@@ -209,7 +210,7 @@ TEST(WordKernels, blocks_print_and_parse_back) {
 TEST(WordKernels, the_matrix_unit_is_configured_once_and_holds_the_sums) {
   Target target = host_target();
   if (target.name != "avx512") GTEST_SKIP() << "needs AVX-512";
-  target.matrix_unit = true;
+  target.matrix.assign(std::begin(kPanels), std::end(kPanels));
   target.llvm_cpu = "sapphirerapids";
   target.llvm_features = "";
   for (DType dtype : {DType::bf16, DType::i8}) {
