@@ -22,19 +22,15 @@
 namespace heddle {
 namespace codegen {
 
+namespace {
+
 void initialize_llvm() {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
-    LLVMInitializeNVPTXTargetInfo();
-    LLVMInitializeNVPTXTarget();
-    LLVMInitializeNVPTXTargetMC();
-    LLVMInitializeNVPTXAsmPrinter();
   });
 }
-
-namespace {
 
 constexpr int64_t kLocalAlign = 64;
 
@@ -181,13 +177,6 @@ std::string host_assembly(const kernel::Kernel& kernel, const Target& target) {
 std::string llvm_ir(const kernel::Kernel& kernel, const Target& target) {
   NoFork whole;
   using namespace codegen;
-  if (target.machine == Machine::Simt) {
-    initialize_llvm();
-    llvm::LLVMContext context;
-    llvm::Module module(kernel.name, context);
-    emit_nvptx(kernel, target, module, false);
-    return text_of(module);
-  }
   CodeUnit unit(kernel, target_machine(target));
   emit(kernel, target, unit);
   return text_of(unit.module());

@@ -1,19 +1,23 @@
 // Kernels for NVIDIA GPUs, as PTX.
+#include "codegen/nvptx.h"
+
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Target/TargetOptions.h>
 
 #include <map>
+#include <mutex>
 
 #include "base/config.h"
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/log.h"
-#include "codegen/codegen.h"
-#include "codegen/emit.h"
 #include "codegen/generate.h"
+#include "codegen/generator.h"
+#include "codegen/nvptx_asm.h"
 #include "kernel/local_memory.h"
 #include "kernel/tensor_maps.h"
 
@@ -21,7 +25,7 @@ namespace heddle {
 namespace codegen {
 namespace {
 
-constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
+constexpr unsigned kGlobalSpace = 1;
 constexpr int kWarp = 32;
 
 llvm::Value* shuffle_xor(Emitter& emitter, llvm::Value* word, int mask) {
@@ -59,7 +63,13 @@ llvm::TargetMachine& target_machine(const Target& target, bool f8) {
   const std::string features = f8 ? "+ptx84" : target.llvm_features;
   std::unique_ptr<llvm::TargetMachine>& machine = machines[target.llvm_cpu + features];
   if (machine) return *machine;
-  initialize_llvm();
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
   std::string error;
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(target.llvm_triple, error);
   if (!found) throw CompileError(text("target ", target.name, ": this LLVM makes no PTX: ", error));
@@ -214,8 +224,6 @@ class Entries {
   llvm::GlobalVariable* shared_ = nullptr;
 };
 
-}  // namespace
-
 void emit_nvptx(const kernel::Kernel& kernel, const Target& target, llvm::Module& module, bool many) {
   Traits traits;
   if (kernel.threads > 1 && kernel.warp != kWarp)
@@ -239,6 +247,7 @@ void emit_nvptx(const kernel::Kernel& kernel, const Target& target, llvm::Module
   for (size_t phase = 0; phase < kernel.phases.size(); ++phase) entries.emit(phase, many);
 }
 
+}  // namespace
 }  // namespace codegen
 
 Target nvidia_target(const std::string& arch) {
@@ -299,5 +308,18 @@ std::string ptx(const kernel::Kernel& kernel, const Target& target, bool many) {
   if (log_enabled(Log::Asm)) log_write(Log::Asm, result);
   return result;
 }
+
+namespace {
+
+struct Registrar {
+  Registrar() {
+    register_generator({[](const std::string& machine) { return machine.starts_with("sm_"); },
+                        [](const std::string& machine) { return nvidia_target(machine); },
+                        [](const kernel::Kernel& kernel, const Target& target) { return ptx(kernel, target); },
+                        ".ptx"});
+  }
+} registrar;
+
+}  // namespace
 
 }  // namespace heddle

@@ -59,6 +59,11 @@ class Executable {
   virtual const kernel::Kernel& kernel() const = 0;  // thread level
 };
 
+// A text of a kernel's code that people may read, and how the name of a file with it ends.
+struct CodeText {
+  std::string ending, text;
+};
+
 // One use of a kernel.
 struct LaunchSegment {
   std::span<const BufferPart> buffers;  // in order of kernel().buffers, nothing for Local ones
@@ -97,6 +102,8 @@ class Device {
   virtual std::shared_ptr<Executable> load(const kernel::Kernel&, const std::string&) { return nullptr; }
   // Of what makes the code. Empty: there is none to keep.
   virtual std::string code_version() const { return {}; }
+  // What compile() would make of a kernel, for people, with one of the device's targets. Throws CompileError.
+  virtual std::vector<CodeText> texts(const kernel::Kernel&, const Target&) const { return {}; }
   // Queues all phases, each for all segments: these do not need each other.
   virtual void launch(const Executable& executable, std::span<const LaunchSegment> segments) = 0;
   void launch(const Executable& executable, std::span<const BufferPart> buffers, std::span<const int64_t> symbols) {
@@ -120,7 +127,7 @@ class Device {
 using DeviceFactory = std::unique_ptr<Device> (*)(int number);
 void register_device(const std::string& kind, DeviceFactory factory);
 std::vector<std::string> device_kinds();
-// The device of that name, made on first use: a kind ("cpu"), or with a number ("cuda:1"; "cuda" is "cuda:0"). That of
+// The device of that name, made on first use: a kind ("cpu"), or with a number ("gpu:1"; "gpu" is "gpu:0"). That of
 // config().device when none is named. Throws ValueError listing the known kinds, DeviceError when it is not there.
 Device& device(const std::string& name = "");
 

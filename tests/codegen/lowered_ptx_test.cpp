@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "codegen/codegen.h"
+#include "codegen/nvptx.h"
 #include "compile/simt/lower.h"
 #include "compile/simt_programs.h"
 #include "kernel/passes.h"

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "codegen/nvptx.h"
 #include "kernel/passes.h"
 #include "run.h"
 

@@ -187,6 +187,9 @@ class CpuDevice final : public Device {
     return std::make_shared<CpuExecutable>(kernel, load_host(kernel, code));
   }
   std::string code_version() const override { return code_generator(); }
+  std::vector<CodeText> texts(const kernel::Kernel& kernel, const Target& target) const override {
+    return {{".ll", llvm_ir(kernel, target)}, {".s", host_assembly(kernel, target)}};
+  }
   void launch(const Executable& executable, std::span<const LaunchSegment> segments) override;
   void synchronize() override {}  // a launch returns when it is done
   Memory memory() const override { return {memory_.used(), memory_.cached(), memory_.peak(), memory_.limit()}; }

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "codegen/codegen.h"
+#include "codegen/nvptx.h"
 
 namespace heddle::cuda {
 namespace {
@@ -101,6 +102,10 @@ class CudaDevice final : public Device {
     return std::make_shared<CudaExecutable>(driver_, context_, kernel, code);
   }
   std::string code_version() const override { return text(code_generator(), ", CUDA driver ", driver_.version); }
+
+  std::vector<CodeText> texts(const kernel::Kernel& kernel, const Target& target) const override {
+    return {{".ptx", ptx(kernel, target)}};
+  }
 
   void launch(const Executable& executable, std::span<const LaunchSegment> segments) override {
     enter();

@@ -6,7 +6,7 @@
 #include "backend/cuda/tensor_map.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "codegen/codegen.h"
+#include "codegen/nvptx.h"
 
 namespace heddle::cuda {
 namespace {

@@ -2,7 +2,7 @@
 // verify, and each part of memory must lie in a buffer of this device and be large enough.
 //
 //   simulated  the interpreter runs the kernels: blocks, warps, shuffles and barriers, with races detected
-//   null       kernels become PTX, and nothing runs; results are whatever the memory held
+//   null       kernels become code for the machine, and nothing runs; results are whatever the memory held
 
 #include <algorithm>
 #include <cstdlib>
@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "codegen/codegen.h"
+#include "codegen/generator.h"
 #include "kernel/interpreter.h"
 #include "runtime/device.h"
 
@@ -21,6 +21,7 @@ namespace heddle {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
+constexpr const char* kMachine = "sm_90a";  // that both stand for
 
 // Memory in use.
 class Usage {
@@ -84,7 +85,8 @@ class SimulatedExecutable final : public Executable {
 
 class SimulatedDevice final : public Device {
  public:
-  SimulatedDevice(std::string name, bool runs) : name_(std::move(name)), runs_(runs), target_(nvidia_target()) {
+  SimulatedDevice(std::string name, bool runs)
+      : name_(std::move(name)), runs_(runs), generator_(generator_for(kMachine)), target_(generator_.target(kMachine)) {
     target_.name = name_;
     tf32_target_ = with_tf32(target_);
   }
@@ -108,8 +110,11 @@ class SimulatedDevice final : public Device {
     kernel::verify(kernel);
     if (kernel.level != kernel::Level::Thread)
       throw CompileError(text("kernel ", kernel.name, " is not at thread level"));
-    if (!runs_) ptx(kernel, target());
+    if (!runs_) generator_.code(kernel, target());
     return std::make_shared<SimulatedExecutable>(this, kernel);
+  }
+  std::vector<CodeText> texts(const kernel::Kernel& kernel, const Target& target) const override {
+    return {{generator_.ending, generator_.code(kernel, target)}};
   }
   void launch(const Executable& executable, std::span<const LaunchSegment> segments) override {
     for (const LaunchSegment& segment : segments) run(executable, segment.buffers, segment.symbols);
@@ -154,6 +159,7 @@ class SimulatedDevice final : public Device {
 
   std::string name_;
   bool runs_;
+  Generator generator_;
   Target target_, tf32_target_;
   Usage usage_;
 };
