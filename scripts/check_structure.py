@@ -6,6 +6,9 @@
 * Nobody includes a backend but itself; a driver's headers occur in backends only.
 * Public headers include <heddle/...> and the standard library only.
 * LLVM's headers occur in src/codegen only; a header of src/codegen that reaches one is private to that folder.
+* Backends alone include src/codegen: whoever else wants code asks a device.
+* One vendor's words occur in its backend and its code generator only, and so do instructions of one processor.
+* Nobody but backends asks for the address of a buffer: memory may be a handle without one.
 * Locks are those of base/lock.h, which fork() waits for.
 * Modes that threads may change are read where the key of a plan is made, and nowhere else.
 
@@ -23,6 +26,12 @@ LOCK = re.compile(r"std::(mutex|timed_mutex|recursive_mutex|shared_mutex|conditi
 LOCK_FILES = {"src/base/lock.h", "src/base/fork.cpp"}
 MODE = re.compile(r"\b(is_deterministic|is_relaxed|tf32_allowed|modes_now)\(")
 MODE_FILES = {"src/base/modes.h", "src/base/config.cpp", "src/runtime/graph_key.cpp"}
+VENDOR = re.compile(r"ptx|cuda|nvidia|nvvm", re.IGNORECASE)
+VENDOR_FILES = ("src/codegen/nvptx", "src/backend/cuda/")
+PROCESSOR = re.compile(r"__builtin_ia32|\b_mm\d*_|immintrin\.h|x86intrin\.h|\b(rdtsc|cpuid)\b|__(cpuid|rdtsc)")
+PROCESSOR_FILES = ("src/base/relax.h", "src/codegen/", "src/backend/cpu/")
+ADDRESS = re.compile(r"(\.|->)address\(\)")
+ADDRESS_FILES = ("src/runtime/device.h", "src/backend/")
 STANDARD = re.compile(r"^[a-z_]+[0-9]*$")  # <vector>, <cstdint>
 DRIVER = re.compile(r"^(cuda|nvrtc|nvml|hip/|hsa/|CL/|vulkan/|Metal/|webgpu|level_zero/)")
 # The folder that implements a public header, by its name or that of its folder; the others belong to tensor.
@@ -90,6 +99,8 @@ def check_source(root, order, private, folder, include):
         return None
     if other.startswith("backend/"):
         return f"{folder} includes {include}; nobody includes a backend"
+    if other == "codegen" and not folder.startswith("backend/"):
+        return f"{folder} includes {include}; code generators are known to backends only"
     if include in private:
         return f"{folder} includes {include}, which reaches LLVM's headers and is private to codegen"
     if order.index(other) > order.index(folder):
@@ -109,6 +120,9 @@ def check(root):
 
     for path in sorted((root / "include").rglob("*.h")):
         count += 1
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if VENDOR.search(line):
+                note(path, number, f"'{VENDOR.search(line).group()}': this is one vendor's word")
         for number, angle, include in includes(path):
             note(path, number, check_public(path.name, angle, include))
     for path in sorted((root / "src").rglob("*")):
@@ -128,6 +142,12 @@ def check(root):
             code = line.partition("//")[0]
             if LOCK.search(code) and name not in LOCK_FILES:
                 note(path, number, "fork() does not wait for this lock; use one of base/lock.h")
+            if VENDOR.search(line) and not name.startswith(VENDOR_FILES):
+                note(path, number, f"'{VENDOR.search(line).group()}': this is one vendor's word; ask the Target or the device")
+            if PROCESSOR.search(code) and not name.startswith(PROCESSOR_FILES):
+                note(path, number, "not every processor has this; put it behind a function, as base/relax.h does")
+            if ADDRESS.search(code) and not name.startswith(ADDRESS_FILES):
+                note(path, number, "memory need not have an address; pass the part of the buffer on")
             if MODE.search(code) and name not in MODE_FILES:
                 note(path, number, "another thread may change this mode; use the Modes of the plan's key")
     return problems, count
@@ -135,7 +155,7 @@ def check(root):
 
 def self_test():
     base = {
-        "CMakeLists.txt": "set(HEDDLE_FOLDERS base core compile codegen runtime backend/cpu backend/gpu tensor nn)\n",
+        "CMakeLists.txt": "set(HEDDLE_FOLDERS base core compile codegen runtime backend/cpu backend/cuda tensor nn)\n",
         "include/heddle/error.h": "#include <string>\n",
         "include/heddle/tensor.h": "#include <heddle/error.h>\n#include <vector>\n",
         "src/base/log.h": "#include <heddle/error.h>\n",
@@ -144,10 +164,11 @@ def self_test():
         "src/codegen/emit.h": "#include <llvm/IR/IRBuilder.h>\n",
         "src/codegen/link.h": '#include "codegen/emit.h"\n',
         "src/codegen/emit.cpp": '#include "codegen/link.h"\n#include <llvm/IR/Module.h>\n',
-        "src/runtime/device.h": '#include "codegen/codegen.h"\n#include <unistd.h>\n',
+        "src/codegen/nvptx.cpp": "// PTX for NVIDIA's CUDA\n",
+        "src/runtime/device.h": '#include "compile/loops.h"\n#include <unistd.h>\nvoid* a = buffer->address();\n',
         "src/backend/cpu/pool.h": "#include <mutex>\n",
-        "src/backend/cpu/device.cpp": '#include "backend/cpu/pool.h"\n#include "runtime/device.h"\n',
-        "src/backend/gpu/device.cpp": "#include <cuda.h>\n",
+        "src/backend/cpu/device.cpp": '#include "codegen/codegen.h"\n#include "runtime/device.h"\nvoid* a = b->address();\n',
+        "src/backend/cuda/device.cpp": "#include <cuda.h>\n",
         "src/tensor/tensor.cpp": '#include <heddle/tensor.h>\n#include "runtime/device.h"\n',
     }
     # A change to one file, and a part of the message it must cause (None: no message at all).
@@ -158,11 +179,21 @@ def self_test():
         ({"src/base/log.h": "#include <heddle/tensor.h>\n"}, "belongs to tensor"),
         ({"src/tensor/tensor.cpp": "#include <heddle/nn/linear.h>\n"}, "belongs to nn"),
         ({"src/tensor/tensor.cpp": '#include "backend/cpu/pool.h"\n'}, "nobody includes a backend"),
-        ({"src/backend/gpu/device.cpp": '#include "backend/cpu/pool.h"\n'}, "nobody includes a backend"),
-        ({"src/runtime/device.h": "#include <cuda.h>\n"}, "drivers are known to backends only"),
+        ({"src/backend/cuda/device.cpp": '#include "backend/cpu/pool.h"\n'}, "nobody includes a backend"),
+        ({"src/runtime/device.h": "#include <vulkan/vulkan.h>\n"}, "drivers are known to backends only"),
         ({"src/compile/loops.h": "#include <llvm/IR/Module.h>\n"}, "LLVM is known to codegen only"),
-        ({"src/runtime/device.h": '#include "codegen/emit.h"\n'}, "private to codegen"),
-        ({"src/runtime/device.h": '#include "codegen/link.h"\n'}, "private to codegen"),
+        ({"src/backend/cpu/device.cpp": '#include "codegen/emit.h"\n'}, "private to codegen"),
+        ({"src/backend/cpu/device.cpp": '#include "codegen/link.h"\n'}, "private to codegen"),
+        ({"src/runtime/device.h": '#include "codegen/codegen.h"\n'}, "known to backends only"),
+        ({"src/tensor/tensor.cpp": '#include "codegen/codegen.h"\n'}, "known to backends only"),
+        ({"src/runtime/device.h": "std::string code = to_ptx(kernel);\n"}, "one vendor's word"),
+        ({"src/codegen/codegen.h": "Target nvidia_target();\n"}, "one vendor's word"),
+        ({"src/codegen/emit.h": "// As CUDA has it.\n"}, "one vendor's word"),
+        ({"src/backend/cpu/pool.h": "bool is_cuda = false;\n"}, "one vendor's word"),
+        ({"include/heddle/tensor.h": "bool cuda();\n"}, "one vendor's word"),
+        ({"src/base/log.h": "inline void wait() { __builtin_ia32_pause(); }\n"}, "not every processor"),
+        ({"src/base/relax.h": "inline void wait() { __builtin_ia32_pause(); }\n"}, None),
+        ({"src/tensor/tensor.cpp": "void* memory = buffer.address();\n"}, "need not have an address"),
         ({"include/heddle/tensor.h": '#include "base/log.h"\n'}, "public header includes base/log.h"),
         ({"include/heddle/tensor.h": "#include <llvm/IR/Module.h>\n"}, "public header includes llvm"),
         ({"src/base/log.h": '#include "error.h"\n'}, "is no file"),

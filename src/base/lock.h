@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "base/fork.h"
+#include "base/relax.h"
 
 namespace heddle {
 
@@ -31,7 +32,7 @@ class SpinLock {
       const bool outermost = fork_guard::begin();
       // Sequentially consistent: a thread that forks sees the section, or this one sees the fork.
       while (flag_.exchange(true, std::memory_order_seq_cst))
-        while (flag_.load(std::memory_order_relaxed)) __builtin_ia32_pause();
+        while (flag_.load(std::memory_order_relaxed)) relax();
       if (!outermost || fork_guard::pending.load(std::memory_order_seq_cst) == 0) return;
       unlock();
       fork_guard::pending.wait(1, std::memory_order_acquire);

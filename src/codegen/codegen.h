@@ -1,4 +1,4 @@
-// Thread-level kernels to machine code.
+// Thread-level kernels to machine code of the CPU we run on. Other machines: generator.h, and a header for each.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,6 @@ namespace heddle {
 const Target& host_target();
 // This machine used as an "avx512", "avx2" or "sse" one. Throws ValueError for unknown names and for what it lacks.
 Target cpu_target(const std::string& name);
-Target nvidia_target(const std::string& arch = "sm_90a");
 
 // One phase of a kernel on a CPU: runs blocks [begin, end) of its grid (blocks in row-major order of the grid).
 // buffers: pointers in order of Kernel::buffers (entries of Shared ones unused); symbols: values of Kernel::symbols;
@@ -36,22 +35,9 @@ CompiledKernel compile_host(const kernel::Kernel& kernel, const Target& target, 
 CompiledKernel load_host(const kernel::Kernel& kernel, const std::string& object);
 // The version of what makes object files.
 std::string code_generator();
-// Texts for people.
+// Texts for people. Throw CompileError.
 std::string llvm_ir(const kernel::Kernel& kernel, const Target& target);
 std::string host_assembly(const kernel::Kernel& kernel, const Target& target);
-// PTX with one entry per phase, called entry_name(); a block of threads runs one block of the grid. Parameters: the
-// buffers but Shared ones, the symbols, of a kernel with rounds the first block, and the descriptors of
-// kernel::tensor_maps(). Launched with shared_bytes() of dynamic shared memory. With `many`, entries whose names end in
-// "_many" run several segments (at most kMostSegments): parameters are a table and its number of rows. A row holds, for
-// each phase, the number of blocks in the rows before; then what the plain entry takes.
-std::string ptx(const kernel::Kernel& kernel, const Target& target, bool many = false);
-// Whether entries made for the target wait themselves for the kernels before them, so that a launch may be started
-// before these have ended.
-bool starts_early(const Target& target);
-std::string entry_name(const kernel::Kernel& kernel, int phase);
-int64_t shared_bytes(const kernel::Kernel& kernel);  // shared memory of a block
-inline constexpr size_t kMostSegments = 256;
-
 // Executable memory now mapped by compiled kernels, for leak tests and `heddle info`.
 struct CodeMemory {
   size_t kernels, bytes, mappings;

@@ -34,7 +34,7 @@ struct Traits {
   bool narrow = false;      // computes indices in 32 bits where that is enough
   bool early = false;       // kernels start before those before them have ended, and wait: no load may come earlier
   bool shared_by_threads = false;                   // several threads of a block work on Shared memory at once
-  bool fragments = false;                           // copies, fragments and their products as NVIDIA's warps have them
+  bool fragments = false;                           // copies, fragments and their products, by warps
   bool atomic_half = false, atomic_bfloat = false;  // adds f16, bf16 to memory in one instruction
   llvm::Value* (*shuffle_xor)(Emitter& emitter, llvm::Value* word, int mask) = nullptr;  // of 32-bit integers
   void (*barrier)(Emitter& emitter) = nullptr;
@@ -121,10 +121,10 @@ struct Emitter {
   void transpose(const kernel::Inst& inst, Values& body_values);              // transpose.cpp
   llvm::Value* packed_dot(llvm::Value* a, llvm::Value* b, llvm::Value* acc);  // packed_dot.cpp
   void panel_dot(const kernel::Inst& inst);
-  void matrix_dot(const kernel::Inst& inst, Values& body_values);  // nvptx_matrix.cpp
+  void matrix_dot(const kernel::Inst& inst, Values& body_values);
   void matrix_store(const kernel::Inst& inst, const Values& body_values);
   llvm::Value* tensor_map(const kernel::Inst& inst, size_t number);
-  void copy(const kernel::Inst& inst);  // nvptx_mma.cpp
+  void copy(const kernel::Inst& inst);
   void copy_fence(const kernel::Inst& inst);
   llvm::Value* load_matrix(const kernel::Inst& inst);
   void mma(const kernel::Inst& inst, Values& body_values);
@@ -205,25 +205,17 @@ int64_t lanes_of(const kernel::Type& type);  // 1 for scalars
 int64_t lanes_of(const llvm::Value* v);
 llvm::ConstantFP* constant_number(llvm::Value* v);  // the same in all lanes; null: it is no such constant
 llvm::Value* scale(Emitter& emitter, llvm::Value* a, llvm::Value* n);  // the op of that name
-// NVIDIA's ways for Traits (nvptx_math.cpp).
-llvm::Value* exp2_by_instruction(Emitter& emitter, llvm::Value* x);
-llvm::Value* reciprocal_by_instruction(Emitter& emitter, llvm::Value* x);
 bool uses_matrix_unit(const kernel::Phase& phase);
 void configure_matrix_unit(Emitter& emitter);  // at the start of a function that uses it
-// The body of a phase on NVIDIA's machines: where it uses the matrix unit, some threads copy for the others.
-void emit_phase(Emitter& emitter, const kernel::Phase& phase);
-void barrier_of_workers(Emitter& emitter);
 // The type with `like`'s number of lanes.
 llvm::Type* shaped(llvm::Type* element, const llvm::Value* like);
 // "kernel_0": letters, digits and underscores only.
 std::string symbol_name(const kernel::Kernel& kernel, size_t phase);
 
-// The machine-independent parts of both back ends.
-void initialize_llvm();
+// The machine-independent parts of all back ends.
 void check_module(const kernel::Kernel& kernel, llvm::Module& module);  // throws InternalError if LLVM objects to it
 std::string text_of(const llvm::Module& module);
-// Functions of all phases, for a CPU (host.cpp) or an NVIDIA GPU (nvptx.cpp).
+// Functions of all phases, for a CPU (host.cpp).
 void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module& module);
-void emit_nvptx(const kernel::Kernel& kernel, const Target& target, llvm::Module& module, bool many);
 
 }  // namespace heddle::codegen

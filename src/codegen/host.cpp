@@ -22,19 +22,15 @@
 namespace heddle {
 namespace codegen {
 
+namespace {
+
 void initialize_llvm() {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
-    LLVMInitializeNVPTXTargetInfo();
-    LLVMInitializeNVPTXTarget();
-    LLVMInitializeNVPTXTargetMC();
-    LLVMInitializeNVPTXAsmPrinter();
   });
 }
-
-namespace {
 
 constexpr int64_t kSharedAlign = 64;
 
@@ -84,11 +80,13 @@ void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module&
     throw CompileError(text("kernel ", kernel.name, ": a block has ", kernel.threads, " threads, on a CPU it has one"));
   Traits traits;
   traits.gather = traits.scale = target.vector_bytes >= 64;
-  traits.half = traits.fma = target.vector_bytes >= 32;
-  traits.bfloat = target.vector_bytes >= 64 && target.llvm_features.find("+avx512bf16") != std::string::npos;
-  traits.pairs = target.packed_products && traits.bfloat;
-  traits.bytes = target.byte_products && target.llvm_features.find("+avx512vnni") != std::string::npos;
-  traits.matrix = target.matrix_unit;
+  traits.fma = target.fma;
+  traits.half = converts(target, DType::f16);
+  traits.bfloat = converts(target, DType::bf16);
+  traits.pairs = find_instruction(target, MatrixLayout::Packed, DType::bf16) && traits.bfloat;
+  traits.bytes = find_instruction(target, MatrixLayout::Packed, DType::i8) &&
+                 target.llvm_features.find("+avx512vnni") != std::string::npos;
+  traits.matrix = find_instruction(target, MatrixLayout::Panels) != nullptr;
   traits.read_zeros = traits.stream = traits.shuffle = true;
   Emitter emitter(kernel, module, traits);
   auto& b = emitter.b;
@@ -179,13 +177,6 @@ std::string host_assembly(const kernel::Kernel& kernel, const Target& target) {
 std::string llvm_ir(const kernel::Kernel& kernel, const Target& target) {
   NoFork whole;
   using namespace codegen;
-  if (target.machine == Machine::Simt) {
-    initialize_llvm();
-    llvm::LLVMContext context;
-    llvm::Module module(kernel.name, context);
-    emit_nvptx(kernel, target, module, false);
-    return text_of(module);
-  }
   CodeUnit unit(kernel, target_machine(target));
   emit(kernel, target, unit);
   return text_of(unit.module());

@@ -82,9 +82,16 @@ Target make_target(const llvm::StringMap<bool>& features, const Kind& kind, bool
     }
   }
   auto supports = [&](const char* feature) { return best && features.lookup(feature); };
-  target.packed_products = supports("avx512bf16");
-  target.byte_products = supports("avx512vnni");
-  target.matrix_unit = supports("amx-tile") && supports("amx-bf16") && supports("amx-int8") && may_use_matrix_unit();
+  target.fma = kind.vector_bytes >= 32;
+  if (kind.vector_bytes >= 32) target.converts.push_back(DType::f16);
+  if (supports("avx512bf16")) {
+    target.converts.push_back(DType::bf16);
+    add_instructions(target, kPackedPairs);
+  }
+  if (supports("avx512vnni")) add_instructions(target, kPackedBytes);
+  if (supports("amx-tile") && supports("amx-bf16") && supports("amx-int8") && may_use_matrix_unit())
+    add_instructions(target, kPanels);
+  target.shared_banks = 1;
   target.cores = available_cores();
   target.l1_bytes = cache_bytes(1, _SC_LEVEL1_DCACHE_SIZE, target.l1_bytes);
   target.l2_bytes = cache_bytes(2, _SC_LEVEL2_CACHE_SIZE, target.l2_bytes);

@@ -1,19 +1,23 @@
 // Kernels for NVIDIA GPUs, as PTX.
+#include "codegen/nvptx.h"
+
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Target/TargetOptions.h>
 
 #include <map>
+#include <mutex>
 
 #include "base/config.h"
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/log.h"
-#include "codegen/codegen.h"
-#include "codegen/emit.h"
 #include "codegen/generate.h"
+#include "codegen/generator.h"
+#include "codegen/nvptx_asm.h"
 #include "kernel/shared_memory.h"
 #include "kernel/tensor_maps.h"
 
@@ -21,12 +25,13 @@ namespace heddle {
 namespace codegen {
 namespace {
 
-constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
+constexpr unsigned kGlobalSpace = 1;
+constexpr int kWarp = 32;
 
 llvm::Value* shuffle_xor(Emitter& emitter, llvm::Value* word, int mask) {
   auto& b = emitter.b;
   return b.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
-                           {b.getInt32(~0u), word, b.getInt32(static_cast<uint32_t>(mask)), b.getInt32(31)});
+                           {b.getInt32(~0u), word, b.getInt32(static_cast<uint32_t>(mask)), b.getInt32(kWarp - 1)});
 }
 
 llvm::Value* round_pair(Emitter& emitter, llvm::Value* low, llvm::Value* high) {
@@ -58,7 +63,13 @@ llvm::TargetMachine& target_machine(const Target& target, bool f8) {
   const std::string features = f8 ? "+ptx84" : target.llvm_features;
   std::unique_ptr<llvm::TargetMachine>& machine = machines[target.llvm_cpu + features];
   if (machine) return *machine;
-  initialize_llvm();
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
   std::string error;
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(target.llvm_triple, error);
   if (!found) throw CompileError(text("target ", target.name, ": this LLVM makes no PTX: ", error));
@@ -213,26 +224,30 @@ class Entries {
   llvm::GlobalVariable* shared_ = nullptr;
 };
 
-}  // namespace
-
 void emit_nvptx(const kernel::Kernel& kernel, const Target& target, llvm::Module& module, bool many) {
   Traits traits;
-  traits.half = traits.fma = traits.nan_minmax = traits.narrow = traits.shared_by_threads = true;
-  traits.atomic_half = std::atoi(target.llvm_cpu.c_str() + 3) >= 70;
-  traits.atomic_bfloat = std::atoi(target.llvm_cpu.c_str() + 3) >= 90;
+  if (kernel.threads > 1 && kernel.warp != kWarp)
+    throw CompileError(
+        text("kernel ", kernel.name, ": warps of ", kernel.warp, " threads; ", target.name, " has ", kWarp));
+  traits.nan_minmax = traits.shared_by_threads = true;
+  traits.fma = target.fma;
+  traits.half = converts(target, DType::f16);
+  traits.narrow = target.index_bits == 32;
+  traits.atomic_half = adds_to_memory(target, DType::f16);
+  traits.atomic_bfloat = adds_to_memory(target, DType::bf16);
   traits.shuffle_xor = shuffle_xor;
   traits.barrier = barrier;
-  traits.exp2 = exp2_by_instruction;
-  traits.reciprocal = reciprocal_by_instruction;
-  constexpr int kRoundsPairs = 80;  // the first with the instruction
-  if (capability(target) >= kRoundsPairs) traits.round_pair = round_pair;
+  if (has_exp2(target)) traits.exp2 = exp2_by_instruction;
+  if (native(target, ScalarOp::div, DType::f32, 0.5)) traits.reciprocal = reciprocal_by_instruction;
+  if (converts(target, DType::bf16)) traits.round_pair = round_pair;
   traits.early = starts_early(target);
-  traits.fragments = target.warp_products;
+  traits.fragments = find_instruction(target, MatrixLayout::Fragments) != nullptr;
   Emitter emitter(kernel, module, traits);
   Entries entries(kernel, module, emitter, traits.early);
   for (size_t phase = 0; phase < kernel.phases.size(); ++phase) entries.emit(phase, many);
 }
 
+}  // namespace
 }  // namespace codegen
 
 Target nvidia_target(const std::string& arch) {
@@ -244,21 +259,25 @@ Target nvidia_target(const std::string& arch) {
   target.llvm_cpu = arch;
   target.llvm_features = "+ptx83";
   target.vector_bytes = 16;
-  if (arch == "sm_90a") {
-    target.matrix_unit = true;
-    target.shared_bytes = 232448;
-  }
+  target.warp = codegen::kWarp;
+  target.index_bits = 32;
   const int version = std::atoi(arch.c_str() + 3);
-  target.warp_products = version >= 80;
-  target.f8_products = version >= 89;
+  target.converts = {DType::f16};
+  if (version >= 80) target.converts.push_back(DType::bf16);
+  if (version >= 70) target.atomic_adds.push_back(DType::f16);
+  if (version >= 90) target.atomic_adds.push_back(DType::bf16);
+  target.math = {{ScalarOp::exp2, DType::f32, 2}, {ScalarOp::div, DType::f32, 0.5}};
+  if (version >= 80) add_instructions(target, kFragments);
+  if (version >= 89) add_instructions(target, kFragmentsOfF8);
+  if (arch == "sm_90a") add_instructions(target, kShared);
   // HEDDLE_MATRIX_UNIT: fewer ways to multiply, to compare them.
-  if (!config().matrix_unit.empty()) target.matrix_unit = false;
-  if (config().matrix_unit == "none") target.warp_products = target.f8_products = false;
+  if (!config().matrix_unit.empty()) remove_instructions(target, MatrixLayout::Shared);
+  if (config().matrix_unit == "none") remove_instructions(target, MatrixLayout::Fragments);
   // Shared memory that a block may have, by compute capability.
-  static constexpr std::pair<const char*, int64_t> kShared[] = {
+  static constexpr std::pair<const char*, int64_t> kSharedBytes[] = {
       {"sm_90", 232448}, {"sm_10", 232448}, {"sm_80", 166912}, {"sm_87", 166912}, {"sm_7", 65536}};
   target.shared_bytes = 101376;
-  for (auto [prefix, bytes] : kShared)
+  for (auto [prefix, bytes] : kSharedBytes)
     if (arch.starts_with(prefix)) target.shared_bytes = bytes;
   return target;
 }
@@ -289,5 +308,18 @@ std::string ptx(const kernel::Kernel& kernel, const Target& target, bool many) {
   if (log_enabled(Log::Asm)) log_write(Log::Asm, result);
   return result;
 }
+
+namespace {
+
+struct Registrar {
+  Registrar() {
+    register_generator({[](const std::string& machine) { return machine.starts_with("sm_"); },
+                        [](const std::string& machine) { return nvidia_target(machine); },
+                        [](const kernel::Kernel& kernel, const Target& target) { return ptx(kernel, target); },
+                        ".ptx"});
+  }
+} registrar;
+
+}  // namespace
 
 }  // namespace heddle

@@ -20,4 +20,11 @@ llvm::Value* word(Emitter& emitter, const Expr& e);
 // Of element 0. Swizzled blocks begin at multiples of 1024; so do large buffers.
 llvm::Value* shared_address(Emitter& emitter, int buffer);
 
+// Ways for Traits (nvptx_math.cpp).
+llvm::Value* exp2_by_instruction(Emitter& emitter, llvm::Value* x);
+llvm::Value* reciprocal_by_instruction(Emitter& emitter, llvm::Value* x);
+// The body of a phase: where it uses the matrix unit, some threads copy for the others (nvptx_matrix.cpp).
+void emit_phase(Emitter& emitter, const kernel::Phase& phase);
+void barrier_of_workers(Emitter& emitter);
+
 }  // namespace heddle::codegen

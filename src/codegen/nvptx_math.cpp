@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "codegen/emit.h"
+#include "codegen/nvptx_asm.h"
 #include "kernel/math.h"
 
 namespace heddle::codegen {

@@ -426,8 +426,8 @@ void Machine::branch(const Step& s, const Mask& mask) {
 }
 
 void Machine::whole_warps(const Step& s, const Mask& mask, const char* what) const {
-  for (int first = 0; first < threads_; first += kWarp) {
-    int last = std::min(first + kWarp, threads_);
+  for (int first = 0; first < threads_; first += kernel_.warp) {
+    int last = std::min(first + kernel_.warp, threads_);
     int active = 0;
     for (int t = first; t < last; ++t) active += mask.on[t];
     if (active != 0 && active != last - first)
@@ -438,7 +438,7 @@ void Machine::whole_warps(const Step& s, const Mask& mask, const char* what) con
 void Machine::shuffle(const Step& s, const Mask& mask) {
   whole_warps(s, mask, "shuffle");
   each_thread(mask, [&](int t) {
-    int other = (t / kWarp) * kWarp + ((t % kWarp) ^ s.inst->immediate);
+    const int lane = t % kernel_.warp, other = t - lane + (lane ^ s.inst->immediate);
     if (other >= threads_) fail(s, text("there is no thread ", other, " to read from"));
     std::copy_n(data(s.args[0], other), s.args[0].count, data(s.results[0], t));
   });

@@ -7,8 +7,6 @@
 
 namespace heddle::kernel {
 
-inline constexpr int kWarp = 32;
-
 // Which threads of the block take part.
 struct Mask {
   std::vector<uint8_t> on;

@@ -102,13 +102,13 @@ void Machine::load_matrix(const Step& s, const Mask& mask) {
   each_thread(mask, [&](int t) { given[static_cast<size_t>(t)] = address.run(slots_.data()); });
   each_thread(mask, [&](int t) {
     for (int64_t e = 0; e < wide; ++e) {
-      const int64_t word = 4 / size, lane = t % kWarp, first = e / word * 8;
+      const int64_t word = 4 / size, lane = t % kWarpLanes, first = e / word * 8;
       int64_t giver = first + lane / 4, place = lane % 4 * word + e % word;
       if (s.inst->axis == 1) {
         giver = first + lane % 4 * word + e % word;
         place = lane / 4;
       }
-      const int64_t element = given[static_cast<size_t>(t / kWarp * kWarp + giver)] + place;
+      const int64_t element = given[static_cast<size_t>(t / kWarpLanes * kWarpLanes + giver)] + place;
       Cell& value = data(s.results[0], t)[e];
       if (const char* wrong = memory.load(element, epoch_, t, value))
         fail(s, text("element ", element, " of %", buffer.name, " (", memory.size(), " elements) ", wrong));
@@ -121,18 +121,18 @@ void Machine::mma(const Step& s, const Mask& mask) {
   whole_warps(s, mask, "product");
   const DType factor = s.args[0].dtype, sum = s.results[0].dtype;
   const int64_t depth = 32 / size_of(factor);
-  for (int first = 0; first < threads_; first += kWarp) {
+  for (int first = 0; first < threads_; first += kWarpLanes) {
     if (!mask.on[first]) continue;
     std::vector<Cell> parts[2];
     for (size_t n : {0, 1}) {
       parts[n].resize(static_cast<size_t>(kWarpRows * depth));
-      for (int lane = 0; lane < kWarp; ++lane)
+      for (int lane = 0; lane < kWarpLanes; ++lane)
         for (int64_t e = 0; e < s.args[n].count; ++e) {
           const auto [row, column] = spot(lane, e, size_of(factor), n == 1);
           parts[n][row * depth + column] = data(s.args[n], first + lane)[e];
         }
     }
-    for (int lane = 0; lane < kWarp; ++lane)
+    for (int lane = 0; lane < kWarpLanes; ++lane)
       for (int64_t v = 0; v < 4; ++v)
         for (int64_t e = 0; e < 2; ++e) {
           const int64_t row = lane / 4 + v % 2 * 8, column = lane % 4 * 2 + v / 2 * 8 + e;

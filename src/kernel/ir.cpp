@@ -136,7 +136,8 @@ int working_threads(const Kernel& kernel, const Phase& phase) {
 }
 
 Fragment fragment(int64_t thread, int64_t index, int64_t columns) {
-  const int64_t group = thread / kMatrixThreads, warp = thread % kMatrixThreads / 32, lane = thread % 32;
+  const int64_t group = thread / kMatrixThreads, warp = thread % kMatrixThreads / kWarpLanes,
+                lane = thread % kWarpLanes;
   const int64_t per_row = columns / 8;
   return {group * kMatrixRows + warp * 16 + index / per_row * 8 + lane / 4, index % per_row * 8 + lane % 4 * 2};
 }

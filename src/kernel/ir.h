@@ -84,7 +84,7 @@ enum class Op : uint8_t {
            // args are the values of `binds`, single elements
   // thread level only
   barrier,      // all threads of the block; makes shared memory written before visible after
-  shuffle_xor,  // args[0] of the lane whose number in the warp is mine ^ immediate (warps are 32 threads)
+  shuffle_xor,  // args[0] of the lane whose number in the warp is mine ^ immediate (Kernel::warp)
   packed_dot,   // args a, b, acc: dot of packed words, element by element
   transpose,    // args: n vectors of n lanes, n a power of two; lane i of result k is lane k of args[i]
   // A matrix unit that warps use; see kWarpRows.
@@ -183,7 +183,7 @@ Fragment fragment(int64_t thread, int64_t index, int64_t columns);
 // has kWarpRows rows of 32 bytes: the squares of a are its upper left, lower left, upper right and lower right one,
 // those of b upper left, upper right, lower left and lower right. Sums: of rows l / 4 and l / 4 + 8, two columns from
 // 2 * (l % 4) on; both rows of the first eight columns, then of the others.
-inline constexpr int64_t kWarpRows = 16, kWarpBytes = 64;
+inline constexpr int64_t kWarpLanes = 32, kWarpRows = 16, kWarpBytes = 64;
 
 struct Inst {
   Op op = Op::constant;
@@ -239,6 +239,7 @@ struct Kernel {
   std::string name;
   Level level = Level::Tile;
   int threads = 1;            // per block; more than 1 only on SIMT machines
+  int warp = 32;              // threads between which values are shuffled
   Expr thread;                // index variable of the thread within the block, used when threads > 1
   std::vector<Expr> symbols;  // run-time sizes, passed as int64
   std::vector<Buffer> buffers;

@@ -194,10 +194,12 @@ std::vector<bool> rounded_values(const Kernel& kernel) {
 }  // namespace
 
 void expand_math(Kernel& kernel) {
-  // GPUs have an instruction for exp2 but none for `scale`, and few units that convert.
-  const Powers powers = kernel.threads > 1 ? Powers::Integers : Powers::Scale;
-  Expander expander(kernel.values, kernel.level, powers,
-                    powers == Powers::Integers ? rounded_values(kernel) : std::vector<bool>());
+  Expander expander(kernel.values, kernel.level, Powers::Scale);
+  for (Phase& phase : kernel.phases) expander.run(phase.body);
+}
+
+void expand_math_by_exp2(Kernel& kernel) {
+  Expander expander(kernel.values, kernel.level, Powers::Integers, rounded_values(kernel));
   for (Phase& phase : kernel.phases) expander.run(phase.body);
 }
 

@@ -175,6 +175,7 @@ void Parser::parse_kernel() {
   if (accept_word("symbols")) parse_symbols();
   kernel_.rounds = accept_word("rounds");
   if (accept_word("threads")) kernel_.threads = integer<int>(1, 1 << 20);
+  if (accept_word("warp")) kernel_.warp = integer<int>(1, 1 << 10);
   if (accept_word("thread")) {
     std::string name = new_variable_name();
     kernel_.thread = Expr::index(name, kernel_.threads);

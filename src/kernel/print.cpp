@@ -175,6 +175,7 @@ std::string Printer::kernel(const Kernel& k) {
   head += ")" + symbol_list;
   if (k.rounds) head += " rounds";
   if (k.threads != 1) head += " threads " + std::to_string(k.threads);
+  if (k.warp != Kernel().warp) head += " warp " + std::to_string(k.warp);
   if (k.thread.is_var()) head += " thread " + declare_index(k.thread, k.threads, 't');
   line(head + " {");
   ++depth_;

@@ -258,7 +258,8 @@ void Verifier::inst(const Inst& i) {
         break;
       case Op::load_matrix:
       case Op::mma:
-        check(many_threads && kernel_.threads % 32 == 0, name(i.op), " needs whole warps");
+        check(many_threads && kernel_.warp == kWarpLanes && kernel_.threads % kWarpLanes == 0, name(i.op),
+              " needs whole warps of ", kWarpLanes, " threads");
         i.op == Op::mma ? mma(i) : load_matrix(i);
         break;
       case Op::packed_dot:
@@ -275,7 +276,7 @@ void Verifier::inst(const Inst& i) {
       case Op::shuffle_xor:
         counts(i, 1, 1);
         check(many_threads, "shuffle in a kernel of one thread");
-        check(i.immediate >= 0 && i.immediate < 32, "lane mask ", i.immediate, " is outside the warp");
+        check(i.immediate >= 0 && i.immediate < kernel_.warp, "lane mask ", i.immediate, " is outside the warp");
         result(i, 0, arg(i, 0));
         break;
       case Op::transpose: {

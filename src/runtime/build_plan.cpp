@@ -204,7 +204,7 @@ class PlanBuilder {
       if (source->second.leaf >= 0)
         slots_[t] = {Slot::Kind::Leaf, source->second.leaf};
       else
-        slots_[t] = {Slot::Kind::Arena, static_cast<int64_t>(kArgumentBytes) * source->second.argument};
+        slots_[t] = {Slot::Kind::Arena, static_cast<int64_t>(kArgumentBytes) * source->second.argument, kArgumentBytes};
     }
   }
 
@@ -294,7 +294,8 @@ class PlanBuilder {
             slot = slots_[tensor];
             if (slot.kind == Slot::Kind::Arena && slot.index < kPlaced) slot = life_of_tensor(tensor, now);
           } else if (kernel.buffers[b].space == kernel::Space::InOut) {
-            slot.index = static_cast<int64_t>(check_offsets_[s]);
+            const uint64_t checks = program_.steps[s].checks.size() * sizeof(int64_t);
+            slot = {Slot::Kind::Arena, static_cast<int64_t>(check_offsets_[s]), checks};
           } else if (kernel.buffers[b].space == kernel::Space::Temp) {
             slot = {Slot::Kind::Temporary, static_cast<int64_t>(lives.size())};
             Expr bytes = substitute(kernel.buffers[b].size, to_plan) * size_of(kernel.buffers[b].dtype);
@@ -317,8 +318,9 @@ class PlanBuilder {
       for (Segment& segment : launch.segments)
         for (Slot& slot : segment.slots)
           if (slot.kind == Slot::Kind::Temporary) {
-            uint64_t offset = plan_.arena_bytes + memory.offsets[static_cast<size_t>(slot.index)];
-            slot = {Slot::Kind::Arena, static_cast<int64_t>(offset)};
+            const auto life = static_cast<size_t>(slot.index);
+            const uint64_t offset = plan_.arena_bytes + memory.offsets[life];
+            slot = {Slot::Kind::Arena, static_cast<int64_t>(offset), lifetimes[life].bytes};
           }
     plan_.arena_lower_bound = plan_.arena_bytes + memory.lower_bound;
     plan_.arena_bytes += memory.bytes;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <span>
@@ -19,8 +20,11 @@ class Device;
 // Memory of a device, given back to its pool when the last reference goes.
 class DeviceBuffer : public Storage {
  public:
-  virtual Device& device() const = 0;
-  virtual void* address() const = 0;  // in the device's address space; 64-byte aligned
+  Device& device() const { return device_; }
+  uint64_t bytes() const final { return bytes_; }
+  // In the device's address space, 64-byte aligned. Null where memory has no address but is a handle: then the backend
+  // that made the buffer alone knows how to reach it.
+  void* address() const { return address_; }
   // Whether host_data() is the memory itself. Otherwise it is a copy that the next call overwrites.
   virtual bool on_host() const { return true; }
 
@@ -29,9 +33,25 @@ class DeviceBuffer : public Storage {
   uint64_t contents() const;
   void change_contents() { contents_.store(0, std::memory_order_relaxed); }
 
+ protected:
+  DeviceBuffer(Device& device, uint64_t bytes) : device_(device), bytes_(bytes) {}
+  void* address_ = nullptr;  // stays what the constructor of the class above says
+
  private:
+  Device& device_;
+  uint64_t bytes_;
   mutable std::atomic<uint64_t> contents_{0};  // 0: nobody has asked
 };
+
+// Bytes [offset, offset + bytes) of a buffer. The offset is a multiple of 64.
+struct BufferPart {
+  const DeviceBuffer* buffer = nullptr;  // null: no memory
+  uint64_t offset = 0, bytes = 0;
+
+  // Of a device whose memory has addresses.
+  void* address() const { return buffer ? static_cast<std::byte*>(buffer->address()) + offset : nullptr; }
+};
+inline BufferPart whole(const DeviceBuffer& buffer) { return {&buffer, 0, buffer.bytes()}; }
 
 class Executable {
  public:
@@ -39,11 +59,16 @@ class Executable {
   virtual const kernel::Kernel& kernel() const = 0;  // thread level
 };
 
+// A text of a kernel's code that people may read, and how the name of a file with it ends.
+struct CodeText {
+  std::string ending, text;
+};
+
 // One use of a kernel.
 struct LaunchSegment {
-  std::span<void* const> buffers;    // in order of kernel().buffers, nullptr for Shared ones
-  std::span<const int64_t> symbols;  // in order of kernel().symbols
-  uint64_t done = 0;                 // bit p: what phase p would write is there already; it need not run
+  std::span<const BufferPart> buffers;  // in order of kernel().buffers, nothing for Shared ones
+  std::span<const int64_t> symbols;     // in order of kernel().symbols
+  uint64_t done = 0;                    // bit p: what phase p would write is there already; it need not run
 };
 
 // The sizes that a kernel is launched with, for evaluate(): each of its symbols has the value in the same place.
@@ -77,9 +102,11 @@ class Device {
   virtual std::shared_ptr<Executable> load(const kernel::Kernel&, const std::string&) { return nullptr; }
   // Of what makes the code. Empty: there is none to keep.
   virtual std::string code_version() const { return {}; }
+  // What compile() would make of a kernel, for people, with one of the device's targets. Throws CompileError.
+  virtual std::vector<CodeText> texts(const kernel::Kernel&, const Target&) const { return {}; }
   // Queues all phases, each for all segments: these do not need each other.
   virtual void launch(const Executable& executable, std::span<const LaunchSegment> segments) = 0;
-  void launch(const Executable& executable, std::span<void* const> buffers, std::span<const int64_t> symbols) {
+  void launch(const Executable& executable, std::span<const BufferPart> buffers, std::span<const int64_t> symbols) {
     LaunchSegment only{buffers, symbols};
     launch(executable, {&only, 1});
   }
@@ -100,7 +127,7 @@ class Device {
 using DeviceFactory = std::unique_ptr<Device> (*)(int number);
 void register_device(const std::string& kind, DeviceFactory factory);
 std::vector<std::string> device_kinds();
-// The device of that name, made on first use: a kind ("cpu"), or with a number ("cuda:1"; "cuda" is "cuda:0"). That of
+// The device of that name, made on first use: a kind ("cpu"), or with a number ("gpu:1"; "gpu" is "gpu:0"). That of
 // config().device when none is named. Throws ValueError listing the known kinds, DeviceError when it is not there.
 Device& device(const std::string& name = "");
 

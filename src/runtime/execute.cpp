@@ -21,22 +21,21 @@ uint64_t place_temporaries(const Plan& plan, RunMemory& memory) {
   for (const Temporary& life : plan.temporaries)
     lifetimes.push_back({size_now(life.bytes, plan, memory.symbols), life.first, life.last});
   MemoryPlan placed = plan_memory(lifetimes);
-  memory.offsets = std::move(placed.offsets);
-  for (uint64_t& offset : memory.offsets) offset += plan.arena_bytes;
+  memory.temporaries.clear();
+  for (size_t t = 0; t < lifetimes.size(); ++t)
+    memory.temporaries.push_back({plan.arena_bytes + placed.offsets[t], lifetimes[t].bytes});
   stats.arena_bytes += placed.bytes;
   stats.arena_lower_bound += placed.lower_bound;
   return plan.arena_bytes + placed.bytes;
 }
 
-void* address_of(const Slot& slot, std::byte* arena, const RunMemory& memory) {
+BufferPart memory_of(const Slot& slot, const DeviceBuffer* arena, const RunMemory& memory) {
+  const auto index = static_cast<size_t>(slot.index);
   switch (slot.kind) {
-    case Slot::Kind::Leaf: return memory.leaves[static_cast<size_t>(slot.index)];
-    case Slot::Kind::Output: {
-      DeviceBuffer* output = memory.outputs[static_cast<size_t>(slot.index)];
-      return output ? output->address() : nullptr;
-    }
-    case Slot::Kind::Arena: return slot.index < 0 ? nullptr : arena + slot.index;
-    case Slot::Kind::Temporary: return arena + memory.offsets[static_cast<size_t>(slot.index)];
+    case Slot::Kind::Leaf: return memory.leaves[index];
+    case Slot::Kind::Output: return memory.outputs[index] ? whole(*memory.outputs[index]) : BufferPart{};
+    case Slot::Kind::Arena: return slot.index < 0 ? BufferPart{} : BufferPart{arena, index, slot.bytes};
+    case Slot::Kind::Temporary: return {arena, memory.temporaries[index].offset, memory.temporaries[index].bytes};
   }
   __builtin_unreachable();
 }
@@ -99,7 +98,7 @@ void use_kept(const Plan& plan, size_t launch, size_t first, size_t& packing, Ru
     if (!kept.packed) continue;
     LaunchSegment& segment = memory.segments[first + static_cast<size_t>(place.segment)];
     const auto begin = static_cast<size_t>(segment.buffers.data() - memory.buffers.data());
-    memory.buffers[begin + static_cast<size_t>(place.buffer)] = kept.packed->address();
+    memory.buffers[begin + static_cast<size_t>(place.buffer)] = whole(*kept.packed);
     if (kept.ready) {
       segment.done |= uint64_t{1} << place.phase;
       ++run_stats().kept_packings;
@@ -107,15 +106,15 @@ void use_kept(const Plan& plan, size_t launch, size_t first, size_t& packing, Ru
   }
 }
 
-// Finds the addresses and sizes of launches [begin, end), segment after segment.
-void bind(const Plan& plan, size_t begin, size_t end, size_t& packing, std::byte* arena, RunMemory& memory) {
+// Finds the memory and sizes of launches [begin, end), segment after segment.
+void bind(const Plan& plan, size_t begin, size_t end, size_t& packing, const DeviceBuffer* arena, RunMemory& memory) {
   std::span<const Launch> steps = std::span(plan.launches).subspan(begin, end - begin);
   memory.buffers.clear();
   memory.launch_symbols.clear();
   memory.segments.clear();
   for (const Launch& step : steps)  // first all: segments refer to vectors that have grown
     for (const Segment& segment : step.segments) {
-      for (const Slot& slot : segment.slots) memory.buffers.push_back(address_of(slot, arena, memory));
+      for (const Slot& slot : segment.slots) memory.buffers.push_back(memory_of(slot, arena, memory));
       for (const LaunchSize& size : segment.symbols)
         memory.launch_symbols.push_back(size.symbol < 0 ? size.value
                                                         : memory.symbols[static_cast<size_t>(size.symbol)]);
@@ -135,7 +134,7 @@ void bind(const Plan& plan, size_t begin, size_t end, size_t& packing, std::byte
   }
 }
 
-void launch(const Plan& plan, size_t number, size_t& packing, std::byte* arena, RunMemory& memory) {
+void launch(const Plan& plan, size_t number, size_t& packing, const DeviceBuffer* arena, RunMemory& memory) {
   const Launch& step = plan.launches[number];
   bind(plan, number, number + 1, packing, arena, memory);
   if (profiling() || log_enabled(Log::Run)) [[unlikely]]
@@ -145,8 +144,8 @@ void launch(const Plan& plan, size_t number, size_t& packing, std::byte* arena, 
 }
 
 // Launches [begin, end) at once.
-void launch_all(const Plan& plan, size_t begin, size_t end, size_t& packing, std::byte* arena, RunMemory& memory,
-                std::shared_ptr<void>& recording) {
+void launch_all(const Plan& plan, size_t begin, size_t end, size_t& packing, const DeviceBuffer* arena,
+                RunMemory& memory, std::shared_ptr<void>& recording) {
   if (begin == end) return;
   bind(plan, begin, end, packing, arena, memory);
   memory.submissions.clear();
@@ -217,7 +216,7 @@ namespace {
 bool overwrites(const Plan& plan, const RunMemory& memory) {
   for (size_t o = 0; o < plan.outputs.size(); ++o) {
     const int leaf = plan.outputs[o].donated_leaf;
-    if (leaf >= 0 && memory.outputs[o] && memory.outputs[o]->address() == memory.leaves[static_cast<size_t>(leaf)])
+    if (leaf >= 0 && memory.outputs[o] && memory.outputs[o] == memory.leaves[static_cast<size_t>(leaf)].buffer)
       return true;
   }
   return false;
@@ -236,7 +235,6 @@ void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>&
   }
   if (!memory.arguments.empty())
     plan.device->copy_from_host(*arena, memory.arguments.data(), memory.arguments.size() * sizeof(uint64_t));
-  auto* base = arena ? static_cast<std::byte*>(arena->address()) : nullptr;
   RunStats& stats = run_stats();
   const bool together = memory.recorded && plan.device->records() && !profiling() && !log_enabled(Log::Run);
   // So many launches come before the checks are looked at, which waits for the device: all, unless that is too late.
@@ -248,9 +246,9 @@ void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>&
     const Launch& step = plan.launches[i];
     const size_t before = packing;
     if (!together)
-      launch(plan, i, packing, base, memory);
+      launch(plan, i, packing, arena.get(), memory);
     else if (i == 0 || i == checked)
-      launch_all(plan, i, i < checked ? checked : count, packing, base, memory,
+      launch_all(plan, i, i < checked ? checked : count, packing, arena.get(), memory,
                  memory.recordings[at_end        ? 2
                                    : i < checked ? 0
                                                  : 1]);

@@ -8,7 +8,7 @@ namespace heddle {
 
 // What one run works on. An object is reused from run to run to keep its memory.
 struct RunMemory {
-  std::vector<void*> leaves;           // addresses, by the plan's numbers
+  std::vector<BufferPart> leaves;      // by the plan's numbers
   std::vector<DeviceBuffer*> outputs;  // by the plan's numbers; null: nobody wants it
   std::vector<int64_t> symbols;        // values of Plan::symbols
   // For runs of one plan after the other: DeviceBuffer::contents() of the leaf of each of Plan::packings (0: not
@@ -23,8 +23,11 @@ struct RunMemory {
 
   // For execute().
   std::vector<uint64_t> arguments;  // what the arena begins with: arguments, then checks
-  std::vector<uint64_t> offsets;    // of the plan's temporaries
-  std::vector<void*> buffers;       // of one launch, all segments
+  struct Placed {
+    uint64_t offset, bytes;  // in the arena
+  };
+  std::vector<Placed> temporaries;  // of the plan
+  std::vector<BufferPart> buffers;  // of one launch, all segments
   std::vector<int64_t> launch_symbols;
   std::vector<LaunchSegment> segments;
   // Of a device that records(): what it made of this plan's launches: those before and after the checks, and all of

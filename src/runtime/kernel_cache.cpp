@@ -17,7 +17,6 @@
 #include "base/hash.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "codegen/codegen.h"
 #include "compile/lower.h"
 #include "compile/schedule/schedule.h"
 #include "runtime/kernel_store.h"
@@ -129,12 +128,8 @@ class Compilation {
     threads_ = schedule ? lowered(*schedule) : build_direct(*step_.direct, target);
     show(Log::Thread, ".thread", [&] { return kernel::print(threads_); });
     kernel::verify(threads_);  // nothing else may reach a code generator
-    if (!config().dump_directory.empty() && target.machine == Machine::Simd) {
-      dump(name_, key_, ".ll", llvm_ir(threads_, target));
-      dump(name_, key_, ".s", host_assembly(threads_, target));
-    } else if (!config().dump_directory.empty()) {
-      dump(name_, key_, ".ptx", ptx(threads_, target));
-    }
+    if (!config().dump_directory.empty())
+      for (const CodeText& made : device_.texts(threads_, target)) dump(name_, key_, made.ending.c_str(), made.text);
     std::shared_ptr<Executable> result = device_.compile(threads_, code);
     const auto& buffers = step_.direct ? step_.direct->buffers : step_.loops.buffers;
     HD_ASSERT(fits(*result, buffers, step_.loops.symbols), "the buffers of kernel ", name_, " changed on the way down");

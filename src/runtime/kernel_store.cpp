@@ -10,18 +10,6 @@
 namespace heddle {
 namespace {
 
-// Everything that schedules and lowering may ask about the machine: a new field does not compile until it is named
-// here.
-std::string describe(const Target& target) {
-  const auto& [name, machine, triple, cpu, features, vector_bytes, vector_registers, cores, packed_products,
-               byte_products, matrix_unit, l1_bytes, l2_bytes, l3_bytes, warp, max_threads, shared_bytes,
-               multiprocessors, warp_products, f8_products, tf32] = target;
-  return text(name, " ", static_cast<int>(machine), " ", triple, " ", cpu, " ", features, " ", vector_bytes, " ",
-              vector_registers, " ", cores, " ", packed_products, " ", byte_products, " ", matrix_unit, " ", l1_bytes,
-              " ", l2_bytes, " ", l3_bytes, " ", warp, " ", max_threads, " ", shared_bytes, " ", multiprocessors, " ",
-              warp_products, " ", f8_products, " ", tf32);
-}
-
 // Parts with their lengths before them.
 void add_part(std::string& to, std::string_view part) {
   uint64_t size = part.size();

@@ -9,7 +9,8 @@ namespace heddle {
 // Where a kernel's buffer comes from when the plan runs.
 struct Slot {
   enum class Kind { Leaf, Output, Arena, Temporary } kind;
-  int64_t index;  // Leaf, Output, Temporary: which; Arena: byte offset; -1: none (Shared)
+  int64_t index;       // Leaf, Output, Temporary: which; Arena: byte offset; -1: none (Shared)
+  uint64_t bytes = 0;  // Arena: how many
 };
 
 // A size that a kernel is launched with.

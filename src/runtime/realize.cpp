@@ -98,7 +98,7 @@ void run(const CachedPlan& cached, Workspace& work) {
   set_arguments(cached, key.numbers, work.memory);
   provide_outputs(cached.plan, work);
   work.memory.leaves.clear();
-  for (const Node* leaf : key.leaves) work.memory.leaves.push_back(device_buffer(*leaf).address());
+  for (const Node* leaf : key.leaves) work.memory.leaves.push_back(whole(device_buffer(*leaf)));
   std::shared_ptr<DeviceBuffer> arena;
   execute(cached.plan, work.memory, arena);
 }

@@ -13,7 +13,7 @@ double seconds_now() {
 }
 
 // The shortest of as many launches as fit into `seconds`, after one that warms up.
-double best_launch(Device& device, const std::string& kernel, std::span<void* const> buffers, double seconds) {
+double best_launch(Device& device, const std::string& kernel, std::span<const BufferPart> buffers, double seconds) {
   std::shared_ptr<Executable> code = device.compile(kernel::parse(kernel));
   double best = 0;
   const double end = seconds_now() + seconds;
@@ -62,7 +62,7 @@ double measure_flops(Device& device, const Blocks& machine, int lanes, bool fuse
   auto in = device.allocate(halves.size() * sizeof(float));
   auto out = device.allocate(static_cast<uint64_t>(values) * sizeof(float));
   device.copy_from_host(*in, halves.data(), halves.size() * sizeof(float));
-  void* buffers[] = {in->address(), out->address()};
+  const BufferPart buffers[] = {whole(*in), whole(*out)};
   return 2.0 * static_cast<double>(kTurns * values) / best_launch(device, kernel, buffers, 0.015);
 }
 
@@ -96,7 +96,7 @@ double measure_bytes(Device& device, const Blocks& machine, int lanes, int64_t w
                              ") {\n", body, "yield ", yielded, "\n}\n", stores, "}\n}\n");
   auto data = device.allocate(static_cast<uint64_t>(values) * sizeof(float));
   auto sums = device.allocate(static_cast<uint64_t>(blocks * kLoads * row) * sizeof(float));
-  void* buffers[] = {data->address(), sums->address()};
+  const BufferPart buffers[] = {whole(*data), whole(*sums)};
   device.launch(*device.compile(kernel::parse(filling)), std::span(buffers, 1), {});
   return static_cast<double>(values) * sizeof(float) / best_launch(device, reading, buffers, 0.02);
 }
@@ -108,13 +108,12 @@ Roofline measure_roofline(Device& device) {
   const bool simd = target.machine == Machine::Simd;
   if (!simd && !device.records()) return {};  // a simulated device's times mean nothing
   const int lanes = target.vector_bytes / static_cast<int>(sizeof(float));
-  const bool fused = !simd || target.vector_bytes > 16;  // SSE has no fused multiply-add
   // Short launches: one of many is not disturbed.
   const Blocks blocks = simd ? Blocks{16 * device.threads()} : Blocks{32 * target.multiprocessors, 256};
   const int64_t bytes = simd ? std::clamp<int64_t>(2 * target.l3_bytes, 64 << 20, 256 << 20) : int64_t{1} << 30;
   Roofline result;
   try {
-    result.flops_per_second = measure_flops(device, blocks, simd ? lanes : 1, fused);
+    result.flops_per_second = measure_flops(device, blocks, simd ? lanes : 1, target.fma);
     result.bytes_per_second = measure_bytes(device, blocks, lanes, bytes);
   } catch (const OutOfMemory&) {
     // A program that has filled the memory can still be profiled.

@@ -105,17 +105,17 @@ void prepare_replay(JitEntry& entry) {
   memory.recorded = true;
   memory.symbols = entry.graph.symbols;
   memory.outputs.assign(plan.outputs.size(), nullptr);
-  memory.leaves.assign(entry.graph.leaves.size(), nullptr);
+  memory.leaves.assign(entry.graph.leaves.size(), {});
   memory.contents.assign(plan.packings.size(), 0);
   entry.key_words.resize(entry.draws.size());
   if (!entry.draws.empty()) entry.keys = plan.device->allocate(entry.draws.size() * sizeof(entry.key_words[0]));
   for (size_t l = 0; l < entry.graph.leaves.size(); ++l) {
     const CapturedGraph::Leaf& leaf = entry.graph.leaves[l];
-    if (leaf.input < 0) memory.leaves[l] = device_buffer(*leaf.data).address();
+    if (leaf.input < 0) memory.leaves[l] = whole(device_buffer(*leaf.data));
     auto draw = std::find(entry.draws.begin(), entry.draws.end(), static_cast<size_t>(leaf.input));
     if (leaf.input < 0 || draw == entry.draws.end()) continue;
     auto k = static_cast<size_t>(draw - entry.draws.begin());
-    memory.leaves[l] = static_cast<std::byte*>(entry.keys->address()) + k * sizeof(entry.key_words[0]);
+    memory.leaves[l] = {entry.keys.get(), k * sizeof(entry.key_words[0]), sizeof(entry.key_words[0])};
   }
 
   JitPlan& report = entry.report;

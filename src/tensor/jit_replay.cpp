@@ -367,7 +367,7 @@ class Call {
       if (&buffer.device() != plan_.device)
         throw ValueError(
             text("jit: data on ", buffer.device().name(), " and ", plan_.device->name(), " meet in one function"));
-      entry_.memory.leaves[l] = buffer.address();
+      entry_.memory.leaves[l] = whole(buffer);
     }
     // Weights that nobody changes stay packed from call to call.
     for (size_t k = 0; k < plan_.packings.size(); ++k) {

@@ -160,17 +160,17 @@ Candidate Bench::prepare(std::shared_ptr<Executable> executable) {
   for (size_t i = 0; i < kernel.symbols.size(); ++i)
     renamed.emplace_back(kernel.symbols[i], workload_.loops.symbols[i]);
   for (size_t g = 0; g < buffers_.size(); ++g) {
-    std::vector<void*>& pointers = candidate.pointers.emplace_back();
+    std::vector<BufferPart>& parts = candidate.buffers.emplace_back();
     for (size_t b = 0; b < kernel.buffers.size(); ++b) {
       kernel::Buffer buffer = kernel.buffers[b];
       if (b < buffers_[g].size()) {
-        pointers.push_back(buffers_[g][b]->address());
+        parts.push_back(whole(*buffers_[g][b]));
       } else if (buffer.space == kernel::Space::Temp) {
         buffer.size = substitute(buffer.size, renamed);
         candidate.temps.push_back(device_.allocate(bytes_of(buffer, workload_.loops, workload_.segments[g])));
-        pointers.push_back(candidate.temps.back()->address());
+        parts.push_back(whole(*candidate.temps.back()));
       } else {
-        pointers.push_back(nullptr);
+        parts.emplace_back();
       }
     }
   }
@@ -179,7 +179,7 @@ Candidate Bench::prepare(std::shared_ptr<Executable> executable) {
 
 std::vector<LaunchSegment> Bench::segments(const Candidate& candidate) const {
   std::vector<LaunchSegment> segments;
-  for (size_t g = 0; g < buffers_.size(); ++g) segments.push_back({candidate.pointers[g], workload_.segments[g]});
+  for (size_t g = 0; g < buffers_.size(); ++g) segments.push_back({candidate.buffers[g], workload_.segments[g]});
   return segments;
 }
 

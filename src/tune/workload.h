@@ -23,7 +23,7 @@ Workload workload_of(const Loops& loops);
 struct Candidate {
   std::shared_ptr<Executable> executable;
   std::vector<std::shared_ptr<DeviceBuffer>> temps;
-  std::vector<std::vector<void*>> pointers;  // for each segment
+  std::vector<std::vector<BufferPart>> buffers;  // for each segment
 };
 
 // The arguments on the device: inputs with values whose sums and products are exact in any order, as far as possible,

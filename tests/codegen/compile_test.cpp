@@ -2,6 +2,7 @@
 #include <chrono>
 #include <thread>
 
+#include "codegen/nvptx.h"
 #include "run.h"
 
 namespace heddle {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "codegen/codegen.h"
+#include "codegen/nvptx.h"
 #include "compile/simt/lower.h"
 #include "compile/simt_programs.h"
 #include "kernel/passes.h"
@@ -51,8 +52,8 @@ TEST(LoweredPtx, is_accepted_by_ptxas) {
       EXPECT_NE(std::string(e.what()).find("shared memory"), std::string::npos) << e.what();
       continue;
     }
-    kernel::run(lowered, kernel::thread_pipeline());
-    kernel::expand_math(lowered);
+    kernel::run(lowered, kernel::thread_pipeline(true));
+    kernel::expand_math_by_exp2(lowered);
     ++assembled;
     std::string text = ptx(lowered, target);
     EXPECT_NE(text.find(std::string(program.name) + "_0"), std::string::npos) << text;
@@ -82,7 +83,7 @@ kernel @product(in %a: bf16[5040], in %b: bf16[4608], out %c: bf16[4480]) thread
 std::string product_ptx(const std::string& tiles) {
   const Target target = nvidia_target();
   kernel::Kernel lowered = lower_simt(kernel::parse(tiles), target);
-  kernel::run(lowered, kernel::thread_pipeline());
+  kernel::run(lowered, kernel::thread_pipeline(true));
   return ptx(lowered, target);
 }
 
@@ -157,11 +158,12 @@ TEST(LoweredPtx, products_of_fragments) {
         for (const char* arch : {"sm_80", "sm_89", "sm_90a"}) {
           SCOPED_TRACE(text(c.factor, " ", arch, transposed ? " transposed" : ""));
           const Target target = nvidia_target(arch);
-          EXPECT_TRUE(target.warp_products);
-          EXPECT_EQ(target.f8_products, std::string(arch) != "sm_80");
+          EXPECT_TRUE(find_instruction(target, MatrixLayout::Fragments, DType::bf16));
+          EXPECT_EQ(find_instruction(target, MatrixLayout::Fragments, DType::f8e4m3) != nullptr,
+                    std::string(arch) != "sm_80");
           if (std::atoi(arch + 3) < c.oldest) continue;
           kernel::Kernel lowered = lower_simt(kernel::parse(source), target);
-          kernel::run(lowered, kernel::thread_pipeline());
+          kernel::run(lowered, kernel::thread_pipeline(true));
           const std::string code = ptx(lowered, target);
           for (const std::string& part :
                {text("mma.sync.aligned.", c.instruction), std::string("cp.async.cg.shared.global"),
@@ -179,7 +181,7 @@ TEST(LoweredPtx, products_of_fragments) {
         }
       }
   std::filesystem::remove_all(folder);
-  EXPECT_FALSE(nvidia_target("sm_75").warp_products);
+  EXPECT_FALSE(find_instruction(nvidia_target("sm_75"), MatrixLayout::Fragments));
 }
 
 }  // namespace

@@ -36,8 +36,9 @@ NodeRef product(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpos
 
 Target machine_with(bool matrix) {
   Target target = testing::test_target(How::Simd);
-  target.packed_products = target.byte_products = true;
-  target.matrix_unit = matrix;
+  add_instructions(target, kPackedPairs);
+  add_instructions(target, kPackedBytes);
+  if (matrix) add_instructions(target, kPanels);
   return target;
 }
 
@@ -211,7 +212,7 @@ TEST(PackedDotKernels, panels_print_and_parse_back) {
 TEST(PackedDotKernels, the_matrix_unit_is_configured_once_and_holds_the_sums) {
   Target target = host_target();
   if (target.name != "avx512") GTEST_SKIP() << "needs AVX-512";
-  target.matrix_unit = true;
+  target.matrix.assign(std::begin(kPanels), std::end(kPanels));
   target.llvm_cpu = "sapphirerapids";
   target.llvm_features = "";
   for (DType dtype : {DType::bf16, DType::i8}) {

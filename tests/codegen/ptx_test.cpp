@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "codegen/nvptx.h"
 #include "kernel/passes.h"
 #include "run.h"
 
@@ -56,7 +57,7 @@ TEST(Ptx, atomic_updates_of_every_dtype) {
                                 "\n    %i = load %n[t] : i64\n", body, "  }\n}\n");
       kernel::Kernel kernel = kernel::parse(source);
       kernel::verify(kernel);
-      kernel::run(kernel, kernel::thread_pipeline());
+      kernel::run(kernel, kernel::thread_pipeline(true));
       std::string result = ptx(kernel, nvidia_target(arch));
       expect_assembles(result, arch);
       if (std::string(dtype) == "f32") {
@@ -217,7 +218,7 @@ kernel.thread @special(in %x: f32[512], out %y: f32[512], out %z: f32[512]) thre
   }
 }
 )");
-  run(kernel, kernel::thread_pipeline());
+  run(kernel, kernel::thread_pipeline(true));
   std::string source = ptx(kernel, nvidia_target());
   expect_assembles(source);
   auto count = [&](const char* part) { return occurrences(source, part); };
@@ -241,7 +242,7 @@ kernel.thread @rounded(in %x: f32[512], out %y: f32[512]) threads 128 thread t {
   }
 }
 )");
-  run(kernel, kernel::thread_pipeline());
+  run(kernel, kernel::thread_pipeline(true));
   std::string source = ptx(kernel, nvidia_target());
   expect_assembles(source);
   auto count = [&](const char* part) { return occurrences(source, part); };
@@ -291,7 +292,7 @@ kernel.thread @new(in %x: f32[128], out %y: f32[128]) threads 32 thread t {
 )");
   EXPECT_NO_THROW(kernel::verify(kernel));
   Target old = nvidia_target("sm_60");
-  old.warp_products = true;
+  add_instructions(old, kFragments);
   const auto refused_then_compiled = [&] {
     try {
       ptx(kernel, old);

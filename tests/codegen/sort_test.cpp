@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "codegen/nvptx.h"
 #include "codegen/run.h"
 
 namespace heddle {

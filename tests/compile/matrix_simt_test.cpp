@@ -13,7 +13,7 @@ using namespace heddle::testing;
 
 Target machine(int multiprocessors = 132) {
   Target target = test_target(How::Simt);
-  target.matrix_unit = true;
+  add_instructions(target, kShared);
   target.shared_bytes = 232448;
   target.multiprocessors = multiprocessors;
   return target;

@@ -14,7 +14,7 @@ using namespace heddle::testing;
 
 Target machine() {
   Target target = test_target(How::Simt);
-  target.matrix_unit = true;
+  add_instructions(target, kShared);
   target.shared_bytes = 232448;
   target.multiprocessors = 132;
   return target;

@@ -16,7 +16,9 @@ using namespace heddle::testing;
 
 Target machine(int multiprocessors = 132) {
   Target target = test_target(How::Simt);
-  target.warp_products = target.f8_products = target.tf32 = true;
+  add_instructions(target, kFragments);
+  add_instructions(target, kFragmentsOfF8);
+  target.tf32 = true;
   target.shared_bytes = 166912;
   target.multiprocessors = multiprocessors;
   return target;
@@ -287,14 +289,16 @@ TEST(WarpSimt, what_it_does_not_take) {
   expect(problem(make_cast(product({1, 64, 64, 64}, DType::i32), DType::f64), "block 64 64 threads 128" + tail),
          "not ones of a matrix unit");
   Target old = machine();
-  old.f8_products = old.tf32 = false;
+  old.tf32 = false;
+  std::erase_if(old.matrix,
+                [](const MatrixInstruction& row) { return size_of(row.factor) == 1 && is_float(row.factor); });
   const std::string bytes = "block 64 64 threads 128; stage loop 2 64 joined dot warps pipeline 3; stage joined";
   expect(problem(product({1, 64, 64, 64, false, true}, DType::f8e4m3), bytes, old), "does not multiply f8e4m3");
   EXPECT_EQ(problem(product({1, 64, 64, 64, false, true}, DType::i8), bytes, old), "");
   expect(problem(product({1, 64, 64, 64, false, true}, DType::f32),
                  "block 64 64 threads 128; stage loop 2 16 joined dot warps pipeline 3; stage joined", old),
          "nobody asked for products of tf32");
-  old.warp_products = false;
+  remove_instructions(old, MatrixLayout::Fragments);
   expect(problem(good, "block 64 64 threads 128" + tail, old), "no matrix unit for warps");
 }
 

@@ -169,10 +169,8 @@ kernel @product(in %a: bf16[9216], in %b: bf16[4608], out %c: f32[8192]) threads
   EXPECT_NE(code.find("setmaxnreg.inc"), std::string::npos);
 }
 
-// Launches of a recorded program wait for those whose memory they need and for no others.
-TEST(Cuda, recorded_launches_wait_for_what_they_need) {
-  Device& gpu = device("cuda");
-  std::shared_ptr<Executable> copy = gpu.compile(kernel::parse(R"(
+std::shared_ptr<Executable> copy_of_32(Device& gpu) {
+  return gpu.compile(kernel::parse(R"(
 kernel.thread @copy(in %x: f32[32], out %y: f32[32]) threads 32 thread t {
   phase grid() {
     %a = load %x[t] : f32
@@ -180,14 +178,43 @@ kernel.thread @copy(in %x: f32[32], out %y: f32[32]) threads 32 thread t {
   }
 }
 )"));
+}
+
+TEST(Cuda, kernels_get_the_addresses_of_parts_of_memory) {
+  Device& gpu = device("cuda");
+  std::shared_ptr<Executable> copy = copy_of_32(gpu);
+  auto memory = gpu.allocate(1024), other = gpu.allocate(256);
+  const BufferPart buffers[] = {{memory.get(), 640, 128}, {other.get(), 128, 128}};
+  fake().wanted_words = 2;
+  gpu.launch(*copy, buffers, {});
+  fake().wanted_words = 0;
+  EXPECT_EQ(fake().last.words[0], reinterpret_cast<uint64_t>(memory->address()) + 640);
+  EXPECT_EQ(fake().last.words[1], reinterpret_cast<uint64_t>(other->address()) + 128);
+  // Parts of one buffer that do not overlap do not wait for each other.
+  const BufferPart first[] = {{memory.get(), 0, 128}, {memory.get(), 128, 128}};
+  const BufferPart apart[] = {{memory.get(), 256, 128}, {memory.get(), 384, 128}};
+  const BufferPart after[] = {{memory.get(), 128, 128}, {memory.get(), 512, 128}};
+  const LaunchSegment segments[] = {{first, {}}, {apart, {}}, {after, {}}};
+  std::vector<Submission> launches;
+  for (const LaunchSegment& segment : segments) launches.push_back({copy.get(), {&segment, 1}});
+  std::shared_ptr<void> recording;
+  const int edges = fake().edges + fake().early_edges;
+  gpu.launch_all(launches, recording);
+  EXPECT_EQ(fake().edges + fake().early_edges, edges + 1);
+}
+
+// Launches of a recorded program wait for those whose memory they need and for no others.
+TEST(Cuda, recorded_launches_wait_for_what_they_need) {
+  Device& gpu = device("cuda");
+  std::shared_ptr<Executable> copy = copy_of_32(gpu);
   std::vector<std::shared_ptr<DeviceBuffer>> memory;
   for (int i = 0; i < 6; ++i) memory.push_back(gpu.allocate(128));
   using Pairs = std::vector<std::pair<int, int>>;
   std::shared_ptr<void> recording;
   auto run = [&](const Pairs& pairs) {
-    std::vector<std::vector<void*>> buffers;
+    std::vector<std::vector<BufferPart>> buffers;
     for (auto [from, to] : pairs)
-      buffers.push_back({memory[static_cast<size_t>(from)]->address(), memory[static_cast<size_t>(to)]->address()});
+      buffers.push_back({whole(*memory[static_cast<size_t>(from)]), whole(*memory[static_cast<size_t>(to)])});
     std::vector<LaunchSegment> segments;
     for (const auto& of_one : buffers) segments.push_back({of_one, {}});
     std::vector<Submission> launches;

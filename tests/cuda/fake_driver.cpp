@@ -202,9 +202,10 @@ int cuModuleGetFunction(void** function, void* module, const char*) {
 }
 int cuFuncSetAttribute(void*, int, int) { return 0; }
 int cuLaunchKernel(void* function, unsigned x, unsigned, unsigned, unsigned threads, unsigned, unsigned,
-                   unsigned shared, void*, void**, void**) {
+                   unsigned shared, void*, void** parameters, void**) {
   ANSWER;
   state.last = launch_of(function, x, threads, shared);
+  for (int i = 0; i < state.wanted_words; ++i) state.last.words[i] = *static_cast<const uint64_t*>(parameters[i]);
   ++state.launches;
   return 0;
 }

@@ -7,6 +7,7 @@
 struct FakeLaunch {
   void* function = nullptr;
   unsigned blocks = 0, threads = 0, shared_bytes = 0;
+  uint64_t words[4] = {};  // the first parameters: as many as FakeDriver::wanted_words says
 };
 
 struct FakeDriver {
@@ -19,4 +20,5 @@ struct FakeDriver {
   int edges = 0, early_edges = 0;  // between nodes of graphs, the latter of kernels that wait themselves
   int maps = 0;                    // descriptors of matrices
   FakeLaunch last;
+  int wanted_words = 0;
 };

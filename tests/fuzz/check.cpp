@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "codegen/codegen.h"
+#include "codegen/nvptx.h"
 #include "compile/fuse/check_program.h"
 #include "compile/fuse/fuse.h"
 #include "compile/lower.h"

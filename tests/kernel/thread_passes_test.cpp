@@ -33,7 +33,7 @@ TEST(ShortenComparisons, of_indices_that_fit_into_32_bits) {
 
 TEST(ExpandMath, a_short_exp_where_the_result_is_rounded) {
   auto expanded = [](const std::string& use) {
-    return after(expand_math, of_threads("    %0 = load %x[i * 8 + t % 8] : f32\n    %1 = exp %0\n" + use));
+    return after(expand_math_by_exp2, of_threads("    %0 = load %x[i * 8 + t % 8] : f32\n    %1 = exp %0\n" + use));
   };
   const std::string store = "    store %y[i * 8 + t], %3 if t < 8\n";
   auto count = [](const std::string& text) { return std::count(text.begin(), text.end(), '\n'); };
@@ -45,9 +45,10 @@ TEST(ExpandMath, a_short_exp_where_the_result_is_rounded) {
 // What a caller bounds below the normal numbers keeps its subnormal results.
 TEST(ExpandMath, exp2_of_a_maximum) {
   auto expanded = [](const char* bound) {
-    return after(expand_math, of_threads(text("    %0 = load %x[i * 8 + t % 8] : f32\n    %1 = constant ", bound,
-                                              " : f32\n    %2 = maximum %0, %1\n    %3 = exp2 %2\n"
-                                              "    store %y[i * 8 + t], %3 if t < 8\n")));
+    return after(expand_math_by_exp2,
+                 of_threads(text("    %0 = load %x[i * 8 + t % 8] : f32\n    %1 = constant ", bound,
+                                 " : f32\n    %2 = maximum %0, %1\n    %3 = exp2 %2\n"
+                                 "    store %y[i * 8 + t], %3 if t < 8\n")));
   };
   EXPECT_EQ(expanded("-126").find("shl"), std::string::npos);
   EXPECT_NE(expanded("-126.5").find("shl"), std::string::npos);

@@ -18,7 +18,10 @@ class Picky final : public Device {
   Picky(Machine machine, int refused) : refused_(refused) {
     target_.name = name_;
     target_.machine = machine;
-    target_.matrix_unit = target_.warp_products = machine == Machine::Simt;
+    if (machine == Machine::Simt) {
+      add_instructions(target_, kFragments);
+      add_instructions(target_, kShared);
+    }
     target_.shared_bytes = 232448;
   }
   const std::string& name() const override { return name_; }

@@ -29,16 +29,16 @@ std::vector<float> run(const Executable& code, int64_t numel) {
   std::vector<float> values = testing::counting(numel, 1);
   auto in = device().allocate(values.size() * 4), out = device().allocate(values.size() * 4);
   device().copy_from_host(*in, values.data(), values.size() * 4);
-  std::vector<void*> pointers;
+  std::vector<BufferPart> parts;
   std::vector<std::shared_ptr<DeviceBuffer>> temps;
   for (const kernel::Buffer& buffer : code.kernel().buffers) {
     if (buffer.space == kernel::Space::Temp) temps.push_back(device().allocate(1 << 16));
-    pointers.push_back(buffer.space == kernel::Space::In     ? in->address()
-                       : buffer.space == kernel::Space::Out  ? out->address()
-                       : buffer.space == kernel::Space::Temp ? temps.back()->address()
-                                                             : nullptr);
+    parts.push_back(buffer.space == kernel::Space::In     ? whole(*in)
+                    : buffer.space == kernel::Space::Out  ? whole(*out)
+                    : buffer.space == kernel::Space::Temp ? whole(*temps.back())
+                                                          : BufferPart{});
   }
-  device().launch(code, pointers, {});
+  device().launch(code, parts, {});
   device().copy_to_host(values.data(), *out, values.size() * 4);
   return values;
 }

@@ -47,11 +47,26 @@ Kernel two_phases(int64_t n) {
   return k;
 }
 
+template <class T>
+std::shared_ptr<DeviceBuffer> on(Device& device, const std::vector<T>& values) {
+  auto buffer = device.allocate(values.size() * sizeof(T));
+  device.copy_from_host(*buffer, values.data(), values.size() * sizeof(T));
+  return buffer;
+}
+template <class T>
+std::vector<T> read(const DeviceBuffer& buffer) {
+  std::vector<T> values(buffer.bytes() / sizeof(T));
+  buffer.device().copy_to_host(values.data(), buffer, buffer.bytes());
+  return values;
+}
+
 void expect_reversed(const Executable& code, int64_t n, float start) {
-  std::vector<float> x = testing::counting(n, start), y(static_cast<size_t>(n)), t(static_cast<size_t>(n));
-  void* buffers[] = {x.data(), y.data(), t.data()};
+  const auto bytes = static_cast<uint64_t>(n) * sizeof(float);
+  auto in = on(cpu(), testing::counting(n, start)), out = cpu().allocate(bytes), temp = cpu().allocate(bytes);
+  const BufferPart buffers[] = {whole(*in), whole(*out), whole(*temp)};
   cpu().launch(code, buffers, {});
   cpu().synchronize();
+  const auto y = read<float>(*out);
   for (int64_t i = 0; i < n; ++i)
     ASSERT_EQ(y[static_cast<size_t>(i)], 2 * (start + static_cast<float>(n - 1 - i)) + 1) << i << " of " << n;
 }
@@ -61,6 +76,40 @@ TEST(Launch, phases_run_one_after_the_other_on_any_number_of_threads) {
     auto code = cpu().compile(two_phases(n));
     EXPECT_EQ(code->kernel().name, "two_phases");
     for (int i = 0; i < 5; ++i) expect_reversed(*code, n, static_cast<float>(i));
+  }
+}
+
+// All in one buffer: what lies between the parts stays as it was.
+TEST(Launch, buffers_are_parts_of_memory) {
+  for (const char* name : {"cpu", "simulated"}) {
+    Device& where = device(name);
+    constexpr int64_t kCount = 20, kPart = 32;  // elements; of 128 bytes each
+    auto code = where.compile(two_phases(kCount));
+    std::vector<float> values(6 * kPart, -1);
+    for (int64_t i = 0; i < kCount; ++i) values[static_cast<size_t>(3 * kPart + i)] = static_cast<float>(i);
+    auto memory = on(where, values);
+    auto part = [&](uint64_t number) { return BufferPart{memory.get(), number * kPart * 4, kCount * 4}; };
+    const BufferPart buffers[] = {part(3), part(1), part(5)};
+    where.launch(*code, buffers, {});
+    where.synchronize();
+    const auto after = read<float>(*memory);
+    for (int64_t i = 0; i < 6 * kPart; ++i) {
+      const int64_t which = i / kPart, at = i % kPart, from = kCount - 1 - at;
+      float expected = -1;
+      if (at < kCount && which == 1) expected = static_cast<float>(2 * from + 1);
+      if (at < kCount && which == 3) expected = static_cast<float>(at);
+      if (at < kCount && which == 5) expected = static_cast<float>(2 * at);
+      ASSERT_EQ(after[static_cast<size_t>(i)], expected) << name << ", element " << i;
+    }
+    // Several segments of one launch, each in a part of its own.
+    const BufferPart first[] = {part(3), part(0), part(2)}, second[] = {part(3), part(4), part(5)};
+    const LaunchSegment both[] = {{first, {}}, {second, {}}};
+    where.launch(*code, both);
+    where.synchronize();
+    const auto twice = read<float>(*memory);
+    for (int64_t i = 0; i < kCount; ++i)
+      for (int64_t which : {0, 4})
+        ASSERT_EQ(twice[static_cast<size_t>(which * kPart + i)], static_cast<float>(2 * (kCount - 1 - i) + 1)) << name;
   }
 }
 
@@ -97,11 +146,11 @@ TEST(Launch, every_thread_has_its_own_scratch) {
   k.phases = {phase};
   kernel::verify(k);
   auto code = cpu().compile(k);
-  std::vector<int32_t> y(kBlocks);
-  void* buffers[] = {y.data(), nullptr};
   for (int round = 0; round < 5; ++round) {
-    std::fill(y.begin(), y.end(), -1);
+    auto out = on(cpu(), std::vector<int32_t>(kBlocks, -1));
+    const BufferPart buffers[] = {whole(*out), {}};
     cpu().launch(*code, buffers, {});
+    const auto y = read<int32_t>(*out);
     for (int64_t block = 0; block < kBlocks; ++block) ASSERT_EQ(y[static_cast<size_t>(block)], block);
   }
 }
@@ -122,18 +171,19 @@ TEST(Launch, symbols_give_the_grid) {
   k.phases = {phase};
   auto code = cpu().compile(k);
   for (int64_t size : {0, 1, 7, 100}) {
-    std::vector<int32_t> y(101, -1);
-    void* buffers[] = {y.data()};
+    auto out = on(cpu(), std::vector<int32_t>(101, -1));
+    const BufferPart buffers[] = {whole(*out)};
     int64_t symbols[] = {size};
     cpu().launch(*code, buffers, symbols);
+    const auto y = read<int32_t>(*out);
     for (int64_t i = 0; i <= 100; ++i) ASSERT_EQ(y[static_cast<size_t>(i)], i < size ? i + size : -1);
   }
 }
 
 TEST(Launch, the_wrong_number_of_buffers_is_refused) {
   auto code = cpu().compile(two_phases(4));
-  float data[4] = {};
-  void* buffers[] = {data, data};
+  auto data = cpu().allocate(16);
+  const BufferPart buffers[] = {whole(*data), whole(*data)};
   EXPECT_THROW(cpu().launch(*code, buffers, {}), InternalError);
 }
 

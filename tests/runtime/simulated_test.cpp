@@ -85,12 +85,15 @@ TEST(Simulated, launches_with_wrong_memory_are_refused) {
       "  phase grid() {\n    %0 = load %x[t] if t < 8 : f32\n    store %y[t], %0 if t < 8\n  }\n}\n");
   auto code = device.compile(kernel);
   auto x = device.allocate(32), y = device.allocate(32), small = device.allocate(16);
-  std::vector<void*> good{x->address(), y->address()}, short_one{x->address(), small->address()};
-  float host[8];
-  std::vector<void*> foreign{host, y->address()};
+  auto other = heddle::device("simulated").allocate(32);
+  using Parts = std::vector<BufferPart>;
+  const Parts good{whole(*x), whole(*y)}, short_one{whole(*x), whole(*small)}, foreign{whole(*other), whole(*y)};
+  const Parts nothing{whole(*x), {}}, cut{whole(*x), {y.get(), 0, 16}}, outside{whole(*x), {y.get(), 64, 32}},
+      crooked{whole(*x), {y.get(), 4, 28}};
   EXPECT_NO_THROW(device.launch(*code, good, {}));
   EXPECT_THROW(device.launch(*code, short_one, {}), DeviceError);
-  EXPECT_THROW(device.launch(*code, foreign, {}), DeviceError);
+  for (const Parts& wrong : {foreign, nothing, cut, outside, crooked})
+    EXPECT_THROW(device.launch(*code, wrong, {}), DeviceError);
   EXPECT_THROW(device.launch(*code, std::span(good).first(1), {}), DeviceError);
   EXPECT_THROW(heddle::device("simulated").launch(*code, good, {}), DeviceError);
 }

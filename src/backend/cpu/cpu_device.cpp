@@ -31,20 +31,17 @@ constexpr double kWorthWaiting = 20'000, kWorthWaitingInCrowd = 200'000;
 class CpuBuffer final : public DeviceBuffer {
  public:
   CpuBuffer(Device& device, MemoryPool& pool, uint64_t bytes)
-      : device_(device), pool_(pool), bytes_(bytes), memory_(pool.allocate(bytes)) {}
+      : DeviceBuffer(device, bytes), pool_(pool), memory_(pool.allocate(bytes)) {
+    address_ = memory_.address;
+  }
   ~CpuBuffer() override { pool_.release(memory_); }
   CpuBuffer(const CpuBuffer&) = delete;
   CpuBuffer& operator=(const CpuBuffer&) = delete;
 
-  Device& device() const override { return device_; }
-  void* address() const override { return memory_.address; }
   const void* host_data() const override { return memory_.address; }
-  uint64_t bytes() const override { return bytes_; }
 
  private:
-  Device& device_;
   MemoryPool& pool_;
-  uint64_t bytes_;
   MemoryPool::Block memory_;
 };
 
@@ -120,7 +117,8 @@ thread_local Scratch scratch;
 // One phase of all segments, as the parts of a pool job.
 struct PhaseJob {
   struct Range {  // of one segment
-    const LaunchSegment* segment;
+    void* const* buffers;
+    const int64_t* symbols;
     int64_t first, blocks;  // blocks from `first` on
     double end;             // nanoseconds of work up to the end of this segment, all before included
   };
@@ -151,8 +149,7 @@ struct PhaseJob {
     for (size_t i = from.range; i < ranges.size() && i <= to.range; ++i) {
       const Range& r = ranges[i];
       int64_t begin = i == from.range ? from.block : 0, end = i == to.range ? to.block : r.blocks;
-      if (begin < end)
-        function(r.segment->buffers.data(), r.segment->symbols.data(), r.first + begin, r.first + end, memory);
+      if (begin < end) function(r.buffers, r.symbols, r.first + begin, r.first + end, memory);
     }
   }
   static void run_part(void* context, int part) {
@@ -190,6 +187,9 @@ class CpuDevice final : public Device {
     return std::make_shared<CpuExecutable>(kernel, load_host(kernel, code));
   }
   std::string code_version() const override { return code_generator(); }
+  std::vector<CodeText> texts(const kernel::Kernel& kernel, const Target& target) const override {
+    return {{".ll", llvm_ir(kernel, target)}, {".s", host_assembly(kernel, target)}};
+  }
   void launch(const Executable& executable, std::span<const LaunchSegment> segments) override;
   void synchronize() override {}  // a launch returns when it is done
   Memory memory() const override { return {memory_.used(), memory_.cached(), memory_.peak(), memory_.limit()}; }
@@ -240,16 +240,21 @@ void CpuDevice::launch(const Executable& executable, std::span<const LaunchSegme
   HD_ASSERT(segments.size() == 1 || !kernel.rounds, "rounds of several segments: ", kernel.name);
   const size_t phases = code.phases().size();
   const int64_t rounds = segments.empty() ? 1 : code.rounds(segments[0].symbols);
+  SmallVector<void*, 32> addresses;  // of all segments
+  for (const LaunchSegment& segment : segments)
+    for (const BufferPart& part : segment.buffers) addresses.push_back(part.address());
   SmallVector<PhaseJob::Range, 4> ranges;  // phase after phase
   SmallVector<PhaseJob, 4> jobs;
   double largest = 0;
   for (size_t i = 0; i < phases; ++i) {
     double work = 0;
+    void* const* buffers = addresses.data();
     for (const LaunchSegment& segment : segments) {
       const bool done = i < 64 && (segment.done >> i & 1) != 0;
       int64_t blocks = done ? 0 : code.blocks(i, segment.symbols) / rounds;
       work += static_cast<double>(blocks) * code.block_nanoseconds(i, segment.symbols);
-      ranges.push_back({&segment, 0, blocks, work});
+      ranges.push_back({buffers, segment.symbols.data(), 0, blocks, work});
+      buffers += segment.buffers.size();
     }
     largest = std::max(largest, work * static_cast<double>(rounds));
   }

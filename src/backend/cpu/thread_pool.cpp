@@ -24,14 +24,6 @@ enum State : uint32_t {
 constexpr int64_t kSpin = 50'000;            // longer than the usual gap between two launches of a busy program
 constexpr int64_t kSpinOvercommitted = 500;  // with more threads than cores a spinning thread only keeps others away
 
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-#endif
-}
-
 // Spins until the word leaves `from` or the time is over; returns the last value seen.
 uint32_t spin_while(const std::atomic<uint32_t>& word, uint32_t from, int64_t nanoseconds) {
   using Clock = std::chrono::steady_clock;

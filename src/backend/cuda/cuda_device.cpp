@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "codegen/codegen.h"
+#include "codegen/nvptx.h"
 
 namespace heddle::cuda {
 namespace {
@@ -25,15 +26,11 @@ class CudaBuffer final : public DeviceBuffer {
   CudaBuffer(const CudaBuffer&) = delete;
   CudaBuffer& operator=(const CudaBuffer&) = delete;
 
-  Device& device() const override;
-  void* address() const override { return reinterpret_cast<void*>(memory_.address); }
   const void* host_data() const override;
   bool on_host() const override { return false; }
-  uint64_t bytes() const override { return bytes_; }
 
  private:
   CudaDevice& device_;
-  uint64_t bytes_;
   MemoryPool::Block memory_;
   mutable Mutex lock_;
   mutable std::unique_ptr<std::byte[]> copy_;  // for whoever reads from the host
@@ -105,6 +102,10 @@ class CudaDevice final : public Device {
     return std::make_shared<CudaExecutable>(driver_, context_, kernel, code);
   }
   std::string code_version() const override { return text(code_generator(), ", CUDA driver ", driver_.version); }
+
+  std::vector<CodeText> texts(const kernel::Kernel& kernel, const Target& target) const override {
+    return {{".ptx", ptx(kernel, target)}};
+  }
 
   void launch(const Executable& executable, std::span<const LaunchSegment> segments) override {
     enter();
@@ -208,15 +209,16 @@ class CudaDevice final : public Device {
 };
 
 CudaBuffer::CudaBuffer(CudaDevice& device, uint64_t bytes)
-    : device_(device), bytes_(bytes), memory_(device.pool().allocate(bytes)) {}
+    : DeviceBuffer(device, bytes), device_(device), memory_(device.pool().allocate(bytes)) {
+  address_ = reinterpret_cast<void*>(memory_.address);
+}
 CudaBuffer::~CudaBuffer() { device_.pool().release(memory_); }
-Device& CudaBuffer::device() const { return device_; }
 
 // A copy, made anew each time because the memory may have been written since.
 const void* CudaBuffer::host_data() const {
   std::lock_guard guard(lock_);
-  if (!copy_) copy_ = std::make_unique_for_overwrite<std::byte[]>(std::max<uint64_t>(bytes_, 1));
-  device_.copy_to_host(copy_.get(), *this, bytes_);
+  if (!copy_) copy_ = std::make_unique_for_overwrite<std::byte[]>(std::max<uint64_t>(bytes(), 1));
+  device_.copy_to_host(copy_.get(), *this, bytes());
   return copy_.get();
 }
 

@@ -6,7 +6,7 @@
 #include "backend/cuda/tensor_map.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "codegen/codegen.h"
+#include "codegen/nvptx.h"
 
 namespace heddle::cuda {
 namespace {
@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kTables = 8;
 constexpr int kPtx = 1;  // kind of input for the driver's linker
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;
+
+uint64_t address_of(const BufferPart& part) { return reinterpret_cast<uint64_t>(part.address()); }
 
 bool is_done(const LaunchSegment& segment, size_t phase) { return phase < 64 && (segment.done >> phase & 1) != 0; }
 
@@ -145,7 +147,7 @@ void CudaExecutable::append_phase(Function function, int64_t count, std::span<co
   for (const LaunchSegment& segment : segments)
     for (size_t b = 0; b < kernel_.buffers.size(); ++b) {
       const kernel::Buffer& buffer = kernel_.buffers[b];
-      const auto begin = reinterpret_cast<uint64_t>(segment.buffers[b]);
+      const auto begin = address_of(segment.buffers[b]);
       if (buffer.space == kernel::Space::Shared || begin == 0) continue;
       const int64_t count_now =
           buffer.size.is_const() ? buffer.size.value() : evaluate(buffer.size, symbol_values(kernel_, segment.symbols));
@@ -177,7 +179,7 @@ void CudaExecutable::append(Device& device, std::span<const LaunchSegment> segme
       if (count <= 0 || is_done(segment, phase)) continue;
       append_phase(single_.functions[phase], count, {&segment, 1}, out);
       for (size_t b = 0; b < kernel_.buffers.size(); ++b)
-        if (kernel_.buffers[b].space != kernel::Space::Shared) out.word(reinterpret_cast<uint64_t>(segment.buffers[b]));
+        if (kernel_.buffers[b].space != kernel::Space::Shared) out.word(address_of(segment.buffers[b]));
       for (int64_t symbol : segment.symbols) out.word(static_cast<uint64_t>(symbol));
       if (kernel_.rounds) out.word(static_cast<uint64_t>(round * count));
       for (const kernel::TensorMap& map : maps_) out.map(encode(driver_, kernel_, map, segment));
@@ -196,8 +198,7 @@ void CudaExecutable::append_many(Device& device, std::span<const LaunchSegment> 
       if (!is_done(segment, phase)) total[phase] += std::max<int64_t>(blocks(phase, segment.symbols), 0);
     }
     for (size_t b = 0; b < kernel_.buffers.size(); ++b)
-      if (kernel_.buffers[b].space != kernel::Space::Shared)
-        words.push_back(reinterpret_cast<uint64_t>(segment.buffers[b]));
+      if (kernel_.buffers[b].space != kernel::Space::Shared) words.push_back(address_of(segment.buffers[b]));
     for (int64_t symbol : segment.symbols) words.push_back(static_cast<uint64_t>(symbol));
   }
   std::lock_guard guard(lock_);

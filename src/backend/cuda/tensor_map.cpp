@@ -39,7 +39,8 @@ std::array<uint64_t, 16> encode(const Driver& driver, const kernel::Kernel& kern
     box[d] = d < 2 ? static_cast<uint32_t>(map.box[d]) : 1;
     steps[d] = 1;
   }
-  auto* base = static_cast<char*>(segment.buffers[static_cast<size_t>(region.buffer)]) + value(region.offset) * size;
+  const BufferPart& memory = segment.buffers[static_cast<size_t>(region.buffer)];
+  auto* base = static_cast<std::byte*>(memory.address()) + value(region.offset) * size;
   struct alignas(64) Map {
     std::array<uint64_t, 16> words;
   } made{};

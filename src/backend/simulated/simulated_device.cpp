@@ -1,20 +1,19 @@
 // Two devices without hardware, for tests. Both compile for a SIMT machine and check every launch: the kernel must
-// verify, and each pointer must be live memory of this device, large enough.
+// verify, and each part of memory must lie in a buffer of this device and be large enough.
 //
 //   simulated  the interpreter runs the kernels: blocks, warps, shuffles and barriers, with races detected
-//   null       kernels become PTX, and nothing runs; results are whatever the memory held
+//   null       kernels become code for the machine, and nothing runs; results are whatever the memory held
 
-#include <atomic>
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
 
 #include "base/config.h"
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "codegen/codegen.h"
+#include "codegen/generator.h"
 #include "kernel/interpreter.h"
 #include "runtime/device.h"
 
@@ -22,36 +21,19 @@ namespace heddle {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
+constexpr const char* kMachine = "sm_90a";  // that both stand for
 
-// Live blocks by address, so that a launch can tell which memory a pointer means.
-class Blocks {
+// Memory in use.
+class Usage {
  public:
-  void* allocate(uint64_t bytes) {
-    uint64_t rounded = (bytes / kAlignment + 1) * kAlignment;
-    void* address = bytes < rounded ? std::aligned_alloc(kAlignment, rounded) : nullptr;
-    if (!address) throw OutOfMemory(text("simulated device: no memory for ", bytes, " bytes"));
-    std::memset(address, 0, rounded);
+  void add(uint64_t bytes) {
     std::lock_guard guard(lock_);
-    live_[address] = bytes;
     used_ += bytes;
     peak_ = std::max(peak_, used_);
-    return address;
   }
-  void release(void* address) {
+  void remove(uint64_t bytes) {
     std::lock_guard guard(lock_);
-    auto it = live_.find(address);
-    used_ -= it->second;
-    live_.erase(it);
-    std::free(address);
-  }
-  // Bytes from `address` to the end of its block; -1 if it lies in none.
-  int64_t room(const void* address) const {
-    std::lock_guard guard(lock_);
-    auto it = live_.upper_bound(address);
-    if (it == live_.begin()) return -1;
-    --it;
-    auto offset = static_cast<uint64_t>(static_cast<const char*>(address) - static_cast<const char*>(it->first));
-    return offset <= it->second ? static_cast<int64_t>(it->second - offset) : -1;
+    used_ -= bytes;
   }
   Device::Memory memory() const {
     std::lock_guard guard(lock_);
@@ -60,28 +42,34 @@ class Blocks {
 
  private:
   mutable Mutex lock_;
-  std::map<const void*, uint64_t> live_;
   uint64_t used_ = 0, peak_ = 0;
 };
 
+void* allocate_zeros(uint64_t bytes) {
+  uint64_t rounded = (bytes / kAlignment + 1) * kAlignment;
+  void* address = bytes < rounded ? std::aligned_alloc(kAlignment, rounded) : nullptr;
+  if (!address) throw OutOfMemory(text("simulated device: no memory for ", bytes, " bytes"));
+  std::memset(address, 0, rounded);
+  return address;
+}
+
 class SimulatedBuffer final : public DeviceBuffer {
  public:
-  SimulatedBuffer(Device& device, Blocks& blocks, uint64_t bytes)
-      : device_(device), blocks_(blocks), bytes_(bytes), address_(blocks.allocate(bytes)) {}
-  ~SimulatedBuffer() override { blocks_.release(address_); }
+  SimulatedBuffer(Device& device, Usage& usage, uint64_t bytes) : DeviceBuffer(device, bytes), usage_(usage) {
+    address_ = allocate_zeros(bytes);
+    usage_.add(bytes);
+  }
+  ~SimulatedBuffer() override {
+    usage_.remove(bytes());
+    std::free(address());
+  }
   SimulatedBuffer(const SimulatedBuffer&) = delete;
   SimulatedBuffer& operator=(const SimulatedBuffer&) = delete;
 
-  Device& device() const override { return device_; }
-  void* address() const override { return address_; }
-  const void* host_data() const override { return address_; }
-  uint64_t bytes() const override { return bytes_; }
+  const void* host_data() const override { return address(); }
 
  private:
-  Device& device_;
-  Blocks& blocks_;
-  uint64_t bytes_;
-  void* address_;
+  Usage& usage_;
 };
 
 class SimulatedExecutable final : public Executable {
@@ -97,7 +85,8 @@ class SimulatedExecutable final : public Executable {
 
 class SimulatedDevice final : public Device {
  public:
-  SimulatedDevice(std::string name, bool runs) : name_(std::move(name)), runs_(runs), target_(nvidia_target()) {
+  SimulatedDevice(std::string name, bool runs)
+      : name_(std::move(name)), runs_(runs), generator_(generator_for(kMachine)), target_(generator_.target(kMachine)) {
     target_.name = name_;
     tf32_target_ = with_tf32(target_);
   }
@@ -107,32 +96,35 @@ class SimulatedDevice final : public Device {
   const Target& tf32_target() const override { return tf32_target_; }
   int threads() const override { return 1; }
   std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes) override {
-    return std::make_shared<SimulatedBuffer>(*this, blocks_, bytes);
+    return std::make_shared<SimulatedBuffer>(*this, usage_, bytes);
   }
   void copy_from_host(DeviceBuffer& to, const void* from, uint64_t bytes) override {
-    check_room("copy", to.address(), bytes);
+    check("copy", whole(to), bytes);
     if (bytes) std::memcpy(to.address(), from, bytes);
   }
   void copy_to_host(void* to, const DeviceBuffer& from, uint64_t bytes) override {
-    check_room("copy", from.address(), bytes);
+    check("copy", whole(from), bytes);
     if (bytes) std::memcpy(to, from.address(), bytes);
   }
   std::shared_ptr<Executable> compile(const kernel::Kernel& kernel, std::string*) override {
     kernel::verify(kernel);
     if (kernel.level != kernel::Level::Thread)
       throw CompileError(text("kernel ", kernel.name, " is not at thread level"));
-    if (!runs_) ptx(kernel, target());
+    if (!runs_) generator_.code(kernel, target());
     return std::make_shared<SimulatedExecutable>(this, kernel);
+  }
+  std::vector<CodeText> texts(const kernel::Kernel& kernel, const Target& target) const override {
+    return {{generator_.ending, generator_.code(kernel, target)}};
   }
   void launch(const Executable& executable, std::span<const LaunchSegment> segments) override {
     for (const LaunchSegment& segment : segments) run(executable, segment.buffers, segment.symbols);
   }
   void synchronize() override {}
-  Memory memory() const override { return blocks_.memory(); }
+  Memory memory() const override { return usage_.memory(); }
   void free_cached() override {}
 
  private:
-  void run(const Executable& executable, std::span<void* const> buffers, std::span<const int64_t> symbols) {
+  void run(const Executable& executable, std::span<const BufferPart> buffers, std::span<const int64_t> symbols) {
     const auto& code = static_cast<const SimulatedExecutable&>(executable);
     const kernel::Kernel& kernel = code.kernel();
     if (code.owner() != this)
@@ -141,26 +133,35 @@ class SimulatedDevice final : public Device {
       throw DeviceError(text(name_, ": kernel ", kernel.name, " got ", buffers.size(), " buffers and ", symbols.size(),
                              " symbols instead of ", kernel.buffers.size(), " and ", kernel.symbols.size()));
     std::vector<int64_t> sizes;
+    std::vector<void*> addresses;
     for (size_t b = 0; b < buffers.size(); ++b) {
       const kernel::Buffer& buffer = kernel.buffers[b];
       sizes.push_back(evaluate(buffer.size, symbol_values(kernel, symbols)));
+      addresses.push_back(buffers[b].address());
       if (buffer.space == kernel::Space::Shared) continue;
       uint64_t bytes = static_cast<uint64_t>(sizes.back()) * static_cast<uint64_t>(size_of(buffer.dtype));
-      if (bytes > 0) check_room(text("kernel ", kernel.name, ", buffer ", buffer.name), buffers[b], bytes);
+      if (bytes > 0) check(text("kernel ", kernel.name, ", buffer ", buffer.name), buffers[b], bytes);
     }
-    if (runs_) kernel::interpret(kernel, buffers, sizes, symbols);
+    if (runs_) kernel::interpret(kernel, addresses, sizes, symbols);
   }
-  void check_room(const std::string& what, const void* address, uint64_t bytes) const {
-    int64_t room = blocks_.room(address);
-    if (room < 0) throw DeviceError(text(name_, ": ", what, ": the address is not memory of this device"));
-    if (static_cast<uint64_t>(room) < bytes)
-      throw DeviceError(text(name_, ": ", what, ": needs ", bytes, " bytes, but only ", room, " are there"));
+  void check(const std::string& what, const BufferPart& part, uint64_t bytes) const {
+    if (!part.buffer || &part.buffer->device() != this)
+      throw DeviceError(text(name_, ": ", what, ": this is not memory of the device"));
+    if (part.offset % kAlignment != 0)
+      throw DeviceError(text(name_, ": ", what, ": offset ", part.offset, " is no multiple of ", kAlignment));
+    const uint64_t all = part.buffer->bytes();
+    if (part.offset > all || part.bytes > all - part.offset)
+      throw DeviceError(text(name_, ": ", what, ": ", part.bytes, " bytes from offset ", part.offset,
+                             " on do not lie in a buffer of ", all));
+    if (part.bytes < bytes)
+      throw DeviceError(text(name_, ": ", what, ": needs ", bytes, " bytes, but only ", part.bytes, " are there"));
   }
 
   std::string name_;
   bool runs_;
+  Generator generator_;
   Target target_, tf32_target_;
-  Blocks blocks_;
+  Usage usage_;
 };
 
 std::unique_ptr<Device> make_device(const std::string& name, bool runs, int number) {

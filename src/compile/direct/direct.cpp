@@ -8,7 +8,7 @@ namespace heddle {
 kernel::Kernel build_direct(const DirectKernel& direct, const Target& target) {
   kernel::Kernel built = direct.build(target);
   kernel::verify(built);
-  kernel::run(built, kernel::thread_pipeline());
+  kernel::run(built, kernel::thread_pipeline(has_exp2(target)));
   HD_ASSERT(built.level == kernel::Level::Thread && built.buffers.size() >= direct.buffers.size(), direct.name);
   return built;
 }

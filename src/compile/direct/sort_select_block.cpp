@@ -9,21 +9,21 @@ using kernel::Space;
 using kernel::Value;
 using Values = SortWriter::Values;
 
-constexpr int64_t kThreads = 256, kWarp = 32;
+constexpr int64_t kThreads = 256;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class BlockSelection {
  public:
   BlockSelection(SortWriter& writer, int64_t n, int number)
-      : w(writer), kept(writer.task.kept), each(ceil_div(n, kThreads)) {
+      : w(writer), kept(writer.task.kept), each(ceil_div(n, kThreads)), warp(writer.target.warp) {
     w.kernel.threads = static_cast<int>(kThreads);
     w.kernel.thread = Expr::index("t", kThreads);
     auto shared = [&](const char* name, DType dtype, int64_t count) {
       return w.buffer((name + std::to_string(number)).c_str(), dtype, Space::Shared, count);
     };
-    keys = shared("keys", w.key, place(each * kThreads));
-    sums = shared("sums", DType::i32, kThreads / kWarp);
+    keys = shared("keys", w.key, each * kThreads + each * kThreads / w.target.shared_banks);
+    sums = shared("sums", DType::i32, kThreads / warp);
     before = shared("before", DType::i32, kThreads);
     chosen_keys = shared("chosen_keys", w.key, kept);
     chosen_positions = shared("chosen_positions", DType::i32, kept);
@@ -31,7 +31,8 @@ class BlockSelection {
 
   static int64_t bytes(const SortWriter& w, int64_t n) {
     const int64_t key = size_of(w.key), size = ceil_div(n, kThreads) * kThreads;
-    return (size + size / kWarp + w.task.kept) * key + (kThreads + kThreads / kWarp + w.task.kept) * 4 + 64;
+    return (size + size / w.target.shared_banks + w.task.kept) * key +
+           (kThreads + kThreads / w.target.warp + w.task.kept) * 4 + 64;
   }
 
   void write(const SortWriter::Source& source, const SortWriter::Put& put) const {
@@ -62,21 +63,20 @@ class BlockSelection {
 
  private:
   // Runs of one thread begin in different banks.
-  static Expr place(const Expr& i) { return i + floordiv(i, kWarp); }
-  static int64_t place(int64_t i) { return i + i / kWarp; }
+  Expr place(const Expr& i) const { return i + floordiv(i, w.target.shared_banks); }
 
   // Of all threads; all get it.
   Value summed(Value count) const {
-    for (int64_t lane = kWarp / 2; lane > 0; lane /= 2)
+    for (int64_t lane = warp / 2; lane > 0; lane /= 2)
       count = w.op(ScalarOp::add, count, w.b().shuffle_xor(count, static_cast<int>(lane)));
     const Expr t = w.kernel.thread;
-    w.b().branch(eq(mod(t, kWarp), 0), [&] {
-      w.store(sums, count, floordiv(t, kWarp));
+    w.b().branch(eq(mod(t, warp), 0), [&] {
+      w.store(sums, count, floordiv(t, warp));
       return Values{};
     });
     w.b().barrier();
     Value total = w.load(sums, 0);
-    for (int64_t warp = 1; warp < kThreads / kWarp; ++warp) total = w.op(ScalarOp::add, total, w.load(sums, warp));
+    for (int64_t i = 1; i < kThreads / warp; ++i) total = w.op(ScalarOp::add, total, w.load(sums, i));
     w.b().barrier();
     return total;
   }
@@ -138,7 +138,7 @@ class BlockSelection {
   }
 
   SortWriter& w;
-  int64_t kept, each;
+  int64_t kept, each, warp;
   int keys, sums, before, chosen_keys, chosen_positions;
 };
 

@@ -38,6 +38,7 @@ SortWriter::SortWriter(const SortTask& the_task, const Target& the_target, const
   kernel.name = name;
   kernel.level = kernel::Level::Thread;
   kernel.thread = Expr::index("t", 1);
+  kernel.warp = target.warp;
   kernel.buffers = arguments;
   int next = 1;
   if (task.values) values = next++;

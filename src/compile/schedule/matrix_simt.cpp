@@ -163,13 +163,14 @@ std::string check_matrix_simt(const Schedule& schedule, const Loops& loops, size
                               const Target& target) {
   const StageSchedule& plan = schedule.stages[s];
   const Stage& stage = loops.stages[s];
-  if (target.machine != Machine::Simt || !target.matrix_unit) return "the machine has no matrix unit that copies";
+  if (!find_instruction(target, MatrixLayout::Shared)) return "the machine has no matrix unit that copies";
   if (plan.unit != StageSchedule::Unit::Matrix || plan.pipeline < 1)
     return text("stage ", s, ": copies without a matrix unit");
   if (std::string problem = check_unit_simt(schedule, loops, s, c); !problem.empty()) return problem;
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis), k = loops.outer.size();
   auto left = matrix_factor(loops, stage, c.a), right = matrix_factor(loops, stage, c.b);
-  if (!left || !right || dtype_of(loops, *left) != dtype_of(loops, *right))
+  if (!left || !right || dtype_of(loops, *left) != dtype_of(loops, *right) ||
+      !find_instruction(target, MatrixLayout::Shared, dtype_of(loops, *left)))
     return text("stage ", s, ": its factors are not ones of a matrix unit");
   const int64_t rows = schedule.block[a], columns = schedule.block[b];
   if (rows % kernel::kMatrixRows != 0 || rows > 4 * kernel::kMatrixRows || columns % 64 != 0 || columns > 256)

@@ -98,7 +98,7 @@ std::string check_product(const Schedule& schedule, const Loops& loops, size_t s
 }  // namespace
 
 std::string check_online_simt(const Schedule& schedule, const Loops& loops, const Target& target) {
-  if (!target.matrix_unit) return "chunks without a matrix unit";
+  if (!find_instruction(target, MatrixLayout::Shared)) return "chunks without a matrix unit";
   if (schedule.parts != 1 || schedule.persistent != 0)
     return "parts of chunks, or persistent blocks, on a SIMT machine";
   const Online online = *find_online(loops);
@@ -148,7 +148,7 @@ std::string check_online_simt(const Schedule& schedule, const Loops& loops, cons
 }
 
 bool schedule_online_simt(Schedule& schedule, const Loops& loops, const Target& target) {
-  if (!target.matrix_unit || !find_online(loops)) return false;
+  if (!find_instruction(target, MatrixLayout::Shared) || !find_online(loops)) return false;
   size_t row = loops.outer.size();
   for (size_t s = 0; s < loops.stages.size(); ++s)
     if (auto c = product_of(loops, s)) row = static_cast<size_t>(c->a_axis);

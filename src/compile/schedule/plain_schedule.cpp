@@ -36,7 +36,7 @@ Schedule row_by_row(const Loops& loops, const Target& target) {
 
 std::vector<Schedule> plainer_schedules(const Loops& loops, const Target& target) {
   Target plain = target;
-  plain.matrix_unit = plain.warp_products = plain.f8_products = plain.packed_products = plain.byte_products = false;
+  plain.matrix.clear();
   std::vector<Schedule> result;
   auto add = [&](Schedule schedule) {
     if (check(schedule, loops, target).empty()) result.push_back(std::move(schedule));

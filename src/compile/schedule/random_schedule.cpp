@@ -67,7 +67,7 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
       c && c->is_matmul() && c->b_axis < outer && target.machine == Machine::Simt && draw(2) == 0) {
     Schedule schedule = random_matrix_schedule(loops, *c, target, draw);
     if (check(schedule, loops, target).empty()) return schedule;
-    for (int attempt = 0; attempt < 4 && target.warp_products; ++attempt) {
+    for (int attempt = 0; attempt < 4 && find_instruction(target, MatrixLayout::Fragments); ++attempt) {
       schedule = random_warp_schedule(loops, *c, target, draw);
       if (check(schedule, loops, target).empty()) return schedule;
     }
@@ -77,7 +77,7 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
   // Draws until one is legal; the plainest schedule always is.
   for (int attempt = 0; attempt < 50; ++attempt) {
     Schedule schedule;
-    schedule.threads = target.machine == Machine::Simt ? 32 << draw(4) : 1;
+    schedule.threads = target.machine == Machine::Simt ? target.warp << draw(4) : 1;
     int64_t budget = target.machine == Machine::Simt ? 4096 : 1 << 15;
     for (int64_t extent : outer_extents) {
       int64_t size = std::min({extent, budget, int64_t{1} << draw(9)});

@@ -35,7 +35,9 @@ std::string check_unit(const StageSchedule& plan, const Schedule& schedule, cons
   for (const Staged& staged : plan.staged)
     if (staged.panel < 2) return text("stage ", s, ": packed factors lie in panels");
   if (!matrix) return "";
-  if (!target.matrix_unit) return "the machine has no matrix unit";
+  const MatrixInstruction* panels =
+      find_instruction(target, MatrixLayout::Panels, loops.values[static_cast<size_t>(*a)].dtype);
+  if (!panels) return "the machine has no matrix unit";
   bool outer_seen = false;
   for (const Level& level : plan.loops) {
     if (static_cast<size_t>(level.axis) < loops.outer.size())

@@ -91,9 +91,9 @@ StageSchedule::Unit choose_unit(const Loops& loops, const Stage& stage, const Co
   if (!a || !b || !c.a_axes[along] || !c.b_axes[along]) return Unit::Numbers;
   if (stage.inner[along - loops.outer.size()].extent.hi() < 2) return Unit::Numbers;
   const auto last = static_cast<int>(loops.outer.size()) - 1;
-  if (target.matrix_unit && c.b_axis == last) return Unit::Matrix;
-  const bool pairs = loops.values[static_cast<size_t>(*a)].dtype == DType::bf16;
-  return (pairs ? target.packed_products : target.byte_products) ? Unit::Packed : Unit::Numbers;
+  const DType factor = loops.values[static_cast<size_t>(*a)].dtype;
+  if (find_instruction(target, MatrixLayout::Panels, factor) && c.b_axis == last) return Unit::Matrix;
+  return find_instruction(target, MatrixLayout::Packed, factor) ? Unit::Packed : Unit::Numbers;
 }
 
 // The share of its time that a core works, if blocks of this size are divided among all of them. Each block packs its

@@ -99,13 +99,14 @@ void FastestProduct::consider(Schedule candidate, const ProductSizes& sizes, int
 }
 
 bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
-  if (!target.matrix_unit || loops.stages[0].inner.size() != 1) return false;
+  if (!find_instruction(target, MatrixLayout::Shared) || loops.stages[0].inner.size() != 1) return false;
   const ProductSizes sizes = product_sizes(loops, c);
   // Of so few rows single warps read the other factor faster.
   constexpr int64_t kWarpRows = 16;
-  const int64_t least_rows = target.warp_products ? kWarpRows + 1 : kLeastRows;
+  const bool warps = find_instruction(target, MatrixLayout::Fragments) != nullptr;
+  const int64_t least_rows = warps ? kWarpRows + 1 : kLeastRows;
   if (!worth_a_unit(sizes, least_rows)) return false;
-  if (target.warp_products && (repeats(loops, c, 0) || repeats(loops, c, 1))) return false;
+  if (warps && (repeats(loops, c, 0) || repeats(loops, c, 1))) return false;
 
   FastestProduct fastest;
   for (const Choice& choice : kChoices) {
@@ -142,9 +143,9 @@ void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contrac
     int64_t depth;
   };
   constexpr Tile kTiles[] = {{128, 128, 256, 8}, {64, 64, 64, 16}, {32, 32, 64, 32}};
-  constexpr double kLeastWaves = 1.5;         // blocks for each multiprocessor, or the next smaller tile is taken
-  constexpr int kWarpLanes = 32, kWarps = 8;  // warps that keep a multiprocessor going
-  constexpr int64_t kLeastPart = 192;         // of a divided sum
+  constexpr double kLeastWaves = 1.5;  // blocks for each multiprocessor, or the next smaller tile is taken
+  constexpr int kWarps = 8;            // warps that keep a multiprocessor going
+  constexpr int64_t kLeastPart = 192;  // of a divided sum
   const ProductSizes sizes = product_sizes(loops, c);
   const auto [a, b, m, n, k, others, together] = sizes;
   StageSchedule& plan = schedule.stages[0];
@@ -166,7 +167,7 @@ void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contrac
     schedule.block[b] = std::min<int64_t>(64, n);
     const int depth = loop_by(8);
     plan.staged = {{0, Staged::Scope::Block, depth, 0}, {1, Staged::Scope::Block, depth, 0}};
-    divide(sizes.blocks(schedule.block[a], schedule.block[b]) * schedule.threads / kWarpLanes);
+    divide(sizes.blocks(schedule.block[a], schedule.block[b]) * schedule.threads / target.warp);
     return;
   }
   const Tile* tile = kTiles;
@@ -180,7 +181,7 @@ void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contrac
   while (step > tile->depth * 3 / 4 && k % step != 0) --step;
   const int depth = loop_by(k % step == 0 ? step : tile->depth);
   plan.staged = {{0, Staged::Scope::Block, depth, tile->rows}, {1, Staged::Scope::Block, depth, tile->columns}};
-  divide(sizes.blocks(tile->rows, tile->columns) * tile->threads / kWarpLanes);
+  divide(sizes.blocks(tile->rows, tile->columns) * tile->threads / target.warp);
 }
 
 }  // namespace heddle

@@ -10,9 +10,9 @@ namespace heddle {
 namespace {
 
 using kernel::kWarpBytes;
+using kernel::kWarpLanes;
 using kernel::kWarpRows;
 
-constexpr int64_t kWarp = 32;
 constexpr int64_t kCopy = 16;  // bytes
 
 const kernel::Inst* definition(const Stage& stage, kernel::Value v) {
@@ -31,7 +31,13 @@ std::optional<kernel::Value> cast_from(const Loops& loops, const Stage& stage, k
   return cast->args[0];
 }
 
-bool is_f8(DType dtype) { return dtype == DType::f8e4m3 || dtype == DType::f8e5m2; }
+// The instruction for such factors, of the shape that kernels know.
+const MatrixInstruction* instruction_for(const Target& target, DType factor) {
+  const MatrixInstruction* found = find_instruction(target, MatrixLayout::Fragments, factor);
+  const bool fits = found && target.warp == kWarpLanes && found->rows == kWarpRows && found->columns == kWarpRows &&
+                    kWarpBytes % (found->depth * size_of(factor)) == 0;
+  return fits ? found : nullptr;
+}
 
 // Whether the tile of a factor lies across the sum in shared memory: as it is in global memory, or as it is packed.
 bool lies_transposed(const Loops& loops, const Stage& stage, const Contraction& c, int operand, bool packed) {
@@ -94,16 +100,17 @@ std::string check_warp_simt(const Schedule& schedule, const Loops& loops, size_t
                             const Target& target) {
   const StageSchedule& plan = schedule.stages[s];
   const Stage& stage = loops.stages[s];
-  if (target.machine != Machine::Simt || !target.warp_products) return "the machine has no matrix unit for warps";
+  if (!find_instruction(target, MatrixLayout::Fragments)) return "the machine has no matrix unit for warps";
   if (plan.pipeline < 2) return text("stage ", s, ": room for ", plan.pipeline, " stages");
   if (std::string problem = check_unit_simt(schedule, loops, s, c); !problem.empty()) return problem;
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis), k = loops.outer.size();
   const std::optional<DType> dtype = warp_dtype(loops, stage, c);
   if (!dtype) return text("stage ", s, ": its factors are not ones of a matrix unit");
-  if (is_f8(*dtype) && !target.f8_products) return text("stage ", s, ": the machine does not multiply ", *dtype);
   if (*dtype == DType::f32 && !target.tf32) return text("stage ", s, ": nobody asked for products of tf32");
+  if (!instruction_for(target, *dtype)) return text("stage ", s, ": the machine does not multiply ", *dtype);
   const int64_t rows = schedule.block[a], columns = schedule.block[b];
-  const auto grid = schedule.threads % kWarp == 0 ? warp_grid(rows, columns, schedule.threads / kWarp) : std::nullopt;
+  const auto grid =
+      schedule.threads % kWarpLanes == 0 ? warp_grid(rows, columns, schedule.threads / kWarpLanes) : std::nullopt;
   if (!grid) return text("stage ", s, ": blocks of ", rows, " x ", columns, " for ", schedule.threads, " threads");
   constexpr int64_t kMostSums = 128;  // of a thread
   if (rows * columns > kMostSums * schedule.threads)
@@ -145,11 +152,11 @@ constexpr int64_t kEachItsOwn = 1 << 20;  // persistent blocks: as many as the g
 }  // namespace
 
 bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
-  if (target.machine != Machine::Simt || !target.warp_products || !c.is_matmul() ||
+  if (!find_instruction(target, MatrixLayout::Fragments) || !c.is_matmul() ||
       c.b_axis >= static_cast<int>(loops.outer.size()) || loops.stages[0].inner.size() != 1)
     return false;
   const std::optional<DType> dtype = warp_dtype(loops, loops.stages[0], c);
-  if (!dtype || (*dtype == DType::f32 && !target.tf32)) return false;
+  if (!dtype || !instruction_for(target, *dtype)) return false;
   const ProductSizes sizes = product_sizes(loops, c);
   if (!worth_a_unit(sizes, kLeastRows)) return false;
   const int64_t depth = kWarpBytes / size_of(*dtype);
@@ -190,7 +197,7 @@ Schedule random_warp_schedule(const Loops& loops, const Contraction& c, const Ta
   schedule.stages.resize(loops.stages.size());
   schedule.block[static_cast<size_t>(c.a_axis)] = int64_t{16} << draw(4);
   schedule.block[static_cast<size_t>(c.b_axis)] = int64_t{16} << draw(4);
-  schedule.threads = 32 << draw(4);
+  schedule.threads = static_cast<int>(kWarpLanes << draw(4));
   StageSchedule& plan = schedule.stages[0];
   plan.dot = true;
   plan.unit = StageSchedule::Unit::Warps;

@@ -152,7 +152,7 @@ Dims coord_dims(const Inst& inst) {
 }
 
 Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, std::span<const kernel::Buffer> buffers,
-                     int dot_axis, int threads) {
+                     int dot_axis, int threads, int warp) {
   Layout layout;
   int rank = static_cast<int>(shape.size());
   layout.dims.resize(rank);
@@ -187,7 +187,7 @@ Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, s
     for (int d = 0; d < rank; ++d) {
       if (d != fast) rest *= floor_power(shape[d]);
     }
-    first.threads = std::clamp<int64_t>(left / std::min(left, rest), std::min<int64_t>(kWarp, left), left);
+    first.threads = std::clamp<int64_t>(left / std::min(left, rest), std::min<int64_t>(warp, left), left);
     first.threads = std::min(first.threads, ceil_power(first.size / layout.lanes));
   }
   if (layout.lanes > 1) layout.lane_dim = fast;

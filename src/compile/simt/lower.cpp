@@ -16,6 +16,7 @@ Lowering::Lowering(const Kernel& tile, const Target& target) : tile_(tile), targ
   out_.name = tile.name;
   out_.level = kernel::Level::Thread;
   out_.threads = tile.threads;
+  out_.warp = target.warp;
   out_.thread = tile.thread.is_var() ? tile.thread : Expr::index("thread", tile.threads);
   out_.symbols = tile.symbols;
   out_.buffers = tile.buffers;
@@ -29,7 +30,7 @@ Kernel Lowering::run() {
     const kernel::Phase& from = tile_.phases[p];
     kernel::Phase& to = out_.phases[p];
     to.blocks = from.blocks;
-    plan_ = make_plan(tile_, from, kernel::working_threads(tile_, from));
+    plan_ = make_plan(tile_, from, kernel::working_threads(tile_, from), target_.warp);
     homes_.assign(tile_.values.size(), -1);
     scopes_.assign(1, {});
     constants_.clear();

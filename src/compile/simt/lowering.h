@@ -28,8 +28,6 @@ using kernel::Value;
 
 using Coords = SmallVector<Expr, 4>;
 
-inline constexpr int kWarp = 32;
-
 // Which elements a thread holds: per dimension, element ((register * threads + digit) * lanes + lane), where digit is
 // the thread number divided by `stride`, modulo `threads`. Both are powers of two, so that partners in a reduction
 // differ in one bit of the thread number. In a chunked dimension it is element (digit * registers + register): a
@@ -58,7 +56,7 @@ Dims coord_dims(const Inst& inst);
 
 // A load, store or combine with the coordinates that step through it; what the choice of a layout looks at.
 Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, std::span<const kernel::Buffer> buffers,
-                     int dot_axis, int threads);
+                     int dot_axis, int threads, int warp);
 
 // The dimension along which an access touches neighbouring elements of memory; -1 if there is none.
 int fast_dim(const Inst& access);
@@ -105,7 +103,7 @@ struct Plan {
   const Layout& layout(int group) const;
 };
 
-Plan make_plan(const Kernel& kernel, const kernel::Phase& phase, int threads);
+Plan make_plan(const Kernel& kernel, const kernel::Phase& phase, int threads, int warp);
 
 // Puts barriers where one thread's access to memory must come after another's. Accesses with the same non-zero
 // `immediate` never touch each other's elements, except from one iteration of a loop to the next; loops over registers

@@ -22,7 +22,7 @@ bool recomputable(Op op) {
 
 class Planner {
  public:
-  Planner(const Kernel& kernel, int threads) : kernel_(kernel), threads_(threads) {}
+  Planner(const Kernel& kernel, int threads, int warp) : kernel_(kernel), threads_(threads), warp_(warp) {}
 
   Plan run(const Body& body) {
     plan_.values.resize(kernel_.values.size());
@@ -219,7 +219,7 @@ class Planner {
           matrix[g] ? matrix_layout(shape_[roots[g]], threads_)
           : warps.contains(static_cast<int>(g))
               ? warp_layout(shape_[roots[g]], threads_)
-              : choose_layout(shape_[roots[g]], accesses[g], kernel_.buffers, dot_axis_[roots[g]], threads_));
+              : choose_layout(shape_[roots[g]], accesses[g], kernel_.buffers, dot_axis_[roots[g]], threads_, warp_));
     }
   }
 
@@ -395,7 +395,7 @@ class Planner {
   }
 
   const Kernel& kernel_;
-  int threads_;
+  int threads_, warp_;
   Plan plan_;
   std::vector<Place> places_;
   std::vector<int> parent_, dot_axis_;
@@ -410,8 +410,8 @@ const Layout& Plan::layout(int group) const {
   return group < 0 ? single : groups[group];
 }
 
-Plan make_plan(const Kernel& kernel, const kernel::Phase& phase, int threads) {
-  return Planner(kernel, threads).run(phase.body);
+Plan make_plan(const Kernel& kernel, const kernel::Phase& phase, int threads, int warp) {
+  return Planner(kernel, threads, warp).run(phase.body);
 }
 
 }  // namespace heddle::simt

@@ -191,8 +191,8 @@ std::vector<Value> Lowering::across_threads(const Layout& layout, const Dims& di
   const LayoutDim& along = layout.dims[axis];
   const size_t width = reducer.width();
   int64_t done = 1;
-  if (tile_.threads % kWarp == 0) {  // shuffles need whole warps
-    for (; done < along.threads && along.stride * done < kWarp; done *= 2) {
+  if (tile_.threads % target_.warp == 0) {  // shuffles need whole warps
+    for (; done < along.threads && along.stride * done < target_.warp; done *= 2) {
       for (size_t i = 0; i < state.size(); i += width) {
         std::vector<Value> other;
         for (size_t k = 0; k < width; ++k) {

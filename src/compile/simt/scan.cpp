@@ -124,8 +124,8 @@ Lowering::Prefixes Lowering::across_threads_before(const Layout& layout, const D
     return chosen;
   };
   int64_t done = 1;
-  if (tile_.threads % kWarp == 0) {  // shuffles need whole warps
-    for (; done < along.threads && along.stride * done < kWarp; done *= 2) {
+  if (tile_.threads % target_.warp == 0) {  // shuffles need whole warps
+    for (; done < along.threads && along.stride * done < target_.warp; done *= 2) {
       Value upper = b.index(DType::boolean, eq(mod(floordiv(digit(layout, axis, thread_), done), 2), 1), {});
       for (size_t i = 0; i < state.size(); i += width) {
         std::span<Value> mine = std::span(state).subspan(i, width), before = std::span(result.before).subspan(i, width);

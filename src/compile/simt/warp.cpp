@@ -9,6 +9,7 @@
 namespace heddle::simt {
 
 using kernel::kWarpBytes;
+using kernel::kWarpLanes;
 using kernel::kWarpRows;
 
 namespace {
@@ -24,7 +25,7 @@ std::pair<size_t, size_t> matrix_dims(const Dims& shape) {
 
 WarpGrid grid_of(const Dims& shape, int threads) {
   auto [rows, columns] = matrix_dims(shape);
-  const auto grid = warp_grid(shape[rows], shape[columns], threads / kWarp);
+  const auto grid = warp_grid(shape[rows], shape[columns], threads / kWarpLanes);
   HD_ASSERT(grid, "a matrix of ", shape[rows], " x ", shape[columns], " for ", threads, " threads");
   return *grid;
 }
@@ -59,7 +60,7 @@ Layout warp_layout(const Dims& shape, int threads) {
   down.threads = 8 * grid.down;
   down.registers = shape[rows] / down.threads;
   along.together = 4;
-  along.apart = kWarp * grid.down;
+  along.apart = kWarpLanes * grid.down;
   along.threads = 4 * grid.across;
   along.registers = shape[columns] / (2 * along.threads);
   return layout;
@@ -73,7 +74,7 @@ void Lowering::emit_warp_dot(const Inst& inst) {
   const DType dtype = tile_.buffers[inst.regions[0].buffer].dtype;
   const int64_t size = size_of(dtype), depth = kWarpBytes / size, chunk = 16 / size;
   const int stages = inst.immediate;
-  const Expr lane = mod(thread_, kWarp), warp = floordiv(thread_, kWarp);
+  const Expr lane = mod(thread_, kWarpLanes), warp = floordiv(thread_, kWarpLanes);
   std::vector<Ring> rings;
   for (size_t n : {0, 1}) {
     const bool transposed = inst.regions[n].transposed;

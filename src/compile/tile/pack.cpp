@@ -52,9 +52,8 @@ Tiler::Packed Tiler::layout(size_t s, const Staged& staged, const Contraction& c
       extent = ceildiv(extent, kernel::kPanelDepth) * kernel::kPanelDepth;
     packed.extents.push_back(extent);
   }
-  constexpr int64_t kBanks = 32, kVectorBytes = 16;
-  if (schedule_.threads > 1 && !whole && packed.panel >= kBanks)
-    packed.pad = kVectorBytes / size_of(packed_dtype(packed, staged.operand == 0 ? c.a : c.b));
+  if (schedule_.threads > 1 && !whole && target_.shared_banks > 1 && packed.panel >= target_.shared_banks)
+    packed.pad = target_.vector_bytes / size_of(packed_dtype(packed, staged.operand == 0 ? c.a : c.b));
   return packed;
 }
 

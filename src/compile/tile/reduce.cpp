@@ -34,7 +34,7 @@ int64_t Tiler::steps_of_a_sum(size_t s, const Level& loop) const {
   });
   // The threads of a block have no registers for more sums of products.
   if (!rounds || !dims_.empty() || !reduces_axis(s, static_cast<size_t>(loop.axis)) ||
-      (plan.dot && schedule_.threads > 1))
+      (plan.dot && target_.machine == Machine::Simt))
     return INT64_MAX;
   int64_t each = 1;  // terms of a tile
   for (size_t i = outer_ + stage(s).kept; i < axis_count(s); ++i) {

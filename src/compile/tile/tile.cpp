@@ -4,7 +4,8 @@
 
 namespace heddle {
 
-Tiler::Tiler(const Loops& loops, const Schedule& schedule) : loops_(loops), schedule_(schedule) {
+Tiler::Tiler(const Loops& loops, const Schedule& schedule, const Target& target)
+    : loops_(loops), schedule_(schedule), target_(target) {
   outer_ = loops.outer.size();
   for (const Stage& stage : loops.stages) rank_ = std::max(rank_, outer_ + stage.inner.size());
   kernel_.name = loops.name;
@@ -398,7 +399,7 @@ Tiler::Value Tiler::compute(const Inst& inst, Instance& in) {
 kernel::Kernel tile(const Loops& loops, const Schedule& schedule, const Target& target) {
   std::string problem = check(schedule, loops, target);
   HD_ASSERT(problem.empty(), "schedule of ", loops.name, ": ", problem);
-  return Tiler(loops, schedule).run();
+  return Tiler(loops, schedule, target).run();
 }
 
 }  // namespace heddle

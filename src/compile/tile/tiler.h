@@ -25,7 +25,7 @@ class Tiler {
   using Op = kernel::Op;
   using Value = kernel::Value;
 
-  Tiler(const Loops& loops, const Schedule& schedule);
+  Tiler(const Loops& loops, const Schedule& schedule, const Target& target);
 
   kernel::Kernel run();
 
@@ -200,7 +200,7 @@ class Tiler {
 
   void write_chunks();
   // The same on a matrix unit (tile_online_matrix.cpp).
-  bool in_registers() const { return online_ && schedule_.threads > 1; }
+  bool in_registers() const { return online_ && target_.machine == Machine::Simt; }
   void write_chunks_in_registers();
   void share_rings();
   // `changes`: by pivot, what sums are multiplied with.
@@ -295,6 +295,7 @@ class Tiler {
 
   const Loops& loops_;
   const Schedule& schedule_;
+  const Target& target_;
   size_t outer_ = 0, rank_ = 0;
   int loop_count_ = 0;
   kernel::Kernel kernel_;
