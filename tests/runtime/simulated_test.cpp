@@ -98,6 +98,30 @@ TEST(Simulated, launches_with_wrong_memory_are_refused) {
   EXPECT_THROW(heddle::device("simulated").launch(*code, good, {}), DeviceError);
 }
 
+// The width of warps is the kernel's, from the target that it was made for.
+TEST(Simulated, warps_are_as_wide_as_the_kernel_says) {
+  Device& device = heddle::device("simulated");
+  std::vector<float> numbers(64);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+  auto x = device.allocate(256), y = device.allocate(256);
+  device.copy_from_host(*x, numbers.data(), 256);
+  auto shuffled = [&](int warp, int mask) {
+    return kernel::parse(text("kernel.thread @halves(in %x: f32[64], out %y: f32[64]) threads 64 warp ", warp,
+                              " thread t {\n  phase grid() {\n    %0 = load %x[t] : f32\n    %1 = shuffle_xor %0, ",
+                              mask, "\n    store %y[t], %1\n  }\n}\n"));
+  };
+  for (int warp : {16, 32, 64}) {
+    auto code = device.compile(shuffled(warp, warp / 2));
+    device.launch(*code, std::vector<BufferPart>{whole(*x), whole(*y)}, {});
+    const auto* got = static_cast<const float*>(y->host_data());
+    for (int t = 0; t < 64; ++t) ASSERT_EQ(got[t], static_cast<float>(t ^ (warp / 2))) << warp;
+    EXPECT_THROW(device.compile(shuffled(warp, warp)), InternalError);
+  }
+  // A generator of code for one machine takes kernels for it alone.
+  EXPECT_NO_THROW(heddle::device("null").compile(shuffled(32, 16)));
+  EXPECT_THROW(heddle::device("null").compile(shuffled(16, 8)), CompileError);
+}
+
 TEST(Simulated, memory_is_given_back) {
   Device& device = heddle::device("simulated");
   uint64_t before = device.memory().used;
