@@ -15,11 +15,11 @@ namespace {
 std::string describe(const Target& target) {
   const auto& [name, machine, triple, cpu, features, vector_bytes, vector_registers, cores, packed_products,
                byte_products, matrix_unit, l1_bytes, l2_bytes, l3_bytes, warp, max_threads, shared_bytes,
-               multiprocessors, warp_products, f8_products, tf32] = target;
+               multiprocessors, warp_products, f8_products, tf32, rates] = target;
   return text(name, " ", static_cast<int>(machine), " ", triple, " ", cpu, " ", features, " ", vector_bytes, " ",
               vector_registers, " ", cores, " ", packed_products, " ", byte_products, " ", matrix_unit, " ", l1_bytes,
               " ", l2_bytes, " ", l3_bytes, " ", warp, " ", max_threads, " ", shared_bytes, " ", multiprocessors, " ",
-              warp_products, " ", f8_products, " ", tf32);
+              warp_products, " ", f8_products, " ", tf32, " ", rates.operation, " ", rates.byte, " ", rates.launch);
 }
 
 // Parts with their lengths before them.

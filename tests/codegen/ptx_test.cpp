@@ -96,7 +96,7 @@ kernel.thread @scale(in %x: f32[4096], out %y: f32[5000]) symbols (n in [1, 4096
 TEST(Ptx, shared_memory_that_nobody_uses_takes_no_room) {
   for (const char* size : {"8", "0"}) {
     std::string source = check(
-        text("kernel.thread @idle(in %x: f32[64], out %y: f32[64]) threads 64 thread t {\n  local %l: f32[", size, R"(]
+        text("kernel.thread @idle(in %x: f32[64], out %y: f32[64]) threads 64 thread t {\n  shared %l: f32[", size, R"(]
   phase grid(i < 1) {
     %a = load %x[t] : f32
     store %y[t], %a

@@ -8,6 +8,16 @@ namespace heddle {
 
 enum class Machine : uint8_t { Simd, Simt };
 
+// About how long things take, in nanoseconds: enough to choose between computing again and a trip through memory.
+struct Rates {
+  double operation = 0.03;  // for one element
+  double byte = 0.08;       // written or read
+  double launch = 2000;     // a kernel
+
+  double arithmetic(double operations) const { return operations * operation; }
+  double traffic(double bytes) const { return bytes * byte; }
+};
+
 struct Target {
   std::string name;  // "avx512", "sm_90a"
   Machine machine = Machine::Simd;
@@ -29,6 +39,7 @@ struct Target {
   bool warp_products = false;  // warps multiply fragments of bf16, f16, i8 and f32 as tf32, fed by copies
   bool f8_products = false;    // and of f8
   bool tf32 = false;           // products of f32 may round their factors to tf32: asked for by the user
+  Rates rates = {};
 };
 
 // The same machine when tf32 is asked for.
