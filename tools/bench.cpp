@@ -59,6 +59,7 @@ void run_suite(const Suite& suite, int threads, const BenchOptions& options, std
   std::vector<std::string> command{"measure", suite.name,   "--seconds", std::to_string(options.seconds),
                                    "--only",  options.only, "--python",  options.python};
   if (options.rows) command.push_back("--rows");
+  if (options.remarks) command.push_back("--remarks");
   int code = run_self(command, [&](const std::string& line) {
     if (options.rows) return void(std::printf("%s\n", line.c_str()));
     Json json = Json::parse(line);

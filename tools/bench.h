@@ -75,6 +75,7 @@ struct BenchOptions {
   double seconds = 3;
   std::string python;  // runs PyTorch and others beside us; empty: not
   bool rows = false;   // list the rows that others can do, and measure nothing
+  bool remarks = false;
 };
 std::vector<std::string> suite_names();      // "all" last
 bool part_of_all(const std::string& suite);  // those for GPUs are only where one is chosen

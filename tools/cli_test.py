@@ -253,6 +253,12 @@ def bench_rows():
     check(time.monotonic() - start < 10, "without measuring", result)
 
 
+def bench_remarks():
+    result = heddle("bench", "small", "--remarks", "--only", "softmax", "--seconds", "0.01")
+    check(result.returncode == 0, "remarks are no error", result)
+    check("[heddle remarks] a plan of " in result.stderr, "each plan has remarks", result)
+
+
 # A peer that knows one work and counts its calls.
 FAKE_PEER = """
 import sys
@@ -330,6 +336,7 @@ def bench_peers():
     "bench_only": bench_only,
     "tune": tune,
     "tune_wrong": tune_wrong,
+    "bench_remarks": bench_remarks,
     "bench_rows": bench_rows,
     "bench_peers": bench_peers,
     "peer_protocol": peer_protocol,

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "base/log.h"
 #include "tools/bench.h"
 #include "tools/info.h"
 #include "tools/machine.h"
@@ -73,6 +74,10 @@ int main_or_throw(int argc, char** argv) {
                   "List the rows that others can do as lines of JSON, and measure nothing (matmul, conv, attention, "
                   "train, zoo, gpu)");
 
+  bench->add_flag("--remarks", options.remarks,
+                  "Print for everything that is compiled why two kernels are not one, and why a product is not on the "
+                  "matrix unit (HEDDLE_LOG=remarks), to standard error");
+
   tools::TuneOptions tuning;
   int tuning_threads = 0;
   auto add_tuning = [&](CLI::App* to) {
@@ -117,6 +122,7 @@ int main_or_throw(int argc, char** argv) {
   measure->add_option("--only", only);
   measure->add_option("--python", python);
   measure->add_flag("--rows", options.rows);
+  measure->add_flag("--remarks", options.remarks);
   CLI::App* first_result = app.add_subcommand("first-result", "")->group("");
 
   CLI::App* first_program = app.add_subcommand("first-program", "")->group("");
@@ -141,6 +147,7 @@ int main_or_throw(int argc, char** argv) {
   tools::want_only(only);
   tools::set_peers_python(python);
   tools::set_lists_rows(options.rows);
+  if (options.remarks) log_enable(Log::Remarks, true);
   if (measure->parsed()) tools::measure_suite(suite, seconds);
   if (first_result->parsed()) tools::first_result();
   if (first_program->parsed()) tools::first_program();

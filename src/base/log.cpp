@@ -12,8 +12,8 @@
 namespace heddle {
 namespace {
 
-constexpr std::array<std::string_view, static_cast<size_t>(Log::kCount)> kNames = {"graph",  "fuse", "schedule", "tile",
-                                                                                   "thread", "llvm", "asm",      "run"};
+constexpr std::array<std::string_view, static_cast<size_t>(Log::kCount)> kNames = {
+    "graph", "fuse", "remarks", "schedule", "tile", "thread", "llvm", "asm", "run"};
 
 // Whether each topic is on. The list of the environment is read at first use.
 constinit std::array<std::atomic<bool>, kNames.size()> enabled{};

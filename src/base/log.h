@@ -6,7 +6,7 @@
 
 namespace heddle {
 
-enum class Log { Graph, Fuse, Schedule, Tile, Thread, Llvm, Asm, Run, kCount };
+enum class Log { Graph, Fuse, Remarks, Schedule, Tile, Thread, Llvm, Asm, Run, kCount };
 
 // What is wrong with a list of topics, for people; empty if nothing is.
 std::string unknown_topics(std::string_view list);

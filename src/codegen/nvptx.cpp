@@ -8,6 +8,7 @@
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Target/TargetOptions.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -92,7 +93,7 @@ class Entries {
     maps_ = kernel::tensor_maps(kernel).size();
     kernel::SharedMemory shared = kernel::shared_memory(kernel);
     offsets_ = std::move(shared.offsets);
-    if (shared.bytes == 0) return;
+    if (std::ranges::none_of(offsets_, [](int64_t offset) { return offset >= 0; })) return;
     auto* array = llvm::ArrayType::get(b_.getInt8Ty(), 0);
     shared_ = new llvm::GlobalVariable(module, array, false, llvm::GlobalValue::ExternalLinkage, nullptr, "shared",
                                        nullptr, llvm::GlobalValue::NotThreadLocal, kSharedSpace);

@@ -217,7 +217,7 @@ enum class Space : uint8_t {
   Out,
   InOut,   // arguments of the kernel, in global memory, 64-byte aligned
   Temp,    // global memory for the whole launch, provided by the plan: what one phase hands to the next
-  Shared,  // per block: what CUDA calls shared memory. On a CPU, where one thread runs a block, scratch of that thread
+  Shared,  // per block: shared memory of a GPU. On a CPU, where one thread runs a block, scratch of that thread
 };
 
 struct Buffer {

@@ -46,6 +46,7 @@ class PlanBuilder {
     if (!computed_.empty()) {
       const Machine machine = device_.target().machine;
       fuse_with_room();
+      if (log_enabled(Log::Remarks)) write_remarks();
       if (config().check_kernels) check_on_random_data(program_);
       // Only schedules of GPUs count with it; elsewhere it would be another kernel for nothing.
       if (machine != Machine::Simt)
@@ -64,12 +65,19 @@ class PlanBuilder {
  private:
   // Nests that the machine has no room for, or is slower with, are taken apart.
   void fuse_with_room() {
-    FuseOptions options{key_.modes, device_.target().machine, config().pack_all};
+    FuseOptions options{.modes = key_.modes,
+                        .machine = device_.target().machine,
+                        .rates = device_.target().rates,
+                        .remarks = log_enabled(Log::Remarks),
+                        .pack_all = config().pack_all};
     for (bool again = true; again;) {
       program_ = fuse(computed_, replaced_leaves(), options);
       again = false;
       for (const Program::Step& step : program_.steps)
-        if (!step.nested.empty() && !nest_fits(step)) again |= take_apart(step, options);
+        if (std::string problem = nest_problem(step); !problem.empty()) {
+          again |= take_apart(step, options);
+          if (options.remarks) remarks_.push_back(text(step.loops.name, ": taken apart: ", problem));
+        }
     }
   }
 
@@ -82,10 +90,31 @@ class PlanBuilder {
     return changed;
   }
 
-  bool nest_fits(const Program::Step& step) const {
+  std::string nest_problem(const Program::Step& step) const {
+    if (step.nested.empty()) return "";
     const Target& target = device_.target_for(key_.modes.tf32);
     const Schedule schedule = default_schedule(step.loops, target);
-    return check(schedule, step.loops, target).empty() && nest_pays(schedule, step.loops, target);
+    std::string problem = check(schedule, step.loops, target);
+    if (problem.empty() && !nest_pays(schedule, step.loops, target)) problem = "through memory it is faster";
+    return problem;
+  }
+
+  // Why kernels are not one, and products not on the matrix unit.
+  void write_remarks() {
+    const Target& target = device_.target_for(key_.modes.tf32);
+    remarks_.insert(remarks_.end(), program_.remarks.begin(), program_.remarks.end());
+    for (const Program::Step& step : program_.steps) {
+      if (step.direct) continue;
+      for (std::string& remark : matrix_remarks(step.loops, default_schedule(step.loops, target), target)) {
+        const bool several = step.not_packed && step.loops.stages[0].inner.size() > 1;
+        remark = text(step.loops.name, ": ", remark, several ? "; " : "", several ? step.not_packed : "");
+        if (std::find(remarks_.begin(), remarks_.end(), remark) == remarks_.end()) remarks_.push_back(remark);
+      }
+    }
+    std::string all =
+        text("a plan of ", program_.steps.size(), program_.steps.size() == 1 ? " kernel\n" : " kernels\n");
+    for (const std::string& remark : remarks_) all += "  " + remark + "\n";
+    log_write(Log::Remarks, all);
   }
 
   // An argument becomes what no rewrite can look into.
@@ -450,6 +479,7 @@ class PlanBuilder {
   std::vector<NodeRef> computed_;        // roots given to fuse
   std::vector<int> output_of_;           // for each of them, its output
   Program program_;
+  std::vector<std::string> remarks_;
   std::vector<uint64_t> check_offsets_;  // for each step, where in the arena its checks are
   std::vector<Slot> slots_;              // for each tensor of the program; Arena with -1: a temporary
 };

@@ -93,6 +93,21 @@ kernel.thread @scale(in %x: f32[4096], out %y: f32[5000]) symbols (n in [1, 4096
   EXPECT_EQ(source.find("fma"), std::string::npos) << source;
 }
 
+// What passes leave of a buffer in shared memory may be its name, or no element.
+TEST(Ptx, shared_memory_that_nobody_uses_takes_no_room) {
+  for (const char* size : {"8", "0"}) {
+    std::string source = check(
+        text("kernel.thread @idle(in %x: f32[64], out %y: f32[64]) threads 64 thread t {\n  shared %l: f32[", size, R"(]
+  phase grid(i < 1) {
+    %a = load %x[t] : f32
+    store %y[t], %a
+  }
+}
+)"));
+    EXPECT_HAS(source, ".entry idle_0");
+  }
+}
+
 TEST(Ptx, a_reduction_through_shared_memory_and_shuffles) {
   std::string source = check(R"(
 kernel.thread @sum(in %x: f32[65536], out %y: f32[256], out %z: f64[256]) threads 256 thread t {

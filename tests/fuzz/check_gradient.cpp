@@ -20,7 +20,7 @@ GradientCounts& gradient_counts() {
 
 namespace {
 
-// One float dtype, so that only stores round, and the evaluator's doubles are never rounded on the way.
+// Mostly one float dtype, so that only stores round.
 RandomGraphOptions float_options(const Check& check, Random& random) {
   RandomGraphOptions options = options_of(check);
   DType real = random.chance(0.5) ? DType::f64 : DType::f32;
@@ -71,15 +71,6 @@ std::vector<NodeRef> differentiable_outputs(const RandomGraph& graph, const std:
   for (size_t i = inside.size(); i-- > 0 && result.empty();)
     if (NodeRef node = NodeRef::share(inside[i]); leads(node)) result.push_back(node);
   return result;
-}
-
-// ---- differences ----
-
-// Scatters round at every update, in the evaluator too.
-bool scatter_rounds(const std::vector<NodeRef>& outputs) {
-  for (const Node* node : topological(outputs))
-    if (node->op == NodeOp::Scatter && node->dtype == DType::f32) return true;
-  return false;
 }
 
 // ---- the pipeline ----
@@ -173,11 +164,9 @@ void check_gradient(const Check& check) {
       ++counts.constant;
       return;
     }
-    if (!scatter_rounds(problem.outputs)) {
-      Differences differences(problem, graph.symbols);
-      bool smooth = differences.agree(random) || differences.agree(random) || differences.agree(random);
-      ++(smooth ? counts.differences : counts.kinks);
-    }
+    Differences differences(problem, graph.symbols);
+    bool smooth = differences.agree(random) || differences.agree(random) || differences.agree(random);
+    ++(smooth ? counts.differences : counts.kinks);
     check_pipeline(problem, graph, random);
   } catch (Failure& failure) {
     failure.detail = detail;

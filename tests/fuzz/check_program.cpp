@@ -174,6 +174,8 @@ class ProgramCheck {
         double part = want[0].error.empty() ? 0 : want[0].error[i];
         value = value * 0.5 + want[0].value.floats[i];
         expected.error[i] = expected.error[i] / 2 + part + testing::unit(first.dtype()) * std::abs(value);
+        // The sum may still have had the number that was too large for a small float.
+        if (size_of(first.dtype()) < 4 && !std::isfinite(want[0].value.floats[i])) expected.error[i] = INFINITY;
       }
       compare_one(expected, state, "the state" + when);
     }

@@ -11,10 +11,30 @@ using testing::Random;
 
 namespace {
 
-// The evaluator rounds roots to their dtype.
-std::vector<NodeRef> in_double(std::vector<NodeRef> nodes) {
-  for (NodeRef& node : nodes) node = make_cast(node, DType::f64);
-  return nodes;
+// The same function of f64 alone, where nothing rounds: differences are of it. Bits of a float are those of its dtype.
+NodeRef wide(const Node& node, std::span<const NodeRef> inputs) {
+  if (node.op == NodeOp::Bitcast) {
+    NodeRef bits = make_bitcast(make_cast(inputs[0], node.inputs[0]->dtype), node.dtype);
+    return is_float(node.dtype) ? make_cast(bits, DType::f64) : bits;
+  }
+  if (node.op == NodeOp::Pullback) return inputs[0];
+  if (!is_float(node.dtype)) return NodeRef();
+  switch (node.op) {
+    case NodeOp::Const: return make_const(Scalar::of(DType::f64, node.literal.f), node.shape);
+    case NodeOp::Buffer:
+    case NodeOp::Input: return make_cast(NodeRef::share(&node), DType::f64);
+    case NodeOp::Iota: return make_iota(DType::f64, node.shape, static_cast<int>(node.attrs[0].value()));
+    case NodeOp::Cast: return make_cast(inputs[0], DType::f64);
+    case NodeOp::Pad: {
+      SmallVector<Expr, 4> before, after;
+      for (size_t i = 0; i < node.attrs.size(); i += 2) {
+        before.push_back(node.attrs[i]);
+        after.push_back(node.attrs[i + 1]);
+      }
+      return make_pad(inputs[0], before, after, Scalar::of(DType::f64, node.literal.f));
+    }
+    default: return NodeRef();
+  }
 }
 
 }  // namespace
@@ -29,13 +49,17 @@ std::vector<NodeRef> without_null(const std::vector<NodeRef>& nodes) {
 Differences::Differences(const Problem& problem, const SymbolValues& symbols) : symbols_(symbols) {
   std::unordered_map<const Node*, NodeRef> with;
   for (const NodeRef& leaf : problem.leaves) {
-    inputs_.push_back(make_placeholder(leaf->dtype, leaf->shape));
+    inputs_.push_back(make_placeholder(DType::f64, leaf->shape));
     with[leaf.get()] = inputs_.back();
   }
-  outputs_ = in_double(replace(problem.outputs, with));
-  gradients_ = in_double(replace(without_null(problem.gradients), with));
-  cotangents_ = evaluate(problem.cotangents, symbols_);
-  leaves_ = evaluate(problem.leaves, symbols_);
+  auto of_inputs = [&](const Node& node, std::span<const NodeRef> inputs) {
+    auto input = with.find(&node);
+    return input == with.end() ? wide(node, inputs) : input->second;
+  };
+  outputs_ = rebuild_graph(problem.outputs, of_inputs);
+  gradients_ = rebuild_graph(without_null(problem.gradients), of_inputs);
+  cotangents_ = evaluate(rebuild_graph(problem.cotangents, wide), symbols_);
+  leaves_ = evaluate(rebuild_graph(problem.leaves, wide), symbols_);
   for (size_t i = 0; i < problem.leaves.size(); ++i)
     if (problem.gradients[i]) differentiable_.push_back(i);
 }

@@ -18,6 +18,9 @@ constexpr double kFunctionUlps = 4;  // of an elementary function: two by contra
 constexpr Range kOnlyNan{kInfinity, -kInfinity, true};
 bool is_empty(const Range& r) { return r.lo > r.hi; }
 bool has(const Range& r, double value) { return r.lo <= value && value <= r.hi; }
+bool has_infinite(const Range& r) { return !is_empty(r) && (std::isinf(r.lo) || std::isinf(r.hi)); }
+bool has_finite(const Range& r) { return !is_empty(r) && r.lo < kInfinity && r.hi > -kInfinity; }
+Range with_zero(const Range& r) { return {std::min(r.lo, 0.0), std::max(r.hi, 0.0), r.nan}; }
 
 Range hull(const Range& a, const Range& b) { return {std::min(a.lo, b.lo), std::max(a.hi, b.hi), a.nan || b.nan}; }
 
@@ -55,23 +58,19 @@ Range sum_of(const Range& a, const Range& b) {
 Range negated(const Range& a) { return {-a.hi, -a.lo, a.nan}; }
 Range product_of(const Range& a, const Range& b) {
   Range result = corners(a, b, [](double x, double y) { return x * y; });
-  auto infinite = [](const Range& r) { return !is_empty(r) && (std::isinf(r.lo) || std::isinf(r.hi)); };
-  if ((has(a, 0) && infinite(b)) || (has(b, 0) && infinite(a))) result.nan = true;
-  auto finite = [](const Range& r) { return r.lo < kInfinity && r.hi > -kInfinity && !is_empty(r); };
-  if ((has(a, 0) && finite(b)) || (has(b, 0) && finite(a)))
-    result = {std::min(result.lo, 0.0), std::max(result.hi, 0.0), result.nan};
-  return result;
+  if ((has(a, 0) && has_infinite(b)) || (has(b, 0) && has_infinite(a))) result.nan = true;
+  return (has(a, 0) && has_finite(b)) || (has(b, 0) && has_finite(a)) ? with_zero(result) : result;
 }
 Range quotient_of(const Range& a, const Range& b) {
   if (is_empty(a) || is_empty(b)) return kOnlyNan;
   if (has(b, 0)) {  // the sign of a zero is not followed
     bool only_nan = a.lo == 0 && a.hi == 0 && b.lo == 0 && b.hi == 0;
-    return only_nan ? kOnlyNan : Range{-kInfinity, kInfinity, a.nan || b.nan || has(a, 0) || std::isinf(b.lo + b.hi)};
+    bool nan = a.nan || b.nan || has(a, 0) || (has_infinite(a) && has_infinite(b));
+    return only_nan ? kOnlyNan : Range{-kInfinity, kInfinity, nan};
   }
   Range result = corners(a, b, [](double x, double y) { return x / y; });
-  auto infinite = [](const Range& r) { return std::isinf(r.lo) || std::isinf(r.hi); };
-  if (infinite(a) && infinite(b)) result.nan = true;
-  return result;
+  if (has_infinite(a) && has_infinite(b)) result.nan = true;
+  return has_finite(a) && has_infinite(b) ? with_zero(result) : result;
 }
 
 // An elementary function that grows, within its error. `least`: where its domain begins.

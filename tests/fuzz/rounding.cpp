@@ -102,11 +102,14 @@ class Rounding {
     for (size_t i = 0; i < all.size(); ++i) {
       errors_[i] = compute(*all[i], i);
       if (std::none_of(errors_[i].begin(), errors_[i].end(), [](double e) { return e != 0; })) errors_[i].clear();
+      open_overflows(*all[i], i);
     }
     std::vector<Bounded> result;
     for (const NodeRef& root : roots) {
       size_t i = number_.at(root.get());
       result.push_back({values_[i], errors_[i]});
+      if (auto found = overflows_.find(i); found != overflows_.end())
+        for (size_t k : found->second) result.back().error[k] = 0;  // a result is stored
     }
     return result;
   }
@@ -147,6 +150,36 @@ class Rounding {
     __builtin_unreachable();
   }
 
+  // What is too large for a small float becomes infinite only where it is stored: for those who read it the number may
+  // be either. The infinities that operands have, and those of casts, are there in any case.
+  void open_overflows(const Node& node, size_t i) {
+    const HostArray& out = values_[i];
+    if (!is_float(out.dtype) || size_of(out.dtype) >= 4 || !may_overflow(node)) return;
+    for (size_t k = 0; k < out.floats.size(); ++k) {
+      if (std::isfinite(out.floats[k]) || !(at(errors_[i], k) < kUnknown) || made_of_infinite(node, k)) continue;
+      if (errors_[i].empty()) errors_[i].assign(out.floats.size(), 0);
+      errors_[i][k] = kUnknown;
+      overflows_[i].push_back(k);
+    }
+  }
+  static bool may_overflow(const Node& node) {
+    switch (node.op) {
+      case NodeOp::Scalar: return node.scalar_op != ScalarOp::where;
+      case NodeOp::Reduce:
+      case NodeOp::Scan: return node.reduce_op == ReduceOp::Sum || node.reduce_op == ReduceOp::Prod;
+      case NodeOp::Scatter: return node.scatter_op == ScatterOp::Add || node.scatter_op == ScatterOp::Mul;
+      case NodeOp::Unwindow: return true;
+      default: return false;
+    }
+  }
+  // Whether the operands of an element are enough to make it infinite, or NaN. Known of single operations.
+  bool made_of_infinite(const Node& node, size_t k) const {
+    if (node.op != NodeOp::Scalar) return false;
+    double values[3];
+    for (size_t j = 0; j < node.inputs.size(); ++j) values[j] = number(value(node, j), k);
+    return !std::isfinite(apply_double(node.scalar_op, std::span(values, node.inputs.size())));
+  }
+
   static Errors unknown(const HostArray& out) { return Errors(static_cast<size_t>(out.numel()), kUnknown); }
 
   Errors scalar(const Node& node, const HostArray& out) const {
@@ -167,10 +200,6 @@ class Rounding {
         result[i] = chosen(values, errors);
       else
         result[i] = arithmetic(node, std::span(values, arity), errors, certain);
-      // An operand is beyond its dtype, but may stay in f32.
-      if (is_float(out.dtype) && std::isfinite(number(out, i)) && arity > 0 && node.scalar_op != ScalarOp::where &&
-          !std::isfinite(apply_double(node.scalar_op, std::span(values, arity))))
-        result[i] = kUnknown;
     }
     return result;
   }
@@ -496,7 +525,8 @@ class Rounding {
   std::unordered_map<const Node*, size_t> number_;
   std::vector<HostArray> values_;
   std::vector<Errors> errors_;
-  std::unordered_map<const Node*, Errors> positions_;  // second results of ArgReduce and Sort
+  std::unordered_map<size_t, std::vector<size_t>> overflows_;  // elements whose infinity a small float makes
+  std::unordered_map<const Node*, Errors> positions_;          // second results of ArgReduce and Sort
 };
 
 }  // namespace

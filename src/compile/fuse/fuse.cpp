@@ -130,8 +130,11 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
   const Modes& modes = options.modes;
   Program program;
   TensorNumbers tensor_of;
-  PartitionLimits limits{.not_nested = options.not_nested, .apart = options.apart};
-  for (Partition parts = partition(roots, limits);; parts = partition(roots, limits)) {
+  PartitionLimits limits{
+      .not_nested = options.not_nested, .apart = options.apart, .rates = options.rates, .explain = options.remarks};
+  Partition parts;
+  for (;;) {
+    parts = partition(roots, limits);
     std::unordered_set<const Node*> misread = write_steps(parts, program, tensor_of, modes.deterministic);
     if (misread.empty()) break;
     limits.forbid_reading(misread);
@@ -167,6 +170,7 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
   drop_checks(program);
   for (const Program::Step& step : program.steps)
     if (!step.direct) verify(step.loops);
+  if (options.remarks) program.remarks = remarks(program, parts.boundaries, parts.siblings);
   return program;
 }
 

@@ -46,20 +46,24 @@ struct Program {
       bool whole;
     };
     std::vector<Checked> checked;
-    Substitution given;               // the values of symbols that are no sizes, in its only segment
-    bool tf32 = false;                // products of f32 may round their factors
-    std::vector<const Node*> nested;  // its sums that compute a factor on the way
+    Substitution given;                // the values of symbols that are no sizes, in its only segment
+    bool tf32 = false;                 // products of f32 may round their factors
+    const char* not_packed = nullptr;  // SIMT: why its sums are not laid out as a product of two matrices
+    std::vector<const Node*> nested;   // its sums that compute a factor on the way
   };
   std::vector<Tensor> tensors;
-  std::vector<Step> steps;    // in an order in which they may run
-  std::vector<int> outputs;   // for each root, its tensor
-  std::vector<NodeRef> made;  // those of packed tensors
+  std::vector<Step> steps;           // in an order in which they may run
+  std::vector<int> outputs;          // for each root, its tensor
+  std::vector<NodeRef> made;         // those of packed tensors
+  std::vector<std::string> remarks;  // if they are wanted: why two kernels are not one, a line each
 };
 
 struct FuseOptions {
   Modes modes = {};
   Machine machine = Machine::Simd;  // what products are laid out for
-  bool pack_all = false;            // however small they are
+  Rates rates = {};
+  bool remarks = false;   // say why kernels are not one
+  bool pack_all = false;  // however small they are
   // Sums that may not compute a factor on the way, because the machine has no room for what that keeps.
   std::unordered_set<const Node*> not_nested = {};
   // Those that may, but in kernels of their own.

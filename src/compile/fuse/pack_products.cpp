@@ -28,6 +28,8 @@ constexpr double kScattered = 8;
 // Products that a unit does while a byte is read or written.
 constexpr double kProductsPerByte = 50;
 
+constexpr const char* kNoProduct = "it is no sum of products";
+
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // What a packed factor is a function of: an axis, or a sum of two.
@@ -64,7 +66,9 @@ class Packer {
   std::vector<Program::Step> run();
 
  private:
-  bool find_product();
+  // Nothing if there is one that gains from it, else why not. Legality, then cost.
+  const char* find_product();
+  const char* costs() const;
   bool find_factor(Factor& factor, Value value, const std::vector<bool>& follows, const std::vector<bool>& others);
   void join_coordinates(Factor& factor);
   bool join(Factor& factor, size_t i, size_t j);
@@ -105,40 +109,46 @@ class Packer {
   std::vector<kernel::Buffer> buffers_;
 };
 
-bool Packer::find_product() {
-  if (step_.direct || step_.segments.size() != 1 || !find_symbols(loops_).empty()) return false;
+const char* Packer::find_product() {
+  if (step_.direct || step_.segments.size() != 1 || !find_symbols(loops_).empty()) return "its sizes are not numbers";
   const Stage& stage = loops_.stages[0];
-  if (!stage.reducer || stage.kept != 0) return false;
+  if (!stage.reducer || stage.kept != 0) return kNoProduct;
   for (size_t s = 1; s < loops_.stages.size(); ++s) {
     const Stage& later = loops_.stages[s];
-    if (later.reducer || !later.inner.empty() || later.ordered || !later.results.empty()) return false;
+    if (later.reducer || !later.inner.empty() || later.ordered || !later.results.empty())
+      return "its kernel goes on to reduce";
   }
   for (const Inst& inst : stage.body.insts)
-    if (inst.op == Op::check || inst.op == Op::scan || !inst.bodies.empty()) return false;
+    if (inst.op == Op::check || inst.op == Op::scan || !inst.bodies.empty()) return "it checks indices, or scans";
   const std::optional<Contraction> c = find_contraction(loops_, stage);
-  if (!c || !c->is_matmul()) return false;
+  if (!c || !c->is_matmul()) return kNoProduct;
   for (size_t i = 0; i < count(); ++i) {
-    if (!axis(i).extent.is_const() || axis(i).extent.value() < 1) return false;
-    if (is_summed(i) && !(c->a_axes[i] && c->b_axes[i])) return false;
+    if (!axis(i).extent.is_const() || axis(i).extent.value() < 1) return "its sizes are not numbers";
+    if (is_summed(i) && !(c->a_axes[i] && c->b_axes[i])) return "a factor is the same along a summed axis";
     if (is_summed(i))
       summed_.push_back(i);
     else if (c->a_axes[i] && c->b_axes[i])
       batch_.push_back(i);
   }
   if (!find_factor(factors_[0], c->a, c->a_axes, c->b_axes) || !find_factor(factors_[1], c->b, c->b_axes, c->a_axes))
-    return false;
-  if (factors_[0].dtype != factors_[1].dtype) return false;
+    return "no matrix unit multiplies its factors";
+  if (factors_[0].dtype != factors_[1].dtype) return "its factors have different dtypes";
+  return all_ ? nullptr : costs();
+}
+
+const char* Packer::costs() const {
   double products = 1, depth = 1;
   for (size_t i = 0; i < count(); ++i) products *= static_cast<double>(extent(i));
   for (size_t i : summed_) depth *= static_cast<double>(extent(i));
   bool short_rows = false;
   for (const Factor& factor : factors_) {
     const double rows = static_cast<double>(product_of(factor.own).value());
-    if (rows < kLeastRows && !all_) return false;
+    if (rows < kLeastRows) return "it has too few rows or columns";
     short_rows = short_rows || (rows > kShortRow && extent(factor.own.back()) < kShortRow);
   }
-  if (all_) return true;
-  return products >= kLeastProducts && depth >= kLeastDepth && (summed_.size() > 1 || short_rows);
+  if (products < kLeastProducts) return "it is over before a launch is";
+  if (depth < kLeastDepth) return "its sums are too short";
+  return summed_.size() > 1 || short_rows ? nullptr : "it is one already";
 }
 
 bool Packer::find_factor(Factor& factor, Value value, const std::vector<bool>& follows,
@@ -479,8 +489,10 @@ Program::Step Packer::multiply(std::span<const Expr> packed) {
 }
 
 std::vector<Program::Step> Packer::run() {
-  if (!find_product()) return {};
+  step_.not_packed = find_product();
+  if (step_.not_packed) return {};
   choose();
+  if (padded_ == 0) step_.not_packed = "no factor can be laid out in pieces of 16 bytes";
   if (padded_ == 0) return {};
   std::vector<Program::Step> steps;
   Expr packed[2];

@@ -15,12 +15,13 @@ double op_weight(const Node& node) {
   return slow ? 4 : 1;
 }
 
-bool joins_many(const Node& node) {
+bool Partitioner::joins_many(const Node& node) const {
   if (node.op != NodeOp::Cat || node.inputs.size() <= kFewParts) return false;
   const auto parts = static_cast<size_t>(
       std::ranges::count_if(node.inputs, [](const NodeRef& input) { return !input->shape.numel().is_const(0); }));
   if (parts <= kFewParts) return false;
-  return parts > kMostChosen || static_cast<double>(parts) * upper(node.shape.numel()) * kOpCost > kLaunchCost;
+  return parts > kMostChosen ||
+         limits_.rates.arithmetic(static_cast<double>(parts) * upper(node.shape.numel())) > limits_.rates.launch;
 }
 
 bool is_compute(const Node& node) {
@@ -39,17 +40,17 @@ Partitioner::Partitioner(std::span<const NodeRef> roots, const PartitionLimits& 
   measure();
   for (const NodeRef& root : roots)
     if (!in_memory(*root)) {
-      store(root.get());
+      store(root.get(), {Reason::CallerWants});
       roots_.insert(root.get());
     }
-  for (const Node* node : limits.in_memory) store(node);
+  for (const auto& [node, why] : limits.in_memory) store(node, why);
   if (limits.nests) find_nests();
 }
 
-std::vector<const Node*> Partitioner::repeated() const {
+std::vector<std::pair<const Node*, Why>> Partitioner::repeated() const {
   std::vector<int> kernels(order_.size(), 0);      // that compute the node
   std::vector<int> among_users(order_.size(), 0);  // the largest such number of a user
-  std::vector<const Node*> result;
+  std::vector<std::pair<const Node*, Why>> result;
   for (size_t i = order_.size(); i-- > 0;) {
     const Node* node = order_[i];
     auto it = computed_in_.find(node);
@@ -65,10 +66,10 @@ std::vector<const Node*> Partitioner::repeated() const {
       most = std::max(most, kernels[i]);
     }
     if (kernels[i] < 2 || kernels[i] <= among_users[i] || !is_compute(*node) || from_little_[i]) continue;
-    double arithmetic = (kernels[i] - 1) * work_[i] * kOpCost;
-    double traffic = (kernels[i] + 1) * size_of(node->dtype) * kByteCost;
-    if (arithmetic > traffic && (arithmetic - traffic) * upper(node->shape.numel()) > kLaunchCost)
-      result.push_back(node);
+    double arithmetic = limits_.rates.arithmetic((kernels[i] - 1) * work_[i]);
+    double traffic = limits_.rates.traffic((kernels[i] + 1) * size_of(node->dtype));
+    if (arithmetic > traffic && (arithmetic - traffic) * upper(node->shape.numel()) > limits_.rates.launch)
+      result.emplace_back(node, Why{Reason::SeveralCompute, static_cast<double>(kernels[i])});
   }
   return result;
 }
@@ -143,8 +144,9 @@ void Partitioner::measure() {
   }
 }
 
-void Partitioner::store(const Node* node) {
+void Partitioner::store(const Node* node, Why why) {
   if (!stored_.insert(node).second) return;
+  if (limits_.explain) result_.boundaries[node].stored = why;
   const Node* direct = direct_of(node);
   if (direct) stored_results_[direct].push_back(node);
   pending_.push(number_.at(direct ? direct : node));
@@ -161,7 +163,7 @@ void Partitioner::place_direct(const Node* node) {
   for (const NodeRef& input : node->inputs) {
     const Node* source = memory_source(input.get());
     if (in_memory(*source)) continue;
-    store(source);
+    store(source, {Reason::Sort});
     u.reads.push_back({source, {}, true});
     readers_[{source, true}].push_back(id);
   }
@@ -232,7 +234,7 @@ void Partitioner::forget_reads(int id) {
 
 void PartitionLimits::forbid_reading(const std::unordered_set<const Node*>& misread) {
   for (const Node* node : misread) {
-    if (in_memory.insert(node).second || alone.insert(node).second) continue;
+    if (in_memory.try_emplace(node, Why{Reason::ReadElsewhere}).second || alone.insert(node).second) continue;
     HD_ASSERT(nests, "the result of ", name(node->op), " of shape ", node->shape, " is read where it is not computed");
     nests = false;
   }
@@ -265,7 +267,7 @@ Partition partition(std::span<const NodeRef> roots, PartitionLimits& limits) {
       ++attempts;
       continue;
     }
-    std::vector<const Node*> repeated = partitioner.repeated();
+    std::vector<std::pair<const Node*, Why>> repeated = partitioner.repeated();
     if (repeated.empty() || round++ >= 3) return std::move(*result);
     limits.in_memory.insert(repeated.begin(), repeated.end());
   }

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "compile/fuse/index_map.h"
+#include "compile/fuse/why.h"
+#include "compile/target/target.h"
 
 namespace heddle {
 
@@ -76,15 +78,14 @@ const Node* direct_of(const Node* node);
 // What is in memory in row-major order when `node` is wanted there: looks through reshapes.
 const Node* memory_source(const Node* node);
 
-// A join of so many parts that choosing among them at each element would cost more than writing each part where it
-// belongs. It is always in memory.
-bool joins_many(const Node& node);
-
 struct Partition {
   std::vector<Unit> units;
   std::vector<Group> groups;                      // in an order in which they can run
   std::unordered_map<const Node*, int> storing;   // nodes written to memory, and the unit that does
   std::unordered_map<const Node*, int> reducing;  // reductions, and a unit that computes them
+  // Only if somebody wants to know.
+  Boundaries boundaries;
+  std::vector<Siblings> siblings;
 };
 
 // What a gather's element at `at` needs of its operands: where in the index, and where in x if the index were `chosen`.
@@ -99,11 +100,13 @@ Index reduction_source(const Node& node, const Index& at, std::span<const Expr> 
 
 // What a partition may not do, found out by earlier ones.
 struct PartitionLimits {
-  bool nests = true;                           // sums may be nested in one kernel
-  std::unordered_set<const Node*> in_memory;   // nodes that are read from memory
-  std::unordered_set<const Node*> alone;       // those of them that no kernel writes which reads them
-  std::unordered_set<const Node*> not_nested;  // sums that compute no factor on the way
-  std::unordered_set<const Node*> apart;       // those that do, but share no kernel with others
+  bool nests = true;                               // sums may be nested in one kernel
+  std::unordered_map<const Node*, Why> in_memory;  // nodes that are read from memory
+  std::unordered_set<const Node*> alone;           // those of them that no kernel writes which reads them
+  std::unordered_set<const Node*> not_nested;      // sums that compute no factor on the way
+  std::unordered_set<const Node*> apart;           // those that do, but share no kernel with others
+  Rates rates = {};
+  bool explain = false;  // say why kernels are not one
 
   // Kernels would have read these reductions elsewhere than where they computed them.
   void forbid_reading(const std::unordered_set<const Node*>& misread);

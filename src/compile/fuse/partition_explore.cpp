@@ -80,20 +80,21 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
     // Scatters and parts of a join have nests of their own, which take no reduction in, nor what is computed of one.
     bool reduces = reduction_of(&node) || (is_compute(node) && reduces_below_[number(&node)]);
     bool apart = node.op == NodeOp::Scatter || ((u.scatters() || u.is_part()) && reduces);
-    if (!self && (before.count(&node) || may_read(u, &node) || apart)) {
-      if (decide) store(&node);
+    auto read_from_memory = [&](Why why) {
+      if (decide) store(&node, why);
       u.reads.push_back({&node, visit.index, true});
+    };
+    if (!self && (before.count(&node) || may_read(u, &node) || apart)) {
+      read_from_memory({node.op == NodeOp::Scatter ? Reason::Scatter : Reason::TakesNoReduction});
       continue;
     }
     if (direct_of(&node)) {
-      if (decide) store(&node);
-      u.reads.push_back({&node, visit.index, true});
+      read_from_memory({Reason::Sort});
       continue;
     }
     const Node* reduction = reduction_of(&node);
     if (reduction && u.nest && !takes_in(u, reduction, visit.index)) {
-      if (decide) store(&node);
-      u.reads.push_back({&node, visit.index, true});
+      read_from_memory({Reason::OutsideNest});
       continue;
     }
     if (reduction) {
@@ -113,14 +114,14 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
       }
       if (!fits) {
         HD_ASSERT(!self, "a scan cannot compute itself");
-        if (decide) store(&node);
-        u.reads.push_back({&node, visit.index, true});
+        read_from_memory({Reason::Scan});
         continue;
       }
-    } else if (decide && !self && !widens(node) && should_store(u, node, visit.index, points, times[&node])) {
-      store(&node);
-      u.reads.push_back({&node, visit.index, true});
-      continue;
+    } else if (decide && !self && !widens(node)) {
+      if (Why why = should_store(u, node, visit.index, points, times[&node])) {
+        read_from_memory(why);
+        continue;
+      }
     }
     ++u.evaluations;
     if (id >= 0 && !u.nest) computed_in_[&node].push_back(id);
@@ -150,7 +151,7 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
 void Partitioner::wait_for(Unit& u, const Node* token, bool decide) {
   while (is_movement(*token)) token = token->inputs[0].get();
   if (in_memory(*token) || token->op == NodeOp::Const || token->op == NodeOp::Iota) return;
-  if (decide) store(token);
+  if (decide) store(token, {Reason::Barrier});
   if (std::find(u.after.begin(), u.after.end(), token) == u.after.end()) u.after.push_back(token);
 }
 
@@ -179,15 +180,27 @@ Expr Partitioner::scannable(const Unit& u, const Node& node, const Index& index,
   return axis;
 }
 
-bool Partitioner::should_store(const Unit& u, const Node& node, const Index& index, double points, double times) {
-  if (!is_compute(node)) return false;
-  if (u.evaluations >= kMaxEvaluations || joins_many(node)) return true;
+Why Partitioner::should_store(const Unit& u, const Node& node, const Index& index, double points, double times) {
+  if (!is_compute(node)) return {};
+  if (joins_many(node)) return {Reason::LongJoin};
+  if (u.evaluations >= kMaxEvaluations) return {Reason::KernelFull};
+  const size_t n = number(&node);
+  const double elements = upper(node.shape.numel());
+  points = computed_points(u, node, index, points, times);
+  if (points <= elements || (reduces_below_[n] && can_be_outer(u, index))) return {};
+  const double again = limits_.rates.arithmetic(work_[n] * (points - elements));
+  const double once = limits_.rates.launch + limits_.rates.traffic(elements * size_of(node.dtype));
+  return again > once ? Why{Reason::WouldRepeat, points / elements} : Why{};
+}
+
+double Partitioner::computed_points(const Unit& u, const Node& node, const Index& index, double points, double times) {
   // The same for all points: computed once per block.
-  if (std::all_of(index.begin(), index.end(), [](const Expr& e) { return e.is_const(); })) return false;
+  if (std::all_of(index.begin(), index.end(), [](const Expr& e) { return e.is_const(); }))
+    return upper(node.shape.numel());
   size_t n = number(&node);
-  // Masks of positions: a nest skips what they exclude.
-  if (u.nest && from_little_[n] && work_[n] <= kMaskWork) return false;
   double elements = upper(node.shape.numel());
+  // Masks of positions: a nest skips what they exclude.
+  if (u.nest && from_little_[n] && work_[n] <= kMaskWork) return elements;
   // What does not depend on the last axes is computed outside their loops.
   points = std::min(points, points_until(u, index));
   // Indices of rows are computed row by row, whatever is done with the row.
@@ -198,13 +211,9 @@ bool Partitioner::should_store(const Unit& u, const Node& node, const Index& ind
                            [&](const Expr& axis) { return !contains(u.nest_outer, axis) && depends_on(e, axis); });
       }))
     points = std::min(points, values_of(index));
-  if (!u.reduces && in_philox_blocks(index, elements, points)) return false;
+  if (!u.reduces && in_philox_blocks(index, elements, points)) return elements;
   // A stencil of rolled or shifted values computes each of them at every place from which it is seen.
-  if (!u.nest) points *= std::max(times, 1.0);
-  if (points <= elements) return false;
-  if (reduces_below_[n] && can_be_outer(u, index)) return false;
-  double repeated = work_[n] * (points - elements) * kOpCost;
-  return repeated > kLaunchCost + elements * size_of(node.dtype) * kByteCost;
+  return u.nest ? points : points * std::max(times, 1.0);
 }
 
 bool Partitioner::has_remainder(const Expr& e) {

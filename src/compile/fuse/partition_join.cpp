@@ -13,28 +13,19 @@ void Partitioner::join_siblings() {
     for (size_t k = 0; k < keys.size() && !joined; ++k) {
       std::vector<int>& others = alike[keys[k]];
       for (size_t i = others.size(); i-- > 0 && !joined && others.size() - i <= kMostTried;)
-        joined = join_sibling(others[i], g);
+        joined = !join_sibling(others[i], g);
     }
     if (joined) continue;
     for (uint64_t k : keys) alike[k].push_back(g);
   }
 }
 
-bool Partitioner::join_sibling(int to, int from) {
-  const Group &a = group(to), &b = group(from);
-  if (a.units.empty() || loop_shape(to) != loop_shape(from)) return false;
-  if (is_alone(to) || is_alone(from) || is_apart(to) || is_apart(from)) return false;
-  size_t total = 0;
-  for (int member : a.units) total += unit(member).evaluations;
-  for (int member : b.units) total += unit(member).evaluations;
-  if (a.units.size() + b.units.size() > kMaxUnitsInGroup || total > kMaxEvaluations) return false;
-  if (reaches(to, from) || reaches(from, to)) return false;
-  // Both nests may compute the same reductions: along the same axes, once is enough.
-  for (int member : b.units)
-    for (int other : a.units)
-      if (unit(member).reduces && unit(other).reduces && unit(member).node == unit(other).node &&
-          !same_order(unit(member), unit(other)))
-        return false;
+Why Partitioner::join_sibling(int to, int from) {
+  if (group(to).units.empty() || loop_shape(to) != loop_shape(from)) return {Reason::OtherLoops};
+  if (Why why = may_join_sibling(to, from)) {
+    if (limits_.explain) result_.siblings.push_back({written_by(to), written_by(from), why});
+    return why;
+  }
   for (int member : group(from).units) {
     if (unit(member).reduces && has_unit(to, unit(member).node)) {
       forget_reads(member);
@@ -46,7 +37,31 @@ bool Partitioner::join_sibling(int to, int from) {
     group(to).units.push_back(member);
   }
   group(from).units.clear();
-  return true;
+  return {};
+}
+
+Why Partitioner::may_join_sibling(int to, int from) {
+  const Group &a = group(to), &b = group(from);
+  if (is_alone(to) || is_alone(from)) return {Reason::ReadElsewhere};
+  if (is_apart(to) || is_apart(from)) return {Reason::NestTooLarge};
+  size_t total = 0;
+  for (int member : a.units) total += unit(member).evaluations;
+  for (int member : b.units) total += unit(member).evaluations;
+  if (a.units.size() + b.units.size() > kMaxUnitsInGroup || total > kMaxEvaluations) return {Reason::KernelFull};
+  if (reaches(to, from) || reaches(from, to)) return {Reason::NeedEachOther};
+  // Both nests may compute the same reductions: along the same axes, once is enough.
+  for (int member : b.units)
+    for (int other : a.units)
+      if (unit(member).reduces && unit(other).reduces && unit(member).node == unit(other).node &&
+          !same_order(unit(member), unit(other)))
+        return {Reason::OtherOrder};
+  return {};
+}
+
+const Node* Partitioner::written_by(int g) {
+  for (int id : group(g).units)
+    if (!unit(id).reduces) return unit(id).node;
+  return nullptr;
 }
 
 bool Partitioner::is_alone(int g) {

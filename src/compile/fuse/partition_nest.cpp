@@ -117,7 +117,7 @@ void Partitioner::find_nests() {
     std::optional<Nest> nest = find_nest(node);
     if (!nest) continue;
     kept_.insert(nest->kept.begin(), nest->kept.end());
-    if (read_apart(node)) store(node);
+    if (read_apart(node)) store(node, {Reason::ReducedElsewhere});
     nests_.emplace(node, std::move(*nest));
   }
 }
@@ -331,7 +331,7 @@ void Partitioner::read_own(Unit& u, bool decide) {
     if (owned->second != nest) {
       // Others read what the nest has written.
       if (read.memory || !decide || u.node == reduction) continue;
-      store(read.node);
+      store(read.node, {Reason::NestWrites});
       read.memory = true;
     } else if (read.memory && can_be_outer(u, read.index)) {
       read.memory = false;
@@ -400,22 +400,24 @@ std::vector<int> Partitioner::place_kept(const Node* node) {
   return others;
 }
 
-bool Partitioner::join_nest(int id, const std::vector<int>& groups) {
-  if (groups.size() != 1) return false;
+Why Partitioner::join_nest(int id, const std::vector<int>& groups) {
+  if (groups.size() != 1) return {Reason::SeveralRead, static_cast<double>(groups.size())};
   int g = groups[0];
   Unit& u = unit(id);
-  if (is_direct(g) || !has_room(group(g), u)) return false;
+  if (is_direct(g)) return {Reason::Sort};
+  if (!has_room(group(g), u)) return {Reason::KernelFull};
   std::vector<Expr> mine, theirs;
   int witness = -1;
   for (int reader_id : readers_[{u.node, false}]) {
     const Unit& reader = unit(reader_id);
     if (reader.group != g) continue;
-    if (reader.reduces || reader.scans() || reader.scatters()) return false;
+    if (reader.reduces || reader.scans() || reader.scatters()) return {Reason::OtherPlaces};
     for (const Unit::Read& read : reader.reads) {
       if (read.memory || reduction_of(read.node) != u.node) continue;
       std::vector<Expr> vars;
-      if (!is_plain(read.index, vars) || !covers(*u.node, read.index)) return false;
-      if (!std::all_of(vars.begin(), vars.end(), [&](const Expr& e) { return contains(reader.kept, e); })) return false;
+      if (!is_plain(read.index, vars) || !covers(*u.node, read.index)) return {Reason::OtherExtent};
+      if (!std::all_of(vars.begin(), vars.end(), [&](const Expr& e) { return contains(reader.kept, e); }))
+        return {Reason::OtherPlaces};
       std::vector<Expr> own, axes;
       for (const Expr& axis : reader.outer)
         for (size_t i = 0; i < u.at.size(); ++i)
@@ -423,18 +425,19 @@ bool Partitioner::join_nest(int id, const std::vector<int>& groups) {
             own.push_back(u.at[i]);
             axes.push_back(axis);
           }
-      if (own.size() != u.nest_outer.size()) return false;
-      if (group(g).fixed && axes.size() != reader.outer.size()) return false;
-      if (witness >= 0 && !(own == mine && same_positions(witness, theirs, reader_id, axes))) return false;
+      if (own.size() != u.nest_outer.size()) return {Reason::OtherLoops};
+      if (group(g).fixed && axes.size() != reader.outer.size()) return {Reason::OtherLoops};
+      if (witness >= 0 && !(own == mine && same_positions(witness, theirs, reader_id, axes)))
+        return {Reason::OtherOrder};
       witness = reader_id;
       mine = std::move(own);
       theirs = std::move(axes);
     }
   }
-  if (witness < 0) return false;
+  if (witness < 0) return {Reason::OtherPlaces};
   if (!group(g).fixed) fix(g, witness, theirs);
   join(id, g, std::move(mine));
-  return true;
+  return {};
 }
 
 bool Partitioner::store_own(int id) {

@@ -25,11 +25,21 @@ std::vector<int> Partitioner::reading_groups(const Source& source) {
 void Partitioner::place_storing(int id) {
   if (store_own(id)) return;
   std::vector<int> groups = reading_groups({unit(id).node, true});
-  bool alone = unit(id).scatters() || (groups.size() == 1 && unit(group(groups[0]).units[0]).scatters());
-  alone = alone || (groups.size() == 1 && joins_parts(groups[0]));
-  // What others wait for is a kernel of its own: they may be what the readers need.
-  alone = alone || !waiting_[unit(id).node].empty() || limits_.alone.count(unit(id).node);
-  if (!alone && groups.size() == 1 && join_storing(id, groups[0])) return;
+  Why why;
+  if (unit(id).scatters() || (groups.size() == 1 && unit(group(groups[0]).units[0]).scatters()))
+    why = {Reason::Scatter};
+  else if (groups.size() == 1 && joins_parts(groups[0]))
+    why = {Reason::LongJoin};
+  else if (!waiting_[unit(id).node].empty())
+    why = {Reason::WaitedFor};  // they may be what the readers need
+  else if (limits_.alone.count(unit(id).node))
+    why = {Reason::ReadElsewhere};
+  else if (groups.size() != 1)
+    why = {Reason::SeveralRead, static_cast<double>(groups.size())};
+  else
+    why = join_storing(id, groups[0]);
+  if (!why) return;
+  if (limits_.explain) result_.boundaries[unit(id).node].apart = why;
   new_group(id);
 }
 
@@ -46,68 +56,80 @@ void Partitioner::join(int id, int g, std::vector<Expr> outer) {
   group(g).units.push_back(id);
 }
 
-bool Partitioner::join_storing(int id, int g) {
-  Unit& u = unit(id);
-  if (is_direct(g) || !has_room(group(g), u)) return false;
-  std::vector<Expr> outer;
-  bool first = true, scans = u.scans();
-  int witness = -1;
-  std::vector<Expr> theirs;                   // the outer axes as the last reader names them
-  std::vector<std::pair<int, Expr>> scanned;  // what readers would scan
-  for (int reader_id : readers_[{u.node, true}]) {
-    Unit& reader = unit(reader_id);
-    scans = scans || reader.scans();
-    for (const Unit::Read& read : reader.reads) {
-      if (read.node != u.node || !read.memory) continue;
-      // Every axis of u follows one axis of the reader.
-      std::vector<std::pair<Expr, Expr>> follows;  // reader's variable, u's
-      size_t inner = 0;
-      for (size_t i = 0; i < u.at.size(); ++i) {
-        if (u.at[i].is_const(0)) continue;
-        if (!u.at[i].is_var()) return false;  // runs the other way
-        const Expr& e = read.index[i];
-        // Behind a pad, a cut or a part of a join an axis has the same variable but another extent.
-        bool known = (contains(reader.kept, e) || contains(reader.reduced, e)) && e.extent() == u.at[i].extent();
-        for (auto& [seen, mine] : follows) known = known && !(seen == e);
-        if (!known) return false;
-        follows.emplace_back(e, u.at[i]);
-        inner += !contains(reader.outer, e);
-      }
-      if ((inner > 0 || u.scans()) && reader.points() != u.points()) return false;
-      Expr along;  // u's scanned axis, as the reader's
-      for (auto& [reader_axis, own] : follows)
-        if (u.scans() && own == u.scanned) along = reader_axis;
-      if (u.scans() && (feeds_reduction(reader_id) || (reader.scans() && !(reader.scanned == along)))) return false;
-      if (along.is_var()) scanned.emplace_back(reader_id, along);
-      std::vector<Expr> mapped;
-      theirs.clear();
-      witness = reader_id;
-      for (const Expr& axis : reader.outer) {
-        if (along.is_var() && axis == along) continue;
-        theirs.push_back(axis);
-        auto it = std::find_if(follows.begin(), follows.end(), [&](auto& f) { return f.first == axis; });
-        if (it == follows.end()) return false;
-        mapped.push_back(it->second);
-      }
-      if (!first && !(mapped == outer)) return false;
-      outer = std::move(mapped);
-      first = false;
-    }
+Why Partitioner::join_storing(int id, int g) {
+  Storing where;
+  if (Why why = may_store_in(id, g, where)) return why;
+  if (Why why = storing_costs(unit(id), where)) return why;
+  if (unit(id).scans()) {
+    if (!group(g).fixed) fix(g, where.witness, where.theirs);
+    for (auto& [reader, along] : where.scanned) unit(reader).scanned = along;
   }
-  double rows = row_count(outer);
-  if (!scans && rows < kMinRows && u.points() > kSmallWork && u.points() > rows) return false;
-  // The reductions it needs must be able to follow.
+  join(id, g, std::move(where.outer));
+  return {};
+}
+
+Why Partitioner::may_store_in(int id, int g, Storing& where) {
+  const Unit& u = unit(id);
+  if (is_direct(g)) return {Reason::Sort};
+  if (!has_room(group(g), u)) return {Reason::KernelFull};
+  where.scans = u.scans();
+  for (int reader : readers_[{u.node, true}]) {
+    where.scans = where.scans || unit(reader).scans();
+    for (const Unit::Read& read : unit(reader).reads)
+      if (read.node == u.node && read.memory)
+        if (Why why = follows(u, reader, read, where)) return why;
+  }
   for (const Unit::Read& read : u.reads)
     for (const Expr& e : read.index)
-      if (!read.memory && !e.is_const() && !contains(outer, e)) return false;
-  if (u.scans()) {
-    if (outer.size() + 1 != u.kept.size() || (group(g).fixed && theirs.size() != unit(witness).outer.size()))
-      return false;
-    if (!group(g).fixed) fix(g, witness, theirs);
-    for (auto& [reader, along] : scanned) unit(reader).scanned = along;
+      if (!read.memory && !e.is_const() && !contains(where.outer, e)) return {Reason::SumsCannotFollow};
+  const bool other_loops = where.outer.size() + 1 != u.kept.size() ||
+                           (group(g).fixed && where.theirs.size() != unit(where.witness).outer.size());
+  return u.scans() && other_loops ? Why{Reason::OtherLoops} : Why{};
+}
+
+Why Partitioner::follows(const Unit& u, int reader_id, const Unit::Read& read, Storing& where) {
+  const Unit& reader = unit(reader_id);
+  // Every axis of u follows one axis of the reader.
+  std::vector<std::pair<Expr, Expr>> follows;  // reader's variable, u's
+  size_t inner = 0;
+  for (size_t i = 0; i < u.at.size(); ++i) {
+    if (u.at[i].is_const(0)) continue;
+    if (!u.at[i].is_var()) return {Reason::OtherDirection};
+    const Expr& e = read.index[i];
+    if (!contains(reader.kept, e) && !contains(reader.reduced, e)) return {Reason::OtherExtent};
+    // Behind a pad, a cut or a part of a join an axis has the same variable but another extent.
+    if (!(e.extent() == u.at[i].extent())) return {Reason::OtherExtent};
+    for (auto& [seen, mine] : follows)
+      if (seen == e) return {Reason::OtherExtent};
+    follows.emplace_back(e, u.at[i]);
+    inner += !contains(reader.outer, e);
   }
-  join(id, g, std::move(outer));
-  return true;
+  if ((inner > 0 || u.scans()) && reader.points() != u.points()) return {Reason::OtherLoops};
+  Expr along;  // u's scanned axis, as the reader's
+  for (auto& [reader_axis, own] : follows)
+    if (u.scans() && own == u.scanned) along = reader_axis;
+  if (u.scans() && feeds_reduction(reader_id)) return {Reason::ReducedAfterScan};
+  if (u.scans() && reader.scans() && !(reader.scanned == along)) return {Reason::Scan};
+  if (along.is_var()) where.scanned.emplace_back(reader_id, along);
+  std::vector<Expr> mapped;
+  where.theirs.clear();
+  for (const Expr& axis : reader.outer) {
+    if (along.is_var() && axis == along) continue;
+    where.theirs.push_back(axis);
+    auto it = std::find_if(follows.begin(), follows.end(), [&](auto& f) { return f.first == axis; });
+    if (it == follows.end()) return {Reason::OtherLoops};
+    mapped.push_back(it->second);
+  }
+  if (where.witness >= 0 && !(mapped == where.outer)) return {Reason::OtherOrder};
+  where.outer = std::move(mapped);
+  where.witness = reader_id;
+  return {};
+}
+
+Why Partitioner::storing_costs(const Unit& u, const Storing& where) {
+  double rows = row_count(where.outer);
+  if (!where.scans && rows < kMinRows && u.points() > kSmallWork && u.points() > rows) return {Reason::FewRows, rows};
+  return {};
 }
 
 bool Partitioner::feeds_reduction(int id) {
@@ -135,7 +157,8 @@ void Partitioner::place_reduction(const Node* node) {
   std::vector<int> groups = kept_.count(node) ? place_kept(node) : reading_groups({node, false});
   if (groups.empty() && kept_.count(node)) return;
   int id = open_unit(node, true);
-  if (nests_.count(node) ? join_nest(id, groups) : join_reduction(id, groups)) return;
+  const Why why = nests_.count(node) ? join_nest(id, groups) : join_reduction(id, groups);
+  if (!why) return;
   int attempt = ++attempts_[node];
   if (attempt == 3) {
     // Only the units that store its result read it now, but they went along with their own readers. Those can read
@@ -149,8 +172,8 @@ void Partitioner::place_reduction(const Node* node) {
     for (int member : storing) std::erase(group(unit(member).group).units, member);
     int g = new_group(storing[0]);
     for (size_t i = 1; i < storing.size(); ++i) join(storing[i], g, unit(storing[i]).kept);
-    bool joined = nests_.count(node) ? join_nest(id, {g}) : join_reduction(id, {g});
-    if (!joined) break_up(reading_groups({node, false}), "none takes a reduction in");
+    if (nests_.count(node) ? join_nest(id, {g}) : join_reduction(id, {g}))
+      break_up(reading_groups({node, false}), "none takes a reduction in");
     return;
   }
   // Nobody can take it in: it goes to memory, after as much of what follows as still belongs to it (at the second
@@ -165,7 +188,7 @@ void Partitioner::place_reduction(const Node* node) {
   result_.units.pop_back();
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  for (const Node* end : ends) store(ends.size() == 1 && attempt == 1 ? find_tail(end) : end);
+  for (const Node* end : ends) store(ends.size() == 1 && attempt == 1 ? find_tail(end) : end, why);
   for (int reader : readers) {
     forget_reads(reader);
     explore(unit(reader), false);
@@ -219,32 +242,41 @@ const Node* Partitioner::find_tail(const Node* end) {
   return tail;
 }
 
-bool Partitioner::join_reduction(int id, const std::vector<int>& groups) {
-  if (groups.empty() || groups.size() > 4) return false;
-  Unit& u = unit(id);
+Why Partitioner::join_reduction(int id, const std::vector<int>& groups) {
+  Reducing where;
+  if (Why why = may_reduce_in(id, groups, where)) return why;
+  if (Why why = reducing_costs(unit(id), groups)) return why;
+  for (size_t g = 0; g < groups.size(); ++g) fix(groups[g], where.witness[g], where.wanted[g]);
+  for (size_t g = 1; g < groups.size(); ++g) merge(groups[0], groups[g], where.outers[0], where.outers[g]);
+  join(id, groups[0], where.outers[0]);
+  return {};
+}
+
+Why Partitioner::may_reduce_in(int id, const std::vector<int>& groups, Reducing& where) {
+  if (groups.empty() || groups.size() > 4) return {Reason::SeveralRead, static_cast<double>(groups.size())};
+  const Unit& u = unit(id);
   for (int g : groups)
-    if (!has_room(group(g), u)) return false;
+    if (!has_room(group(g), u)) return {Reason::KernelFull};
   for (int a : groups)
     for (int b : groups)
-      if (a != b && reaches(a, b)) return false;
+      if (a != b && reaches(a, b)) return {Reason::NeedEachOther};
   // Each reader must see u's axes as axes of its own that can be outer ones, all readers of a group the same.
-  std::vector<std::vector<Expr>> wanted(groups.size());  // per group: its outer variables (of the first reader found)
-  std::vector<std::vector<Expr>> outers(groups.size());  // per group: u's variables in the group's order
-  std::vector<int> witness(groups.size(), -1);
+  where = {std::vector<std::vector<Expr>>(groups.size()), std::vector<std::vector<Expr>>(groups.size()),
+           std::vector<int>(groups.size(), -1)};
   for (int reader_id : readers_[{u.node, false}]) {
-    Unit& reader = unit(reader_id);
+    const Unit& reader = unit(reader_id);
     size_t g = static_cast<size_t>(std::find(groups.begin(), groups.end(), reader.group) - groups.begin());
     if (g == groups.size()) continue;  // has a unit of its own
     for (const Unit::Read& read : reader.reads) {
       if (read.memory || reduction_of(read.node) != u.node) continue;
-      if (!can_be_outer(reader, read.index)) return false;
+      if (!can_be_outer(reader, read.index)) return {Reason::OtherPlaces};
       std::vector<std::pair<Expr, Expr>> follows;
       for (size_t i = 0; i < u.at.size(); ++i) {
         if (u.at[i].is_const(0)) continue;
-        if (read.index[i].is_const() || !(read.index[i].extent() == u.at[i].extent())) return false;
+        if (read.index[i].is_const() || !(read.index[i].extent() == u.at[i].extent())) return {Reason::OtherExtent};
         follows.emplace_back(read.index[i], u.at[i]);
       }
-      if (group(groups[g]).fixed && follows.size() != reader.outer.size()) return false;
+      if (group(groups[g]).fixed && follows.size() != reader.outer.size()) return {Reason::OtherLoops};
       std::vector<Expr> theirs, mine;
       for (const Expr& axis : reader.outer)
         for (auto& [reader_axis, own] : follows)
@@ -252,30 +284,33 @@ bool Partitioner::join_reduction(int id, const std::vector<int>& groups) {
             theirs.push_back(axis);
             mine.push_back(own);
           }
-      if (mine.size() != follows.size()) return false;
-      if (witness[g] >= 0 && !(outers[g] == mine && same_positions(witness[g], wanted[g], reader_id, theirs)))
-        return false;
-      witness[g] = reader_id;
-      wanted[g] = std::move(theirs);
-      outers[g] = std::move(mine);
+      if (mine.size() != follows.size()) return {Reason::OtherLoops};
+      if (where.witness[g] >= 0 &&
+          !(where.outers[g] == mine && same_positions(where.witness[g], where.wanted[g], reader_id, theirs)))
+        return {Reason::OtherOrder};
+      where.witness[g] = reader_id;
+      where.wanted[g] = std::move(theirs);
+      where.outers[g] = std::move(mine);
     }
   }
+  return {};
+}
+
+Why Partitioner::reducing_costs(const Unit& u, const std::vector<int>& groups) {
+  if (u.nest) return {};
   double rows = row_count(u.kept);
   double largest = u.points();
   int wide = 1;  // units with a nest inside the rows
+  bool products = false;
   for (int g : groups)
     for (int member : group(g).units) {
       largest = std::max(largest, unit(member).points());
       wide += unit(member).points() > rows && !in_one_pass(unit(member), u);
+      products = products || (unit(member).reduces && (multiplies(u) || multiplies(unit(member))));
     }
-  if (rows < kMinRows && largest > kSmallWork && wide > 1 && !u.nest) return false;
-  for (int g : groups)
-    for (int member : group(g).units)
-      if (!u.nest && unit(member).reduces && (multiplies(u) || multiplies(unit(member)))) return false;
-  for (size_t g = 0; g < groups.size(); ++g) fix(groups[g], witness[g], wanted[g]);
-  for (size_t g = 1; g < groups.size(); ++g) merge(groups[0], groups[g], outers[0], outers[g]);
-  join(id, groups[0], outers[0]);
-  return true;
+  if (products) return {Reason::ProductAlone};
+  if (rows < kMinRows && largest > kSmallWork && wide > 1) return {Reason::FewRows, rows};
+  return {};
 }
 
 bool Partitioner::multiplies(const Unit& u) {

@@ -19,8 +19,6 @@ namespace heddle {
 // compile time, and what diamonds through different views can multiply.
 inline constexpr size_t kMaxEvaluations = 400;
 inline constexpr size_t kMaxUnitsInGroup = 32;
-// Nanoseconds, only for choosing between repeating arithmetic and a trip through memory.
-inline constexpr double kOpCost = 0.03, kByteCost = 0.08, kLaunchCost = 2000;
 // With fewer rows than kMinRows, a row-wise kernel of more than kSmallWork points would leave cores idle.
 inline constexpr double kMinRows = 64, kSmallWork = 1 << 15;
 // Arithmetic that makes a position of an index, at most.
@@ -64,7 +62,7 @@ class Partitioner {
 
   // Nodes that several kernels compute again although a trip through memory would be cheaper. Of a chain of such nodes
   // those count that more kernels compute than any of their users: storing them cuts the chain. Valid after run().
-  std::vector<const Node*> repeated() const;
+  std::vector<std::pair<const Node*, Why>> repeated() const;
 
   Partition run();  // throws Unfit
 
@@ -80,7 +78,12 @@ class Partitioner {
   // numbers; and the next node that every path from it to the roots passes.
   void measure();
 
-  void store(const Node* node);
+  // The first reason is the one that is told.
+  void store(const Node* node, Why why);
+
+  // A join of so many parts that choosing among them at each element would cost more than writing each part where it
+  // belongs. It is always in memory.
+  bool joins_many(const Node& node) const;
 
   // A kernel of its own for a Sort: reads its input from memory and writes those results that somebody wants, all of
   // which are known by now.
@@ -123,7 +126,7 @@ class Partitioner {
   // Gives every nest that reads the reduction a unit of its own for it. Gives the groups that need another way.
   std::vector<int> place_kept(const Node* node);
   bool follow_readers(Unit& u, int g, std::vector<Expr>& outer);
-  bool join_nest(int id, const std::vector<int>& groups);
+  Why join_nest(int id, const std::vector<int>& groups);
   bool store_own(int id);
   bool has_unit(int g, const Node* reduction);
   bool is_nested(int g);
@@ -161,9 +164,11 @@ class Partitioner {
   // and nowhere outside. Nothing if it cannot.
   static Expr scannable(const Unit& u, const Node& node, const Index& index, bool& forward);
 
-  // Whether `node`, needed by the nest of `u` at `index`, is better computed once and read from memory. `times`: how
-  // often each point of the nest needs it, here and elsewhere.
-  bool should_store(const Unit& u, const Node& node, const Index& index, double points, double times);
+  // Why `node`, needed by the nest of `u` at `index`, is better computed once and read from memory, if it is. `times`:
+  // how often each point of the nest needs it, here and elsewhere.
+  Why should_store(const Unit& u, const Node& node, const Index& index, double points, double times);
+  // How many points of the nest compute it, if it is computed there.
+  double computed_points(const Unit& u, const Node& node, const Index& index, double points, double times);
 
   static bool has_remainder(const Expr& e);
   // The remainder of a position, each a few times over: share_philox_blocks() computes it once.
@@ -192,7 +197,18 @@ class Partitioner {
   void join(int id, int g, std::vector<Expr> outer);
 
   // A written node whose readers compute it again from the same inputs, in the same kernel: nothing is read back.
-  bool join_storing(int id, int g);
+  Why join_storing(int id, int g);
+  // Where a unit that stores a node would run in the kernel that reads it.
+  struct Storing {
+    std::vector<Expr> outer;                    // the unit's axes along the kernel's outer ones
+    int witness = -1;                           // a reader,
+    std::vector<Expr> theirs;                   // and the outer axes as it names them
+    std::vector<std::pair<int, Expr>> scanned;  // what readers would scan
+    bool scans = false;
+  };
+  Why may_store_in(int id, int g, Storing& where);                                 // legality
+  Why follows(const Unit& u, int reader, const Unit::Read& read, Storing& where);  // the same for one read
+  static Why storing_costs(const Unit& u, const Storing& where);
 
   // Whether a reduction of its group takes in what the unit computes, maybe through others.
   bool feeds_reduction(int id);
@@ -205,7 +221,15 @@ class Partitioner {
   // The last node of the chain of equal-sized elementwise work that only this reduction's result feeds.
   const Node* find_tail(const Node* end);
 
-  bool join_reduction(int id, const std::vector<int>& groups);
+  Why join_reduction(int id, const std::vector<int>& groups);
+  // Where a reduction would run in the kernels that read it, which become one.
+  struct Reducing {
+    std::vector<std::vector<Expr>> wanted;  // per group: its outer variables (of the first reader found)
+    std::vector<std::vector<Expr>> outers;  // per group: the reduction's variables in the group's order
+    std::vector<int> witness;               // per group: a reader
+  };
+  Why may_reduce_in(int id, const std::vector<int>& groups, Reducing& where);  // legality
+  Why reducing_costs(const Unit& u, const std::vector<int>& groups);
 
   // Reductions over the same axes that do not need each other: fuse makes one of them.
   static bool in_one_pass(const Unit& reader, const Unit& u);
@@ -226,7 +250,9 @@ class Partitioner {
   // x + 1 and x * 2.
   void join_siblings();
 
-  bool join_sibling(int to, int from);
+  Why join_sibling(int to, int from);
+  Why may_join_sibling(int to, int from);                // groups of the same loops
+  const Node* written_by(int g);                         // one of what the group stores
   bool is_alone(int g), is_apart(int g);                 // as the limits say
   static bool same_order(const Unit& a, const Unit& b);  // units of one node: whether their outer axes are the same
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/error.h"
 #include "compile/loops/contraction.h"
 #include "compile/schedule/schedule.h"
 
@@ -50,9 +51,15 @@ struct ProductSizes {
   double blocks(int64_t rows, int64_t columns) const;
 };
 ProductSizes product_sizes(const Loops& loops, const Contraction& c);
+// For functions that can say why not: makes words of the parts only if somebody listens.
+template <class... Parts>
+bool refused(std::string* why, const Parts&... parts) {
+  if (why) *why = text(parts...);
+  return false;
+}
 // Whether a matrix unit is worth it. Of few rows most of a tile is empty; but what counts then is how fast the other
 // factor is read.
-bool worth_a_unit(const ProductSizes& sizes, int64_t least_rows);
+bool worth_a_unit(const ProductSizes& sizes, int64_t least_rows, std::string* why = nullptr);
 // The fastest of several schedules of a product.
 struct FastestProduct {
   Schedule schedule;
@@ -76,9 +83,10 @@ std::string check_matrix_simt(const Schedule& schedule, const Loops& loops, size
 // is registers.
 std::string check_online_simt(const Schedule& schedule, const Loops& loops, const Target& target);
 // Fills in the schedule if the matrix unit should do this contraction; else leaves it alone and gives false.
-bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target);
+bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target,
+                          std::string* why = nullptr);
 // The same for nested loops.
-bool schedule_online_simt(Schedule& schedule, const Loops& loops, const Target& target);
+bool schedule_online_simt(Schedule& schedule, const Loops& loops, const Target& target, std::string* why = nullptr);
 // A contraction by ordinary arithmetic: threads hold tiles of sums, factors wait in shared memory.
 void schedule_product_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target);
 

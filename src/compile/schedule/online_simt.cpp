@@ -147,15 +147,16 @@ std::string check_online_simt(const Schedule& schedule, const Loops& loops, cons
   return "";
 }
 
-bool schedule_online_simt(Schedule& schedule, const Loops& loops, const Target& target) {
-  if (!find_instruction(target, MatrixLayout::Shared) || !find_online(loops)) return false;
+bool schedule_online_simt(Schedule& schedule, const Loops& loops, const Target& target, std::string* why) {
+  if (!find_instruction(target, MatrixLayout::Shared)) return refused(why, "the machine has none that copies");
+  if (!find_online(loops)) return refused(why, "its nested sums cannot be taken in blocks");
   size_t row = loops.outer.size();
   for (size_t s = 0; s < loops.stages.size(); ++s)
     if (auto c = product_of(loops, s)) row = static_cast<size_t>(c->a_axis);
-  if (row == loops.outer.size()) return false;
+  if (row == loops.outer.size()) return refused(why, "no nested sum is a product of two matrices");
   constexpr int64_t kLeastRows = 8;
   const int64_t rows = extent_of(loops.outer[row]);
-  if (rows < kLeastRows) return false;
+  if (rows < kLeastRows) return refused(why, rows, " rows, and fewer than ", kLeastRows, " gain nothing");
   // Chunks, and stages of the pipeline for sums that are carried on.
   for (auto [chunk, stages] : {std::pair<int64_t, int64_t>{128, 4}, {128, 3}, {128, 2}, {64, 2}}) {
     Schedule candidate = schedule;
@@ -171,7 +172,7 @@ bool schedule_online_simt(Schedule& schedule, const Loops& loops, const Target& 
       auto c = product_of(loops, s);
       if (!c) continue;
       std::optional<MatrixView> right = factor_view(loops, loops.stages[s], *c, 1);
-      if (!right) return false;
+      if (!right) return refused(why, "a factor of stage ", s, " is no f16 or bf16 that can be copied as it is");
       plan.dot = true;
       plan.unit = StageSchedule::Unit::Matrix;
       const int64_t depth = kernel::kMatrixBytes / size_of(dtype_of(loops, right->buffer));
@@ -179,7 +180,10 @@ bool schedule_online_simt(Schedule& schedule, const Loops& loops, const Target& 
       const bool carries = !(loops.stages[s].inner[0].var == common_axis(loops)->var);
       plan.pipeline = carries ? static_cast<int>(stages) : 4;
     }
-    if (!check(candidate, loops, target).empty()) continue;
+    if (std::string problem = check(candidate, loops, target); !problem.empty()) {
+      refused(why, problem);
+      continue;
+    }
     schedule = std::move(candidate);
     return true;
   }

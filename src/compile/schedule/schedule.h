@@ -74,6 +74,8 @@ Schedule default_schedule(const Loops& loops, const Target& target);
 std::vector<Schedule> plainer_schedules(const Loops& loops, const Target& target);
 // A random schedule that is legal for the loops; what fuzzing and search draw from. The same seed gives the same one.
 Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed);
+// Of a SIMT machine with a matrix unit: why sums of products that the schedule does otherwise are not on it, each.
+std::vector<std::string> matrix_remarks(const Loops& loops, const Schedule& schedule, const Target& target);
 // Empty if legal, else why not.
 std::string check(const Schedule& schedule, const Loops& loops, const Target& target);
 

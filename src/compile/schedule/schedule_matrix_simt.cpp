@@ -59,12 +59,17 @@ ProductSizes product_sizes(const Loops& loops, const Contraction& c) {
           static_cast<double>(loops.together)};
 }
 
-bool worth_a_unit(const ProductSizes& sizes, int64_t least_rows) {
+bool worth_a_unit(const ProductSizes& sizes, int64_t least_rows, std::string* why) {
   constexpr int64_t kLeastDepth = 32;
   constexpr double kLeastProducts = 1 << 18;
   const double products =
       sizes.others * static_cast<double>(sizes.m) * static_cast<double>(sizes.n) * static_cast<double>(sizes.k);
-  return std::min(sizes.m, sizes.n) >= least_rows && sizes.k >= kLeastDepth && products >= kLeastProducts;
+  if (const int64_t rows = std::min(sizes.m, sizes.n); rows < least_rows)
+    return refused(why, rows, rows == 1 ? " row" : " rows", " or columns, and fewer than ", least_rows,
+                   " gain nothing");
+  if (sizes.k < kLeastDepth)
+    return refused(why, "a sum of ", sizes.k, " terms, and fewer than ", kLeastDepth, " gain nothing");
+  return products >= kLeastProducts || refused(why, products, " products are over before the unit gains anything");
 }
 
 void FastestProduct::consider(Schedule candidate, const ProductSizes& sizes, int64_t depth, double rate, double bytes,
@@ -98,15 +103,18 @@ void FastestProduct::consider(Schedule candidate, const ProductSizes& sizes, int
   schedule = std::move(candidate);
 }
 
-bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
-  if (!find_instruction(target, MatrixLayout::Shared) || loops.stages[0].inner.size() != 1) return false;
+bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target,
+                          std::string* why) {
+  if (!find_instruction(target, MatrixLayout::Shared)) return refused(why, "the machine has none that copies");
+  if (loops.stages[0].inner.size() != 1) return refused(why, "a sum over ", loops.stages[0].inner.size(), " axes");
   const ProductSizes sizes = product_sizes(loops, c);
   // Of so few rows single warps read the other factor faster.
   constexpr int64_t kWarpRows = 16;
   const bool warps = find_instruction(target, MatrixLayout::Fragments) != nullptr;
   const int64_t least_rows = warps ? kWarpRows + 1 : kLeastRows;
-  if (!worth_a_unit(sizes, least_rows)) return false;
-  if (warps && (repeats(loops, c, 0) || repeats(loops, c, 1))) return false;
+  if (!worth_a_unit(sizes, least_rows, why)) return false;
+  if (warps && (repeats(loops, c, 0) || repeats(loops, c, 1)))
+    return refused(why, "a factor would be several times as large as what it is read from");
 
   FastestProduct fastest;
   for (const Choice& choice : kChoices) {
@@ -125,7 +133,9 @@ bool schedule_matrix_simt(Schedule& schedule, const Loops& loops, const Contract
     for (int operand : {0, 1})
       if (!factor_view(loops, loops.stages[0], c, operand))
         plan.staged.push_back({operand, Staged::Scope::Phase, 0, 0});
-    if (check(candidate, loops, target).empty())
+    if (std::string problem = check(candidate, loops, target); !problem.empty())
+      refused(why, problem);
+    else
       fastest.consider(std::move(candidate), sizes, kernel::kMatrixBytes / 2, choice.rate, kProductsPerByte, loops,
                        target);
   }

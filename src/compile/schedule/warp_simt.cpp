@@ -151,14 +151,30 @@ constexpr int64_t kEachItsOwn = 1 << 20;  // persistent blocks: as many as the g
 
 }  // namespace
 
-bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
-  if (!find_instruction(target, MatrixLayout::Fragments) || !c.is_matmul() ||
-      c.b_axis >= static_cast<int>(loops.outer.size()) || loops.stages[0].inner.size() != 1)
-    return false;
+namespace {
+
+// What the unit cannot do, or was not asked to.
+bool is_for_warps(const Loops& loops, const Contraction& c, const Target& target, std::string* why) {
+  if (!find_instruction(target, MatrixLayout::Fragments)) return refused(why, "the machine has none for warps");
+  if (!c.is_matmul() || c.b_axis >= static_cast<int>(loops.outer.size()))
+    return refused(why, "not a product of two matrices");
+  if (loops.stages[0].inner.size() != 1) return refused(why, "a sum over ", loops.stages[0].inner.size(), " axes");
   const std::optional<DType> dtype = warp_dtype(loops, loops.stages[0], c);
-  if (!dtype || !instruction_for(target, *dtype)) return false;
+  if (!dtype) return refused(why, "factors of ", dtype_of(loops, c.a), " have no matrix instruction here");
+  if (*dtype == DType::f32 && !target.tf32)
+    return refused(why, "f32 keeps all its bits: allow_tf32(true) lets it round its factors");
+  if (!instruction_for(target, *dtype)) return refused(why, "factors of ", *dtype, " have no matrix instruction here");
+  return true;
+}
+
+}  // namespace
+
+bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target,
+                        std::string* why) {
+  if (!is_for_warps(loops, c, target, why)) return false;
+  const std::optional<DType> dtype = warp_dtype(loops, loops.stages[0], c);
   const ProductSizes sizes = product_sizes(loops, c);
-  if (!worth_a_unit(sizes, kLeastRows)) return false;
+  if (!worth_a_unit(sizes, kLeastRows, why)) return false;
   const int64_t depth = kWarpBytes / size_of(*dtype);
   FastestProduct fastest;
   for (const Choice& choice : kChoices)
@@ -181,7 +197,9 @@ bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contractio
           plan.staged.push_back({operand, Staged::Scope::Phase, 0, 0});
       for (plan.pipeline = choice.pipeline; plan.pipeline > 2 && !check(candidate, loops, target).empty();)
         --plan.pipeline;
-      if (check(candidate, loops, target).empty())
+      if (std::string problem = check(candidate, loops, target); !problem.empty())
+        refused(why, problem);
+      else
         fastest.consider(std::move(candidate), sizes, depth, choice.rate, kProductsPerByte, loops, target);
     }
   if (!fastest.found()) return false;

@@ -30,7 +30,8 @@ int64_t warp_stage_bytes(int64_t rows, int64_t columns, DType dtype, bool left_t
 std::string check_warp_simt(const Schedule& schedule, const Loops& loops, size_t s, const Contraction& c,
                             const Target& target);
 // Fills in the schedule if warps should do this contraction; else leaves it alone and gives false.
-bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target);
+bool schedule_warp_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target,
+                        std::string* why = nullptr);
 // A number below the argument.
 using Draw = std::function<int64_t(int64_t)>;
 // Parts of the sums, or persistent blocks, of a random schedule for a matrix unit (random_schedule.cpp).

@@ -44,7 +44,7 @@ void remove_instructions(Target& target, MatrixLayout layout) {
 std::string describe(const Target& target) {
   const auto& [name, machine, triple, cpu, features, index_bits, fma, converts, atomic_adds, math, matrix, tf32,
                vector_bytes, vector_registers, cores, l1_bytes, l2_bytes, l3_bytes, warp, max_threads, shared_bytes,
-               shared_banks, multiprocessors] = target;
+               shared_banks, multiprocessors, rates] = target;
   std::string lists;
   for (DType dtype : converts) lists += text(" ", dtype);
   lists += " +";
@@ -55,7 +55,8 @@ std::string describe(const Target& target) {
                   " ", row.rows, " ", row.columns, " ", row.depth, " ", row.rounds);
   return text(name, " ", static_cast<int>(machine), " ", triple, " ", cpu, " ", features, " ", index_bits, " ", fma,
               lists, " ", tf32, " ", vector_bytes, " ", vector_registers, " ", cores, " ", l1_bytes, " ", l2_bytes, " ",
-              l3_bytes, " ", warp, " ", max_threads, " ", shared_bytes, " ", shared_banks, " ", multiprocessors);
+              l3_bytes, " ", warp, " ", max_threads, " ", shared_bytes, " ", shared_banks, " ", multiprocessors, " ",
+              rates.operation, " ", rates.byte, " ", rates.launch);
 }
 
 }  // namespace heddle

@@ -21,6 +21,16 @@ struct NativeMath {
   friend bool operator==(const NativeMath&, const NativeMath&) = default;
 };
 
+// About how long things take, in nanoseconds: enough to choose between computing again and a trip through memory.
+struct Rates {
+  double operation = 0.03;  // for one element
+  double byte = 0.08;       // written or read
+  double launch = 2000;     // a kernel
+
+  double arithmetic(double operations) const { return operations * operation; }
+  double traffic(double bytes) const { return bytes * byte; }
+};
+
 struct Target {
   std::string name;  // for people, and to tell machines apart in caches; nobody asks it
   Machine machine = Machine::Simd;
@@ -45,6 +55,7 @@ struct Target {
   int64_t shared_bytes = 48 << 10;  // shared memory of a block
   int shared_banks = 32;            // of four bytes, of shared memory; threads that meet in one wait for each other
   int multiprocessors = 132;
+  Rates rates = {};
 };
 
 // The same machine when tf32 is asked for.
