@@ -261,11 +261,12 @@ bool Partitioner::shares_axis(const Node* reduction, const Node* sum, const Nest
   const Index from = reduction_source(*reduction, own.at, own.reduced, guard);
   Below below = look_below(reduction->inputs[0].get(), from);
   if (!below.complete) return false;
-  // What it is made of besides may not wait for the sum.
+  // What it is made of besides may not wait for the sum, nor be as large as what the nest computes on the way.
+  const double large = upper(nest.factor->shape.numel());
   for (auto& [other, where] : below.reductions) {
     auto owned = owner_.find(other);
     bool inside = nest.anchors.count(other) || (owned != owner_.end() && owned->second == sum);
-    if (!inside && number(other) > number(sum)) return false;
+    if (!inside && (number(other) > number(sum) || upper(other->shape.numel()) >= large)) return false;
   }
   return std::any_of(nest.anchors.begin(), nest.anchors.end(), [&](auto& anchor) {
     auto found = below.nodes.find(anchor.first);
