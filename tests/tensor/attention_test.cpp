@@ -57,6 +57,31 @@ TEST(Attention, is_one_kernel_that_moves_its_inputs_and_its_result) {
   }
 }
 
+// The result is part of its own gradient, and what follows it reads it more than once: still no scores in memory.
+TEST(Attention, backward_of_what_is_used_in_several_places) {
+  constexpr int64_t kHeads = 4, kTime = 300, kWidth = 32;
+  for (DType dtype : {kF32, kBF16}) {
+    std::vector<Tensor> in;
+    for (uint64_t i = 0; i < 3; ++i) {
+      in.push_back(noise_tensor({kHeads, kTime, kWidth}, i).cast(dtype).realize());
+      in.back().requires_grad_();
+    }
+    Tensor w = noise_tensor({kWidth, kWidth}, 9).cast(dtype).realize();
+    w.requires_grad_();
+    Tensor y = scaled_dot_product_attention(in[0], in[1], in[2], {.causal = true});
+    std::vector<Tensor> squares = grad(sum(square(y)).cast(kF32), in);
+    squares.push_back(y);
+    Tensor z = scaled_dot_product_attention(in[0], in[1], in[2]);
+    std::vector<Tensor> linear = grad(sum(square(matmul(z, w))).cast(kF32), {in[0], in[1], in[2], w});
+    for (const std::vector<Tensor>& all : {squares, linear}) {
+      StatsSince stats;
+      realize(all);
+      EXPECT_LE(stats->arena_bytes, 4u * kHeads * kTime * (6 * kWidth + 8)) << dtype;
+      expect_evaluated(all, dtype == kF32 ? 1e-3 : 0.5);
+    }
+  }
+}
+
 TEST(Attention, backward_is_two_kernels_and_nothing_is_as_large_as_the_scores) {
   constexpr int64_t kHeads = 4, kTime = 600, kWidth = 32, kEach = kHeads * kTime * kWidth, kRows = kHeads * kTime;
   for (bool causal : {false, true}) {

@@ -190,6 +190,12 @@ std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
 }
 
 bool Partitioner::read_apart(const Node* sum) {
+  // What everybody wants may be a function of it, which its own kernel then writes.
+  if (const int at = next_[number(sum)]; at >= 0) {
+    const Node& next = *order_[static_cast<size_t>(at)];
+    const bool elementwise = info(next.op).kind == NodeKind::Elementwise || next.op == NodeOp::Reshape;
+    if (elementwise && next.shape.numel() == sum->shape.numel()) return false;
+  }
   std::vector<const Node*> stack{sum};
   std::unordered_set<const Node*> seen;
   int kernels = 0;
@@ -198,8 +204,8 @@ bool Partitioner::read_apart(const Node* sum) {
     const Node* node = stack.back();
     stack.pop_back();
     if (!seen.insert(node).second) continue;
-    const bool more = node == sum || is_movement(*node) || is_compute(*node);
-    kernels += !more || stored_.count(node);
+    const bool more = node == sum || (!stored_.count(node) && (is_movement(*node) || is_compute(*node)));
+    kernels += !more;
     reduces |= reduction_of(node) && node != sum;
     if (!more) continue;
     for (int user : users_[number(node)]) stack.push_back(order_[static_cast<size_t>(user)]);
