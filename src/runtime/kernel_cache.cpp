@@ -276,7 +276,10 @@ std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::
     std::atomic<size_t> next{0};
     auto work = [&] {
       try {
-        for (size_t i; (i = next.fetch_add(1)) < different.size();) compile_step(steps[different[i]], device);
+        for (size_t i; (i = next.fetch_add(1)) < different.size();) {
+          const Program::Step& step = steps[different[i]];
+          compile_step(step, device)->expect_segments(step.segments.size());
+        }
       } catch (...) {
         next = different.size();  // it comes again below, where the caller hears of it
       }
