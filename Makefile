@@ -5,7 +5,7 @@ SECONDS = 60
 LONG_FUZZ_SECONDS = 900
 
 # Test programs that use several threads: what the thread sanitizer looks at.
-THREADED = test_base test_expr test_graph test_codegen test_runtime test_tensor
+THREADED = test_base test_expr test_graph test_codegen test_runtime test_tensor test_capture
 THREADED_TESTS = *hread*:*Concurren*:*Pool*:*Intern*:*Log*:*Registry*:*Leak*:*Realize*:*Donation*:*Parallel*:*everal*
 THREADED_SEEDS = 20
 # The old thread sanitizer of g++ 12 needs memory where it expects it; containers may forbid asking for that.

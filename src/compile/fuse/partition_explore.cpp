@@ -3,6 +3,47 @@
 #include "compile/fuse/partitioner.h"
 
 namespace heddle {
+namespace {
+
+// An element of a node that a nest computes.
+struct Visit {
+  int number;
+  const Node* node;
+  Index index;
+  double share;  // of the nest's points: what lies in a part of a join is wanted at the points of that part only
+  bool operator<(const Visit& other) const { return number < other.number; }
+};
+
+// Each element once. Users first, so that what exceeds the limit is as low as possible.
+class Visits {
+ public:
+  void push(Visit visit) {
+    uint64_t h = reinterpret_cast<uintptr_t>(visit.node);
+    for (const Expr& e : visit.index) h = hash_combine(h, e.hash());
+    auto& bucket = seen_[h];
+    for (auto& [node, index] : bucket)
+      if (node == visit.node && index == visit.index) return;
+    bucket.emplace_back(visit.node, visit.index);
+    times_[visit.node] += visit.share;
+    queue_.push(std::move(visit));
+  }
+  bool empty() const { return queue_.empty(); }
+  Visit pop() {
+    Visit next = queue_.top();
+    queue_.pop();
+    return next;
+  }
+  // How often all visits of a node together compute an element, per point of the nest. Its users come first, so when a
+  // node's turn comes all its visits are known.
+  double times(const Node* node) const { return times_.at(node); }
+
+ private:
+  std::priority_queue<Visit> queue_;
+  std::unordered_map<uint64_t, std::vector<std::pair<const Node*, Index>>> seen_;
+  std::unordered_map<const Node*, double> times_;
+};
+
+}  // namespace
 
 void Partitioner::explore(Unit& u, bool decide, int id) {
   if (explore_once(u, decide, id)) {
@@ -27,27 +68,9 @@ bool Partitioner::may_read(const Unit& u, const Node* node) {
 }
 
 bool Partitioner::explore_once(Unit& u, bool decide, int id) {
-  struct Visit {
-    int number;
-    const Node* node;
-    Index index;
-    double share;  // of the nest's points: what lies in a part of a join is wanted at the points of that part only
-    bool operator<(const Visit& other) const { return number < other.number; }
-  };
-  std::priority_queue<Visit> queue;  // users first, so that what exceeds the limit is as low as possible
-  std::unordered_map<uint64_t, std::vector<std::pair<const Node*, Index>>> seen;
-  // How often all visits of a node together compute an element, per point of the nest. Its users come first, so when a
-  // node's turn comes all its visits are known.
-  std::unordered_map<const Node*, double> times;
+  Visits visits;
   auto push = [&](const Node* node, Index index, double share = 1) {
-    uint64_t h = reinterpret_cast<uintptr_t>(node);
-    for (const Expr& e : index) h = hash_combine(h, e.hash());
-    auto& bucket = seen[h];
-    for (auto& [n, i] : bucket)
-      if (n == node && i == index) return;
-    bucket.emplace_back(node, index);
-    times[node] += share;
-    queue.push({number_.at(node), node, std::move(index), share});
+    visits.push({number_.at(node), node, std::move(index), share});
   };
   std::unordered_set<const Node*> before;  // what the unit read from memory when it was explored earlier
   for (const Unit::Read& read : u.reads)
@@ -70,9 +93,8 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
     push(u.is_part() ? u.node->inputs[static_cast<size_t>(u.part)].get() : u.node, u.at);
   }
   bool first = !u.reduces && !u.scatters() && !u.is_part();
-  while (!queue.empty()) {
-    Visit visit = queue.top();
-    queue.pop();
+  while (!visits.empty()) {
+    const Visit visit = visits.pop();
     const Node& node = *visit.node;
     bool self = std::exchange(first, false);
     if (in_memory(node)) u.leaves.push_back(&node);
@@ -118,7 +140,7 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
         continue;
       }
     } else if (decide && !self && !widens(node)) {
-      if (Why why = should_store(u, node, visit.index, points, times[&node])) {
+      if (Why why = should_store(u, node, visit.index, points, visits.times(&node))) {
         read_from_memory(why);
         continue;
       }

@@ -4,8 +4,8 @@
 #include <sstream>
 
 #include "graph/node.h"
-#include "helpers.h"
 #include "runtime/device.h"
+#include "tensor/helpers.h"
 
 namespace heddle {
 namespace {
