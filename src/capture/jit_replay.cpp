@@ -4,18 +4,10 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/sanitizers.h"
 #include "capture/jit_core.h"
 #include "tensor/together.h"
 #include "tensor/track.h"
-
-// The thread sanitizer does not know fences. It knows what counting handles orders.
-#if defined(__SANITIZE_THREAD__)
-#define HD_NO_FENCES
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define HD_NO_FENCES
-#endif
-#endif
 
 namespace heddle {
 namespace {
@@ -32,7 +24,7 @@ bool is_only_holder(const Node& node) {
 
 // What the last other holder of the tensor did with it is over. Said after its handles were counted.
 void acquire([[maybe_unused]] const Tensor& tensor) {
-#ifdef HD_NO_FENCES
+#if HD_THREAD_SANITIZER  // which does not know fences; it knows what counting handles orders
   Tensor again = tensor;
 #else
   std::atomic_thread_fence(std::memory_order_acquire);
