@@ -106,6 +106,7 @@ struct PartitionLimits {
   std::unordered_set<const Node*> not_nested;      // sums that compute no factor on the way
   std::unordered_set<const Node*> apart;           // those that do, but share no kernel with others
   Rates rates = {};
+  Machine machine = Machine::Simd;
   bool explain = false;  // say why kernels are not one
 
   // Kernels would have read these reductions elsewhere than where they computed them.

@@ -468,6 +468,17 @@ bool Partitioner::store_own(int id) {
   return false;
 }
 
+void Partitioner::find_nests_of_memory() {
+  for (const Unit& u : result_.units) {
+    if (!u.factor || u.group < 0) continue;
+    auto writer = result_.storing.find(u.factor);
+    const bool elsewhere = writer != result_.storing.end() && unit(writer->second).group != u.group;
+    const bool reads = std::any_of(u.reads.begin(), u.reads.end(),
+                                   [&](const Unit::Read& read) { return read.memory && read.node == u.factor; });
+    if (elsewhere && reads) nests_of_memory_.push_back(u.node);
+  }
+}
+
 void Partitioner::share_factors() {
   for (Group& g : result_.groups)
     for (int id : g.units) {
