@@ -283,7 +283,7 @@ Partition partition(std::span<const NodeRef> roots, PartitionLimits& limits) {
     const std::vector<const Node*>& of_memory = partitioner.nests_of_memory();
     if ((repeated.empty() && of_memory.empty()) || round++ >= 3) return std::move(*result);
     limits.in_memory.insert(repeated.begin(), repeated.end());
-    limits.not_nested.insert(of_memory.begin(), of_memory.end());
+    limits.of_memory.insert(of_memory.begin(), of_memory.end());
   }
 }
 

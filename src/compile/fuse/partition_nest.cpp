@@ -289,7 +289,7 @@ void Partitioner::enter_nest(Unit& u) {
     u.along = u.reduced[0];
   }
   auto it = nests_.find(u.node);
-  if (it == nests_.end()) return;
+  if (it == nests_.end() || !is_nest(u.node)) return;
   u.nest = u.node;
   u.along = u.reduced[0];
   u.factor = it->second.factor;
@@ -314,7 +314,7 @@ const Node* Partitioner::family(const Unit& u) const {
   if (u.nest) return u.nest;
   if (u.reduces) return nullptr;
   for (const Unit::Read& read : u.reads)
-    if (!read.memory && nests_.count(reduction_of(read.node))) return reduction_of(read.node);
+    if (!read.memory && is_nest(reduction_of(read.node))) return reduction_of(read.node);
   return nullptr;
 }
 

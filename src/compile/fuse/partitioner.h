@@ -110,6 +110,8 @@ class Partitioner {
     std::vector<const Node*> kept;                    // reductions that the factor needs at each of its elements
     std::unordered_map<const Node*, size_t> anchors;  // the factor and these, and which of their axes is summed along
   };
+  // Whether the sum's kernel computes a factor on the way.
+  bool is_nest(const Node* sum) const { return nests_.count(sum) && !limits_.of_memory.count(sum); }
   void find_nests();
   std::optional<Nest> find_nest(const Node* sum);
   // Whether several kernels read the sum, one of which reduces it: none of them can be the one that computes it.
