@@ -145,6 +145,12 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
         continue;
       }
     }
+    if (decide && !self && node.op == NodeOp::Permute) {
+      if (Why why = should_permute(u, node, visit.index)) {
+        read_from_memory(why);
+        continue;
+      }
+    }
     ++u.evaluations;
     if (id >= 0 && !u.nest) computed_in_[&node].push_back(id);
     if (node.op == NodeOp::Barrier) wait_for(u, node.inputs[1].get(), decide);
@@ -213,6 +219,41 @@ Why Partitioner::should_store(const Unit& u, const Node& node, const Index& inde
   const double again = limits_.rates.arithmetic(work_[n] * (points - elements));
   const double once = limits_.rates.launch + limits_.rates.traffic(elements * size_of(node.dtype));
   return again > once ? Why{Reason::WouldRepeat, points / elements} : Why{};
+}
+
+bool Partitioner::multiplies_matrices(const Unit& u) {
+  Expr guard = 1;
+  const Node* product = u.node->inputs[0].get();
+  Index at = reduction_source(*u.node, u.at, u.reduced, guard);
+  auto through_movement = [&](const Node*& node, Index& index) {
+    for (; is_movement(*node); node = node->inputs[0].get()) index = source_index(*node, index, guard);
+  };
+  through_movement(product, at);
+  if (product->op != NodeOp::Scalar || product->scalar_op != ScalarOp::mul) return false;
+  bool only_first = false, only_second = false;  // axes of the result that one factor alone follows
+  Index first = at, second = at;
+  const Node *left = product->inputs[0].get(), *right = product->inputs[1].get();
+  through_movement(left, first);
+  through_movement(right, second);
+  for (const Expr& axis : u.kept) {
+    auto follows = [&](const Expr& e) { return depends_on(e, axis); };
+    const bool in_first = std::ranges::any_of(first, follows), in_second = std::ranges::any_of(second, follows);
+    only_first |= in_first && !in_second;
+    only_second |= in_second && !in_first;
+  }
+  return only_first && only_second;
+}
+
+Why Partitioner::should_permute(const Unit& u, const Node& node, const Index& index) {
+  constexpr double kManyTimes = 8;
+  const double elements = upper(node.shape.numel());
+  if (limits_.machine != Machine::Simd || !u.reduces || u.nest || u.reduced.empty() || index.empty()) return {};
+  if (u.points() < kManyTimes * elements || u.points() <= kSmallWork) return {};
+  const Expr& fast = u.reduced.back();
+  Expr guard = 1;
+  const Index source = source_index(node, index, guard);
+  if (!depends_on(index.back(), fast) || depends_on(source.back(), fast) || multiplies_matrices(u)) return {};
+  return {Reason::WalkedAcross, u.points() / elements};
 }
 
 double Partitioner::computed_points(const Unit& u, const Node& node, const Index& index, double points, double times) {
