@@ -54,6 +54,12 @@ std::vector<Case> cases() {
                   2e-4});
   // From memory; the statistics belong to the same kernel.
   list.push_back({"softmax_of_memory", {matmul(softmax(leaf({90, 40}, 11)), leaf({40, 30}, 12))}, 1});
+  // What is reduced along no common axis is stored as well: once, whoever takes which part.
+  NodeRef of_rows = reduce(ReduceOp::Sum, leaf({90, 7}, 25), 1);
+  NodeRef scales = make_expand(make_reshape(of_rows, Shape{90, 1}), Shape{90, 40});
+  list.push_back({"sums_of_rows_too",
+                  {matmul(softmax(op(ScalarOp::mul, {scales, leaf({90, 40}, 26)})), leaf({40, 30}, 27)), of_rows},
+                  -1});
   list.push_back({"one_key", {matmul(softmax(matmul(q, transposed(leaf({1, 16}, 13)))), leaf({1, 24}, 14))}, 1});
   list.push_back({"bf16",
                   {matmul(softmax(matmul(make_cast(leaf({70, 16}, 15, kBF16), kF32),

@@ -42,7 +42,8 @@ class Finder {
     for (size_t s = 0; s < loops_.stages.size(); ++s) {
       const Stage& stage = loops_.stages[s];
       if (stage.ordered || has_scan(stage)) return {};
-      bool chunk = has_axis(stage, along_), after = false;
+      // What goes to memory is written once, also where several blocks take parts of the axis.
+      bool chunk = has_axis(stage, along_), after = !chunk && stores(stage);
       for (const Inst& inst : stage.body.insts) {
         for (Value v : inst.args) after |= late_.count(v) > 0 || (!chunk && of(v).how != How::Not);
         if (chunk && !follow(inst)) return {};
