@@ -245,11 +245,13 @@ void Partitioner::forget_reads(int id) {
 }
 
 void PartitionLimits::forbid_reading(const std::unordered_set<const Node*>& misread) {
-  for (const Node* node : misread) {
-    if (in_memory.try_emplace(node, Why{Reason::ReadElsewhere}).second || alone.insert(node).second) continue;
-    HD_ASSERT(nests, "the result of ", name(node->op), " of shape ", node->shape, " is read where it is not computed");
-    nests = false;
-  }
+  bool changed = false;
+  for (const Node* node : misread)
+    changed |= in_memory.try_emplace(node, Why{Reason::ReadElsewhere}).second || alone.insert(node).second;
+  if (changed) return;
+  const Node& first = **misread.begin();
+  HD_ASSERT(nests, "the result of ", name(first.op), " of shape ", first.shape, " is read where it is not computed");
+  nests = false;
 }
 
 namespace {
