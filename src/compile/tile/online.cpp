@@ -127,6 +127,7 @@ void Tiler::write_chunk_stage(size_t s, const Place& p, size_t level) {
   if (pivot != SIZE_MAX)
     rescale(s, p, [&](const Place& place) {
       auto [buffer, access] = factor_access(pivot, s, place);
+      access.guard = bounds(place, outer_only(axis_count(s)));  // the pivot may have ended with the rows
       return builder_->load(buffer, loops_.values[static_cast<size_t>(stage(pivot).results[0])].dtype, access);
     });
   Value before = kernel::kNoValue;
