@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "compile/schedule/warp_simt.h"
+#include "compile/schedule/matrix_contraction.h"
 #include "compile/simt/lowering.h"
 
 namespace heddle::simt {
@@ -40,6 +40,41 @@ struct Ring {
   int64_t pitch() const { return warp_pitch(row, dtype); }
   int64_t size() const { return rows * pitch(); }
 };
+
+// All threads copy the tile of one step, 16 bytes each at a time.
+void copy_to_ring(kernel::Builder& builder, const Ring& ring, const Inst& inst, const Expr& step, const Expr& thread,
+                  int threads) {
+  const kernel::Region& region = *ring.region;
+  const Expr slot = mod(step, inst.immediate);
+  const int64_t chunk = 16 / size_of(ring.dtype), across = ring.row / chunk, total = ring.rows * across;
+  for (int64_t first = 0; first < total; first += threads) {
+    const Expr number = thread + first, x = mod(number, across) * chunk, y = floordiv(number, across);
+    Expr guard = lt(step, inst.extent), address = region.offset, count = chunk;
+    Substitution gathered;
+    for (size_t d = 0; d < region.at.size(); ++d) {
+      Expr at = substitute(region.at[d], {{inst.var, step}}) + (d == 0 ? x : d == 1 ? y : Expr(0));
+      if (region.is_gathered())
+        gathered.emplace_back(region.coords[d], at);
+      else
+        address = address + at * region.strides[d];
+      if (d == 0 && region.extents[0].multiple() % chunk != 0)
+        count = min(max(region.extents[0] - at, 0), chunk);
+      else
+        guard = logical_and(guard, lt(at, region.extents[d]));
+    }
+    address = substitute(address, gathered);
+    guard = logical_and(guard, substitute(region.guard, gathered));
+    kernel::Panel to{ring.buffer, slot * ring.size() + y * ring.pitch() + x}, from{region.buffer, address};
+    auto copy = [&] {
+      builder.copy(to, from, count, guard);
+      return std::vector<Value>();
+    };
+    if (first + threads <= total)
+      copy();
+    else
+      builder.branch(lt(number, total), copy);
+  }
+}
 
 }  // namespace
 
@@ -87,38 +122,7 @@ void Lowering::emit_warp_dot(const Inst& inst) {
   }
 
   auto copy_tile = [&](const Expr& step) {
-    const Expr slot = mod(step, stages);
-    for (const Ring& ring : rings) {
-      const kernel::Region& region = *ring.region;
-      const int64_t across = ring.row / chunk, total = ring.rows * across;
-      for (int64_t first = 0; first < total; first += tile_.threads) {
-        const Expr number = thread_ + first, x = mod(number, across) * chunk, y = floordiv(number, across);
-        Expr guard = lt(step, inst.extent), address = region.offset, count = chunk;
-        Substitution gathered;
-        for (size_t d = 0; d < region.at.size(); ++d) {
-          Expr at = substitute(region.at[d], {{inst.var, step}}) + (d == 0 ? x : d == 1 ? y : Expr(0));
-          if (region.is_gathered())
-            gathered.emplace_back(region.coords[d], at);
-          else
-            address = address + at * region.strides[d];
-          if (d == 0 && region.extents[0].multiple() % chunk != 0)
-            count = min(max(region.extents[0] - at, 0), chunk);
-          else
-            guard = logical_and(guard, lt(at, region.extents[d]));
-        }
-        address = substitute(address, gathered);
-        guard = logical_and(guard, substitute(region.guard, gathered));
-        kernel::Panel to{ring.buffer, slot * ring.size() + y * ring.pitch() + x}, from{region.buffer, address};
-        auto copy = [&] {
-          builder_->copy(to, from, count, guard);
-          return std::vector<Value>();
-        };
-        if (first + tile_.threads <= total)
-          copy();
-        else
-          builder_->branch(lt(number, total), copy);
-      }
-    }
+    for (const Ring& ring : rings) copy_to_ring(*builder_, ring, inst, step, thread_, tile_.threads);
   };
   // Fragment `i` of the warp's rows of a factor, from part `at` of the tile's depth.
   auto fragment = [&](size_t n, const Expr& slot, int64_t i, int64_t at) {
