@@ -207,6 +207,8 @@ class Lowering {
   std::vector<Value> scan_at(const Nest& nest, const Inst& root, const Position& at, Value mask,
                              std::vector<Value> before);
   void nest_reduction(const Nest& nest, std::vector<Position> positions, std::vector<Value>& out);
+  void finish_reduction(const Nest& nest, std::span<const Inst* const> roots, std::span<const Position> positions,
+                        std::span<const Value> accumulators, int lanes, std::vector<Value>& out);
   void write(const Nest& nest, std::span<const Position> positions, std::vector<Value>& out);
   std::vector<Value> walk(const Walk& walk, std::vector<Value> carried,
                           const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body);

@@ -478,7 +478,15 @@ void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions,
     return now;
   });
 
-  // Sets meet, then lanes.
+  finish_reduction(nest, roots, positions, accumulators, lanes, out);
+}
+
+// Sets of accumulators meet, then lanes; results go to registers or memory.
+void Lowering::finish_reduction(const Nest& nest, std::span<const Inst* const> roots,
+                                std::span<const Position> positions, std::span<const Value> accumulators, int lanes,
+                                std::vector<Value>& out) {
+  const bool horizontal = nest.axis == nest.vector_dim;
+  const size_t count = positions.size(), sets = static_cast<size_t>(nest.sets);
   size_t first = 0, slot = 0;
   for (const Inst* root : roots) {
     const std::span<const Value> results = final_results(*root);
@@ -501,7 +509,7 @@ void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions,
         result[0] = builder().op(ScalarOp::add, {emit(nest, root->args[2], positions[p]), result[0]});
       for (size_t k = 0; k < width; ++k) {
         if (nest.in_registers) {
-          out[slot + k * count + p] = splat(result[k], width_at(p) > 1 && !horizontal ? width_at(p) : 1, depth());
+          out[slot + k * count + p] = splat(result[k], horizontal ? 1 : std::max(positions[p].width, 1), depth());
         } else if (used_[results[k]] || root->op != Op::scan) {
           const Rep& rep = reps_[results[k]];
           Position at = positions[p];
