@@ -21,21 +21,14 @@ struct Suite {
   bool has_rows = false;  // that others can do: Contests
 };
 constexpr Suite kSuites[] = {
-    {"memory", measure_memory, false},
-    {"odd", measure_odd, false},
-    {"small", measure_small, false},
-    {"index", measure_index, false},
-    {"compile", measure_compile, false},
-    {"matmul", measure_matmul, true, true},
-    {"overhead", measure_overhead, false},
-    {"sort", measure_sort, true},
-    {"conv", measure_conv, true, true},
-    {"attention", measure_attention, true, true},
-    {"train", measure_train, false, true},
-    {"zoo", measure_zoo, false, true},
-    {"cliffs", measure_cliffs, false},
-    {"gpu", measure_gpu, false, true},
-    {"patterns", measure_patterns, false, true},
+    {"memory", measure_memory, false},     {"odd", measure_odd, false},
+    {"small", measure_small, false},       {"index", measure_index, false},
+    {"compile", measure_compile, false},   {"matmul", measure_matmul, true, true},
+    {"overhead", measure_overhead, false}, {"sort", measure_sort, true},
+    {"conv", measure_conv, true, true},    {"attention", measure_attention, true, true},
+    {"train", measure_train, false, true}, {"zoo", measure_zoo, false, true},
+    {"cliffs", measure_cliffs, false},     {"first", measure_first, false},
+    {"gpu", measure_gpu, false, true},     {"patterns", measure_patterns, false, true},
 };
 
 bool is_meant(const Suite& suite, const std::string& name) {

@@ -60,6 +60,7 @@ void measure_cliffs(double seconds, const Report& report);
 void measure_cliffs_of_numbers(double seconds, const Report& report);  // parts of cliffs
 void measure_cliffs_of_threads(double seconds, const Report& report);
 void measure_zoo(double seconds, const Report& report);
+void measure_first(double seconds, const Report& report);
 void measure_gpu(double seconds, const Report& report);
 void measure_patterns(double seconds, const Report& report);  // needs HEDDLE_DEVICE
 // What "process start to first result" runs: computes something small and prints it.

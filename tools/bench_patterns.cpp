@@ -47,6 +47,13 @@ std::function<Tensor(const std::vector<Tensor>&)> conv(ConvOptions options) {
   };
 }
 
+// A weight and its moments after a step of AdamW.
+std::vector<Tensor> updated(const Tensor& gradient, const Tensor& weight, const std::vector<Tensor>& moments) {
+  Tensor g = gradient.cast(kF32), w = weight.cast(kF32);
+  Tensor m = moments[0] * 0.9 + g * 0.1, v = moments[1] * 0.999 + square(g) * 0.001;
+  return {(w * 0.9999 - m / (sqrt(v) + 1e-8) * 1e-4).cast(weight.dtype()), m, v};
+}
+
 std::vector<Pattern> patterns() {
   const Dims image{128, 256, 14, 14}, filter{256, 256, 3, 3};
   const double flops = 2.0 * 128 * 256 * 196 * 256 * 9;
@@ -109,6 +116,12 @@ std::vector<Pattern> patterns() {
        0.5,
        {{4096, 2048}, {2048, 5632}, {2048, 5632}, {4096, 5632}},
        gradients({0, 1, 2}, gated)},
+      {"weight gradient with AdamW",
+       2.0 * 12608 * 768 * 3072,
+       0.5,
+       {{12608, 768}, {12608, 3072}, {768, 3072}},
+       [moments = std::vector<Tensor>{zeros({768, 3072}).realize(), zeros({768, 3072}).realize()}](
+           const std::vector<Tensor>& in) { return updated(matmul(transpose(in[0]), in[1]), in[2], moments); }},
       {"attention of grouped heads forward",
        attention_flops(4, 32, 2048, 128),
        0.5,

@@ -65,8 +65,8 @@ Figure figure_of(const Peers& peers, const Contest& contest, const Peers::Result
 void run_with_floor(Peers& peers, const Contest& contest, double seconds, const Report& report) {
   contest.ours();  // compiles
   if (seconds < 0) return;
-  report(figure_of(peers, contest, peers.compare(contest.row, seconds, contest.ours), *contest.floor_seconds,
-                   contest.floor_name));
+  Peers::Result result = peers.compare(contest.row, seconds, contest.ours, contest.restore);
+  report(figure_of(peers, contest, result, *contest.floor_seconds, contest.floor_name));
 }
 
 }  // namespace

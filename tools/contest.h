@@ -28,6 +28,7 @@ struct Contest {
   int repeat = 1;                            // calls that `ours` and the peers make each time
   std::optional<double> floor_seconds = {};  // of one call, instead of what the CPU allows
   std::string floor_name = {};               // where those come from
+  std::function<void()> restore = {};        // runs between segments and is not measured
 };
 
 // Measures in turns and reports a figure. The floor is the larger of flops at the measured peak, and bytes at the speed

@@ -32,7 +32,7 @@ namespace {
 std::vector<Workload> collect(const TuneOptions& options, const Device& wanted) {
   std::mutex lock;
   std::vector<Workload> found;
-  std::unordered_set<std::string> seen;
+  std::unordered_set<Structure> seen;
   observe_steps([&](const Program::Step& step, Device& used) {
     if (step.direct || &used != &wanted) return;
     // Kernels that only fill memory prepare the work of others.
@@ -40,9 +40,9 @@ std::vector<Workload> collect(const TuneOptions& options, const Device& wanted) 
           return buffer.space == kernel::Space::In && buffer.size.hi() > 4;
         }))
       return;
-    std::string text = kernel_text(step.loops);
+    Structure kernel = structure(step.loops);
     std::lock_guard guard(lock);
-    if (seen.insert(std::move(text)).second) found.push_back(workload_of(step));
+    if (seen.insert(std::move(kernel)).second) found.push_back(workload_of(step));
   });
   want_only(options.only);
   measure_suite(options.suite, -1, [](const Figure&) {});
@@ -233,7 +233,7 @@ void tune_suite(const TuneOptions& options) {
     ++rows;
   };
   for (const Workload& kernel : kernels) {
-    std::optional<TunedSchedule> known = load_schedule(*cache, kernel_text(kernel.loops), machine, kernel.tf32);
+    std::optional<TunedSchedule> known = load_schedule(*cache, structure(kernel.loops), machine, kernel.tf32);
     if (options.report) {
       if (!known) continue;
       Schedule plain = default_schedule(kernel.loops, machine.target_for(kernel.tf32)),

@@ -40,6 +40,7 @@ def make(torch, F, row):
         "depthwise 7x7": lambda: conv(padding=3, groups=256),
         "einsum bit,btj->ij": lambda: lambda: torch.einsum("bit,btj->ij", x[0], x[1]),
         "gradients of silu(x w1) * (x w3)": lambda: gradients(3, lambda: F.silu(x[0] @ x[1]) * (x[0] @ x[2])),
+        "weight gradient with AdamW": lambda: lambda: x[0].t() @ x[1],  # the product alone
         "attention of grouped heads forward": attention,
         "attention of grouped heads backward": lambda: gradients(3, attention()),
         "attention of heads of 32": attention,

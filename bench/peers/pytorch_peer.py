@@ -204,7 +204,13 @@ def load(arguments):
             if not hasattr(net, "loss"):
                 raise Skip("not compiled")
             net.loss = torch.compile(net.loss)
-        return lambda: net.step(batch)
+        first = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+
+        def step():
+            return net.step(batch)
+
+        step.restore = lambda: net.load_state_dict(first)
+        return step
 
     def rms_norm(x):
         return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)

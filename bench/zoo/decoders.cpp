@@ -137,6 +137,9 @@ struct Llama : nn::Module<Llama> {
   std::vector<Block> blocks;
   nn::RMSNorm norm;
   explicit Llama(const Config& c) : words(c.vocabulary, c.width), norm(c.width) {
+    // As published models begin. Wide vectors would leave only one word possible, and subnormal gradients of all
+    // others.
+    words.weight = (words.weight * 0.02).realize();
     for (int64_t i = 0; i < c.layers; ++i) blocks.emplace_back(c);
   }
   // The table of words is the head, too.

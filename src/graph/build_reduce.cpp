@@ -135,22 +135,43 @@ NodeRef make_scan(ReduceOp op, const NodeRef& x, int axis) {
   return finish(std::move(node));
 }
 
+ResultType result_type(const Node& node, int result) {
+  switch (node.op) {
+    case NodeOp::ArgReduce:
+    case NodeOp::Sort: return {result == 0 ? node.dtype : DType::i64, node.shape};  // elements, their positions
+    default:
+      HD_ASSERT(node.result_count() == 1, "the results of ", name(node.op), " have no types");
+      return {node.dtype, node.shape};
+  }
+}
+
+namespace {
+
+// A result of ArgReduce or Sort that needs no computing; null if it does.
+NodeRef known_result(const Node& node, int result, const ResultType& type) {
+  const NodeRef& x = node.inputs[0];
+  const bool sorts = node.op == NodeOp::Sort;
+  if (x->op == NodeOp::Const) {  // all are equal: the first of them
+    if (result == 0) return const_like(x->literal, type.shape);
+    return sorts ? make_iota(type.dtype, type.shape, type.shape.rank() - 1)
+                 : const_like(Scalar::of(type.dtype, 0), type.shape);
+  }
+  const Expr& n = sorts ? x->shape.back() : x->shape[node.attrs[0].value()];
+  if (!n.is_const(1) || has_zero(type.shape)) return {};
+  return result == 0 ? make_reshape(x, type.shape) : const_like(Scalar::of(type.dtype, 0), type.shape);
+}
+
+}  // namespace
+
 NodeRef make_get(const NodeRef& x, int result) {
   if (!x) throw ValueError("get: the operand is empty");
   if (result < 0 || result >= x->result_count())
     throw IndexError(text("get: result ", result, " of ", name(x->op), ", which has ", x->result_count()));
   if (x->result_count() == 1) return x;
-  const NodeRef& from = x->inputs[0];
-  DType dtype = result == 0 ? x->dtype : DType::i64;
-  bool sorts = x->op == NodeOp::Sort;
-  if (from->op == NodeOp::Const) {  // all are equal: the first of them
-    if (result == 0) return const_like(from->literal, x->shape);
-    return sorts ? make_iota(dtype, x->shape, x->shape.rank() - 1) : const_like(Scalar::of(dtype, 0), x->shape);
-  }
-  const Expr& n = sorts ? from->shape.back() : from->shape[x->attrs[0].value()];
-  if (n.is_const(1) && !has_zero(x->shape))
-    return result == 0 ? make_reshape(from, x->shape) : const_like(Scalar::of(dtype, 0), x->shape);
-  NewNode node = new_node(NodeOp::Get, dtype, x->shape);
+  const ResultType type = result_type(*x, result);
+  if (x->op == NodeOp::ArgReduce || x->op == NodeOp::Sort)
+    if (NodeRef known = known_result(*x, result, type)) return known;
+  NewNode node = new_node(NodeOp::Get, type.dtype, type.shape);
   node->inputs.push_back(x);
   node->attrs.push_back(result);
   return finish(std::move(node));

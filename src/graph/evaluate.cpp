@@ -83,16 +83,19 @@ class Evaluation {
   int64_t size(const Expr& e) const;
   Index sizes(std::span<const Expr> list) const;
   int axis(const Node& node) const { return static_cast<int>(node.attrs[0].value()); }
-  const HostArray& operand(const Node& node, size_t i) const { return values_[number_.find(node.inputs[i].get())]; }
+  const HostArray& operand(const Node& node, size_t i, size_t result = 0) const {
+    return values_[number_.find(node.inputs[i].get())][result];
+  }
 
-  HostArray compute(const Node& node, uint32_t number);
+  std::vector<HostArray> compute(const Node& node);
+  HostArray only_result(const Node& node);
   HostArray buffer(const Node& node) const;
   HostArray input(const Node& node) const;
   HostArray elementwise(const Node& node) const;
   HostArray cast_of(const Node& node) const;
   HostArray reduce(const Node& node) const;
-  HostArray arg_reduce(const Node& node, HostArray& positions) const;
-  HostArray sort(const Node& node, HostArray& positions) const;
+  std::vector<HostArray> arg_reduce(const Node& node) const;
+  std::vector<HostArray> sort(const Node& node) const;
   HostArray scan(const Node& node) const;
   HostArray view(const Node& node) const;
   HostArray pad(const Node& node) const;
@@ -109,8 +112,7 @@ class Evaluation {
   const std::unordered_map<const Node*, HostArray>& given_;
   const Rounding rounding_;
   NodeMap number_;
-  std::vector<HostArray> values_;
-  std::unordered_map<uint32_t, HostArray> positions_;  // second results of ArgReduce and Sort
+  std::vector<std::vector<HostArray>> values_;  // all results of each node
   int64_t bad_indices_ = 0;
 };
 
@@ -204,10 +206,10 @@ HostArray Evaluation::reduce(const Node& node) const {
   return result;
 }
 
-HostArray Evaluation::arg_reduce(const Node& node, HostArray& positions) const {
+std::vector<HostArray> Evaluation::arg_reduce(const Node& node) const {
   const HostArray& x = operand(node, 0);
   HostArray result = empty(node.dtype, sizes(node.shape));
-  positions = empty(DType::i64, result.shape);
+  HostArray positions = empty(DType::i64, result.shape);
   auto better = [&](const heddle::Scalar& a, const heddle::Scalar& b) {
     if (is_float(x.dtype) && (std::isnan(a.f) || std::isnan(b.f))) return std::isnan(a.f) && !std::isnan(b.f);
     bool max = node.reduce_op == ReduceOp::Max;
@@ -222,13 +224,13 @@ HostArray Evaluation::arg_reduce(const Node& node, HostArray& positions) const {
     set(result, to, get(x, position));
     positions.integers[to] = static_cast<uint64_t>(along);
   });
-  return result;
+  return {std::move(result), std::move(positions)};
 }
 
-HostArray Evaluation::sort(const Node& node, HostArray& positions) const {
+std::vector<HostArray> Evaluation::sort(const Node& node) const {
   const HostArray& x = operand(node, 0);
   HostArray result = empty(node.dtype, sizes(node.shape));
-  positions = empty(DType::i64, result.shape);
+  HostArray positions = empty(DType::i64, result.shape);
   int64_t n = x.shape.back(), kept = result.shape.back();
   int64_t rows = kept == 0 ? 0 : result.numel() / kept;
   bool descending = node.attrs[0].is_const(1);
@@ -251,7 +253,7 @@ HostArray Evaluation::sort(const Node& node, HostArray& positions) const {
       positions.integers[row * kept + k] = static_cast<uint64_t>(from);
     }
   }
-  return result;
+  return {std::move(result), std::move(positions)};
 }
 
 HostArray Evaluation::scan(const Node& node) const {
@@ -391,7 +393,19 @@ HostArray Evaluation::scatter(const Node& node) {
   return result;
 }
 
-HostArray Evaluation::compute(const Node& node, uint32_t number) {
+std::vector<HostArray> Evaluation::compute(const Node& node) {
+  std::vector<HostArray> results;
+  if (node.op == NodeOp::ArgReduce)
+    results = arg_reduce(node);
+  else if (node.op == NodeOp::Sort)
+    results = sort(node);
+  else
+    results.push_back(only_result(node));
+  HD_ASSERT(results.size() == static_cast<size_t>(node.result_count()), name(node.op), " gave ", results.size());
+  return results;
+}
+
+HostArray Evaluation::only_result(const Node& node) {
   switch (node.op) {
     case NodeOp::Const: return filled(node.dtype, sizes(node.shape), node.literal);
     case NodeOp::Buffer: return buffer(node);
@@ -407,8 +421,8 @@ HostArray Evaluation::compute(const Node& node, uint32_t number) {
     case NodeOp::Cast:
     case NodeOp::Bitcast: return cast_of(node);
     case NodeOp::Reduce: return reduce(node);
-    case NodeOp::ArgReduce: return arg_reduce(node, positions_[number]);
-    case NodeOp::Sort: return sort(node, positions_[number]);
+    case NodeOp::ArgReduce:
+    case NodeOp::Sort: break;  // several
     case NodeOp::Scan: return scan(node);
     case NodeOp::Reshape: {
       HostArray result = operand(node, 0);
@@ -426,8 +440,7 @@ HostArray Evaluation::compute(const Node& node, uint32_t number) {
     case NodeOp::Cat: return cat(node);
     case NodeOp::Gather: return node.attrs[1].is_const(0) ? gather(node) : gather_along(node);
     case NodeOp::Scatter: return scatter(node);
-    case NodeOp::Get:
-      return node.attrs[0].is_const(0) ? operand(node, 0) : positions_.at(number_.find(node.inputs[0].get()));
+    case NodeOp::Get: return operand(node, 0, static_cast<size_t>(node.attrs[0].value()));
     case NodeOp::Barrier:
     case NodeOp::Pullback: return operand(node, 0);
   }
@@ -445,18 +458,16 @@ std::vector<HostArray> Evaluation::run(std::span<const NodeRef> roots) {
 
   values_.resize(order.size());
   for (uint32_t i = 0; i < order.size(); ++i) {
-    values_[i] = compute(*order[i], i);
+    values_[i] = compute(*order[i]);
     for (const NodeRef& input : order[i]->inputs) {
       uint32_t used = number_.find(input.get());
-      if (--uses[used] > 0) continue;
-      values_[used] = HostArray();
-      positions_.erase(used);
+      if (--uses[used] == 0) values_[used].clear();
     }
   }
 
   std::vector<HostArray> results;
   for (const NodeRef& root : roots) {
-    HostArray result = values_[number_.find(root.get())];
+    HostArray result = values_[number_.find(root.get())][0];
     if (rounding_ != Rounding::Never)
       for (double& value : result.floats) value = Scalar::of(result.dtype, value).f;
     results.push_back(std::move(result));

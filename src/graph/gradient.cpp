@@ -19,7 +19,7 @@ std::span<const NodeRef> differentiable_inputs(const Node& node) {
       return {&node.rule->computed_from, 1};
     case NodeOp::Barrier: return {node.inputs.begin(), 1};
     case NodeOp::Pullback: return {node.inputs.begin() + 1, node.inputs.end()};
-    case NodeOp::Get: return node.inputs[0]->inputs;  // its source's: a pair has no gradient of its own
+    case NodeOp::Get: return node.inputs[0]->inputs;  // its source's: gradients go to them from each of its results
     case NodeOp::Scalar:
     case NodeOp::Cast:
     case NodeOp::Bitcast:

@@ -1,4 +1,5 @@
 // Gradients of movement, and of nodes with several results.
+#include "base/error.h"
 #include "graph/arithmetic.h"
 #include "graph/gradient.h"
 
@@ -69,7 +70,8 @@ NodeRef get_gradient(const Node& node, const NodeRef& g) {
     NodeRef here = equal(make_iota(DType::i64, x->shape, axis), spread(make_get(source, 1)));
     return choose(here, spread(g), 0);
   }
-  // Sort: every element goes back to where it came from; those that were not kept get nothing.
+  HD_ASSERT(source->op == NodeOp::Sort, "the results of ", name(source->op), " have no gradient");
+  // Every element goes back to where it came from; those that were not kept get nothing.
   return make_scatter(ScatterOp::Add, like(x, 0), make_get(source, 1), g, x->shape.rank() - 1, kUncheckedIndex);
 }
 

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "base/intern.h"
+#include "base/sanitizers.h"
 #include "graph/build.h"
 #include "graph/gradient.h"
 #include "graph/walk.h"
@@ -25,17 +26,6 @@ Interner<Node>& table() {
 }
 [[maybe_unused]] Interner<Node>& made_at_start = table();
 
-#if defined(__SANITIZE_ADDRESS__)
-#define HD_RECYCLE_NODES 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define HD_RECYCLE_NODES 0
-#endif
-#endif
-#ifndef HD_RECYCLE_NODES
-#define HD_RECYCLE_NODES 1
-#endif
-
 // Memory of dead nodes, kept by the thread that freed them. Trivially destructible, so that nodes may still die after
 // the thread's other locals are gone; FreeListGuard empties it.
 struct FreeSlot {
@@ -48,6 +38,7 @@ struct FreeList {
   bool closed = false;
 };
 constexpr uint32_t kFreeListLimit = 8192;
+constexpr bool kRecycleNodes = !HD_ADDRESS_SANITIZER;  // which sees no use of a dead node that is used again
 thread_local constinit FreeList free_list;
 
 struct FreeListGuard {
@@ -114,7 +105,7 @@ bool leads_to_leaf(const Node& node) {
 }  // namespace
 
 void* Node::operator new(size_t bytes) {
-  if (HD_RECYCLE_NODES && free_list.head) {
+  if (kRecycleNodes && free_list.head) {
     FreeSlot* slot = free_list.head;
     free_list.head = slot->next;
     --free_list.count;
@@ -124,7 +115,7 @@ void* Node::operator new(size_t bytes) {
 }
 
 void Node::operator delete(void* memory) noexcept {
-  if (HD_RECYCLE_NODES && free_list.count < kFreeListLimit && (free_list.open || open_free_list())) {
+  if (kRecycleNodes && free_list.count < kFreeListLimit && (free_list.open || open_free_list())) {
     free_list.head = new (memory) FreeSlot{free_list.head};
     ++free_list.count;
     return;

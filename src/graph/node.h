@@ -144,6 +144,7 @@ class Node {
   uint64_t structure = 0;
   mutable std::atomic<uint32_t> refs{0};
 
+  // Of a node with several results `dtype` and `shape` are those of the first: result_type() knows all of them.
   int result_count() const { return info(op).results; }
   bool is_leaf() const { return info(op).kind == NodeKind::Leaf; }
 
@@ -193,6 +194,11 @@ NodeRef make_arg_reduce(ReduceOp op, const NodeRef& x, int axis);         // use
 NodeRef make_sort(const NodeRef& x, bool descending, const Expr& count);  // the same; count: how many to keep
 NodeRef make_scan(ReduceOp op, const NodeRef& x, int axis);
 NodeRef make_get(const NodeRef& x, int result);
+struct ResultType {
+  DType dtype;
+  Shape shape;
+};
+ResultType result_type(const Node& node, int result);
 NodeRef make_reshape(const NodeRef& x, const Shape& shape);
 NodeRef make_permute(const NodeRef& x, std::span<const int> axes);
 NodeRef make_expand(const NodeRef& x, const Shape& shape);

@@ -262,8 +262,6 @@ void verify(const Kernel& kernel);
 
 // Numbers every value anew in order of appearance and drops unused entries of `values`.
 void renumber(Kernel& kernel);
-// 64-bit hash of everything but the kernel's and variables' names.
-uint64_t hash(const Kernel& kernel);
 
 // Calls f for every instruction, outer before inner.
 void visit(const Body& code, const std::function<void(const Inst&)>& f);

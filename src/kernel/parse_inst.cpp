@@ -27,6 +27,11 @@ void Parser::parse_inst(Body& code, std::vector<Type>& values) {
   code.insts.push_back(std::move(inst));
 }
 
+Type Parser::type_after_colon() {
+  expect(':');
+  return type();
+}
+
 void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
   size_t at = (skip_space(), pos_);
   std::string op = word("an instruction");
@@ -35,10 +40,6 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     Span s = span();
     expect(']');
     return s;
-  };
-  auto colon_type = [&] {
-    expect(':');
-    return type();
   };
   if (std::optional<ScalarOp> scalar = find_op(op)) {
     inst.op = from(*scalar);
@@ -51,7 +52,7 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     inst.op = Op::constant;
     size_t start = pos_;
     while (pos_ < text_.size() && text_[pos_] != ':' && text_[pos_] != '\n') ++pos_;
-    Type t = colon_type();
+    Type t = type_after_colon();
     size_t end = pos_;
     pos_ = start;
     inst.literal = literal(t.dtype);
@@ -61,13 +62,13 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
   } else if (op == "cast" || op == "bitcast") {
     inst.op = op == "cast" ? Op::cast : Op::bitcast;
     inst.args = {use()};
-    set_types(inst, values, {colon_type()});
+    set_types(inst, values, {type_after_colon()});
   } else if (op == "index" || op == "load") {
     inst.op = op == "index" ? Op::index : Op::load;
     if (inst.op == Op::load) inst.buffer = buffer();
     Span address = inst.op == Op::load ? access_span() : span();
     Tail tail = parse_tail();
-    Type t = colon_type();
+    Type t = type_after_colon();
     finish_access(inst, t.shape, address, tail);
     set_types(inst, values, {t});
   } else if (op == "store" || op == "combine" || op == "check") {
@@ -83,29 +84,7 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     finish_access(inst, t.shape, address, parse_tail());
     set_types(inst, values, {});
   } else if (op == "reduce" || op == "scan" || op == "dot") {
-    inst.op = op == "reduce" ? Op::reduce : op == "scan" ? Op::scan : Op::dot;
-    std::optional<ScalarOp> simple;
-    if (inst.op != Op::dot) inst.reducer = parse_reducer(simple);
-    uses(inst.args);
-    expect_word("axis");
-    inst.axis = static_cast<int16_t>(integer<int>(0, 100));
-    if (simple) inst.reducer = simple_reducer(*simple, values[inst.args[0]].dtype);
-    if (inst.op == Op::dot) {
-      if (inst.args.size() != 3) fail_at(at, "dot takes three values");
-      Type result = dot_type(values[inst.args[0]], values[inst.args[1]], values[inst.args[2]], inst.axis);
-      finish_access(inst, dot_dims(values[inst.args[0]], values[inst.args[1]]), std::nullopt, parse_tail());
-      set_types(inst, values, {result});
-    } else {
-      if (inst.results.size() != inst.args.size())
-        fail_at(at, heddle::text(op, " gives one result for each of its operands"));
-      // The first half of what a scan takes and gives are tiles as they are, the second half are reduced ones.
-      size_t tiles = inst.op == Op::scan ? inst.args.size() / 2 : 0;
-      for (size_t i = 0; i < tiles; ++i) values[inst.results[i]] = Type(values[inst.args[i]]);
-      for (size_t i = tiles; i < inst.args.size(); ++i)
-        values[inst.results[i]] = reduced_type(values[inst.args[i - tiles]], inst.axis, kernel_.level);
-      const Dims dims = values[inst.args[0]].shape;
-      finish_access(inst, dims, std::nullopt, parse_tail());
-    }
+    parse_reduction(op, at, inst, values);
   } else if (op == "loop") {
     parse_loop(inst, values);
   } else if (op == "branch") {
@@ -119,7 +98,45 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     expect(',');
     inst.immediate = integer<int>(0, 1 << 20);
     set_types(inst, values, {Type(values[inst.args[0]])});
-  } else if (op == "panel_dot") {
+  } else if (op == "transpose") {
+    inst.op = Op::transpose;
+    uses(inst.args);
+    if (inst.results.size() != inst.args.size()) fail_at(at, "transpose gives one result for each of its operands");
+    for (Value v : inst.results) values[v] = Type(values[inst.args[0]]);
+  } else if (!parse_matrix_operation(op, at, inst, values)) {
+    fail_at(at, heddle::text("unknown instruction '", op, "'"));
+  }
+}
+
+void Parser::parse_reduction(const std::string& op, size_t at, Inst& inst, std::vector<Type>& values) {
+  inst.op = op == "reduce" ? Op::reduce : op == "scan" ? Op::scan : Op::dot;
+  std::optional<ScalarOp> simple;
+  if (inst.op != Op::dot) inst.reducer = parse_reducer(simple);
+  uses(inst.args);
+  expect_word("axis");
+  inst.axis = static_cast<int16_t>(integer<int>(0, 100));
+  if (simple) inst.reducer = simple_reducer(*simple, values[inst.args[0]].dtype);
+  if (inst.op == Op::dot) {
+    if (inst.args.size() != 3) fail_at(at, "dot takes three values");
+    Type result = dot_type(values[inst.args[0]], values[inst.args[1]], values[inst.args[2]], inst.axis);
+    finish_access(inst, dot_dims(values[inst.args[0]], values[inst.args[1]]), std::nullopt, parse_tail());
+    set_types(inst, values, {result});
+  } else {
+    if (inst.results.size() != inst.args.size())
+      fail_at(at, heddle::text(op, " gives one result for each of its operands"));
+    // The first half of what a scan takes and gives are tiles as they are, the second half are reduced ones.
+    size_t tiles = inst.op == Op::scan ? inst.args.size() / 2 : 0;
+    for (size_t i = 0; i < tiles; ++i) values[inst.results[i]] = Type(values[inst.args[i]]);
+    for (size_t i = tiles; i < inst.args.size(); ++i)
+      values[inst.results[i]] = reduced_type(values[inst.args[i - tiles]], inst.axis, kernel_.level);
+    const Dims dims = values[inst.args[0]].shape;
+    finish_access(inst, dims, std::nullopt, parse_tail());
+  }
+}
+
+// What matrix units do, and copies for them. False: it is none of these.
+bool Parser::parse_matrix_operation(const std::string& op, size_t at, Inst& inst, std::vector<Type>& values) {
+  if (op == "panel_dot") {
     inst.op = Op::panel_dot;
     for (int i = 0; i < 3; ++i) {
       if (i > 0) expect(',');
@@ -146,14 +163,14 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     if (accept_word("through")) inst.buffer = buffer();
     if (accept_word("adds")) uses(inst.args);
     factors(inst, inst.args.size() > inst.results.size() ? 1 : 2);
-    Type t = colon_type();
+    Type t = type_after_colon();
     for (Value v : inst.results) values[v] = t;
   } else if (op == "warp_dot") {
     inst.op = Op::warp_dot;
     expect_word("pipeline");
     inst.immediate = integer<int>(1, 1 << 10);
     factors(inst, 2);
-    set_types(inst, values, {colon_type()});
+    set_types(inst, values, {type_after_colon()});
   } else if (op == "copy") {
     inst.op = Op::copy;
     for (int i = 0; i < 2; ++i) {
@@ -193,14 +210,10 @@ void Parser::parse_operation(Inst& inst, std::vector<Type>& values) {
     uses(inst.args);
     if (inst.args.size() != 3) fail_at(at, "packed_dot takes three values");
     set_types(inst, values, {packed_dot_type(values[inst.args[0]], values[inst.args[1]], values[inst.args[2]])});
-  } else if (op == "transpose") {
-    inst.op = Op::transpose;
-    uses(inst.args);
-    if (inst.results.size() != inst.args.size()) fail_at(at, "transpose gives one result for each of its operands");
-    for (Value v : inst.results) values[v] = Type(values[inst.args[0]]);
   } else {
-    fail_at(at, heddle::text("unknown instruction '", op, "'"));
+    return false;
   }
+  return true;
 }
 
 // %b[address]

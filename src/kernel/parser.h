@@ -155,6 +155,9 @@ class Parser : TextCursor {
   void parse_body(Body& code, std::vector<Type>& values);
   void parse_inst(Body& code, std::vector<Type>& values);
   void parse_operation(Inst& inst, std::vector<Type>& values);
+  void parse_reduction(const std::string& op, size_t at, Inst& inst, std::vector<Type>& values);
+  bool parse_matrix_operation(const std::string& op, size_t at, Inst& inst, std::vector<Type>& values);
+  Type type_after_colon();
   void parse_loop(Inst& inst, std::vector<Type>& values);
   void parse_branch(Inst& inst, std::vector<Type>& values);
   std::shared_ptr<const Reducer> parse_reducer(std::optional<ScalarOp>& simple);

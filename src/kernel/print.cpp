@@ -1,4 +1,4 @@
-// Kernels as text, and the hash, which is that of the text with all names replaced by numbers.
+// Kernels as text.
 //
 // Variables are renamed before printing: expressions are rebuilt over fresh variables, made in the order in which the
 // parser makes them, so that reading the text back gives expressions in the same canonical form.
@@ -8,13 +8,10 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "kernel/text.h"
 
 namespace heddle::kernel {
 namespace {
-
-enum class Names { Readable, Numbers };
 
 // A name that parses back as one identifier and is not taken.
 std::string unique_name(const std::string& wanted, const std::vector<std::string>& taken) {
@@ -53,8 +50,7 @@ const char* keyword(Space space) {
 
 class Printer {
  public:
-  Printer(Level level, size_t value_count, Names names)
-      : level_(level), names_(names), numbers_(value_count, kNoValue) {}
+  Printer(Level level, size_t value_count) : level_(level), numbers_(value_count, kNoValue) {}
 
   std::string kernel(const Kernel& k);
   // The operation's name of a simple reducer, else a body and the identity.
@@ -74,11 +70,8 @@ class Printer {
     scope_.emplace_back(var, replacement);
     return name;
   }
-  std::string declare_index(const Expr& var, const Expr& extent, char numbered) {
-    std::string wanted = names_ == Names::Numbers ? numbered + std::string("_") + std::to_string(taken_.size())
-                         : var.is_var()           ? var.name()
-                                                  : std::string(1, numbered);
-    std::string name = unique_name(wanted, taken_);
+  std::string declare_index(const Expr& var, const Expr& extent, char otherwise) {
+    std::string name = unique_name(var.is_var() ? var.name() : std::string(1, otherwise), taken_);
     return declare(var, name, Expr::index(name, rewrite(extent)));
   }
 
@@ -128,7 +121,6 @@ class Printer {
   std::vector<std::string> enter_element(const Inst& inst);
 
   Level level_;
-  Names names_;
   std::span<const Type> types_;
   std::vector<std::string> buffers_;
   std::vector<Value> numbers_;
@@ -144,7 +136,7 @@ void Printer::symbols(const Kernel& k, std::string& header) {
   header += " symbols(";
   for (size_t i = 0; i < k.symbols.size(); ++i) {
     const Expr& s = k.symbols[i];
-    std::string wanted = names_ == Names::Readable && s.is_var() ? s.name() : "s_" + std::to_string(i);
+    std::string wanted = s.is_var() ? s.name() : "s_" + std::to_string(i);
     int64_t multiple = std::max<int64_t>(s.multiple(), 1);
     std::string name = unique_name(wanted, taken_);
     declare(s, name, Expr::symbol(name, s.lo(), s.hi(), multiple));
@@ -156,7 +148,7 @@ void Printer::symbols(const Kernel& k, std::string& header) {
 std::string Printer::kernel(const Kernel& k) {
   types_ = k.values;
   for (size_t i = 0; i < k.buffers.size(); ++i) {
-    std::string wanted = names_ == Names::Readable ? k.buffers[i].name : "b_" + std::to_string(i);
+    const std::string& wanted = k.buffers[i].name;
     buffers_.push_back(unique_name(wanted, buffers_));
   }
   std::string symbol_list;
@@ -169,7 +161,7 @@ std::string Printer::kernel(const Kernel& k) {
   size_t arguments = k.buffers.size();
   while (arguments > 0 && k.buffers[arguments - 1].space >= Space::Temp) --arguments;
   std::string head = k.level == Level::Thread ? "kernel.thread @" : "kernel @";
-  head += names_ == Names::Readable ? unique_name(k.name, {}) : "k";
+  head += unique_name(k.name, {});
   head += "(";
   for (size_t i = 0; i < arguments; ++i) head += (i ? ", " : "") + declaration(i);
   head += ")" + symbol_list;
@@ -206,7 +198,7 @@ void Printer::body(const Body& b) {
 }
 
 void Printer::reducer_lines(const Reducer& r, std::string& s) {
-  Printer inner(level_, r.values.size(), names_);
+  Printer inner(level_, r.values.size());
   inner.types_ = r.values;
   inner.depth_ = depth_ + 1;
   std::string params;
@@ -433,18 +425,12 @@ std::string describe(const Inst& inst) {
   return out;
 }
 
-std::string print(const Kernel& kernel) {
-  return Printer(kernel.level, kernel.values.size(), Names::Readable).kernel(kernel);
-}
+std::string print(const Kernel& kernel) { return Printer(kernel.level, kernel.values.size()).kernel(kernel); }
 
 std::string print(const Reducer& reducer) {
-  Printer printer(Level::Tile, reducer.values.size(), Names::Readable);
+  Printer printer(Level::Tile, reducer.values.size());
   printer.reducer(reducer, Level::Tile);
   return printer.take();
-}
-
-uint64_t hash(const Kernel& kernel) {
-  return hash_bytes(Printer(kernel.level, kernel.values.size(), Names::Numbers).kernel(kernel));
 }
 
 }  // namespace heddle::kernel

@@ -68,6 +68,10 @@ class Verifier {
   void head();
   void body(const Body& b);
   void inst(const Inst& i);
+  void operation(const Inst& i);
+  void reduction(const Inst& i);
+  void scan(const Inst& i);
+  void transpose(const Inst& i);
   void access(const Inst& i, const Dims& dims, bool coords_needed);
   void buffer(const Inst& i, DType dtype) const;
   void reducer(const Inst& i, size_t width);

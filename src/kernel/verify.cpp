@@ -149,6 +149,144 @@ void Verifier::branch(const Inst& i) {
   }
 }
 
+void Verifier::reduction(const Inst& i) {
+  check(i.reducer != nullptr, "has no reducer");
+  size_t width = i.reducer->width();
+  check(width > 0, "reducer of no values");
+  counts(i, width, width);
+  reducer(i, width);
+  for (size_t n = 0; n < width; ++n) {
+    check(arg(i, n).shape == arg(i, 0).shape, "operands have different shapes");
+    result(i, n, reduced_type(arg(i, n), i.axis, kernel_.level));
+  }
+  access(i, arg(i, 0).shape, !i.guard.is_const(1));
+}
+
+void Verifier::scan(const Inst& i) {
+  check(i.reducer != nullptr, "has no reducer");
+  size_t width = i.reducer->width();
+  check(width > 0, "reducer of no values");
+  counts(i, 2 * width, 2 * width);
+  reducer(i, width);
+  for (size_t n = 0; n < width; ++n) {
+    check(arg(i, n).shape == arg(i, 0).shape, "operands have different shapes");
+    Type total = reduced_type(arg(i, n), i.axis, kernel_.level);
+    check(arg(i, width + n) == total, "starts from ", to_string(arg(i, width + n)), ", not from ", to_string(total));
+    result(i, n, arg(i, n));
+    result(i, width + n, total);
+  }
+  access(i, arg(i, 0).shape, !i.guard.is_const(1));
+}
+
+void Verifier::transpose(const Inst& i) {
+  check(kernel_.level == Level::Thread, "transpose at tile level");
+  auto lanes = static_cast<int64_t>(i.args.size());
+  check(lanes >= 2 && (lanes & (lanes - 1)) == 0, "transposes ", lanes, " vectors");
+  counts(i, i.args.size(), i.args.size());
+  for (size_t n = 0; n < i.args.size(); ++n) {
+    check(arg(i, n) == Type{arg(i, 0).dtype, {lanes}}, "operand ", to_string(arg(i, n)), " among ", lanes);
+    result(i, n, arg(i, 0));
+  }
+}
+
+// The rules of each op.
+void Verifier::operation(const Inst& i) {
+  const bool many_threads = kernel_.level == Level::Thread && kernel_.threads > 1;
+  switch (i.op) {
+    case Op::constant:
+      counts(i, 0, 1);
+      result(i, 0, {i.literal.dtype, types_[i.results[0]].shape});
+      break;
+    case Op::cast:
+      counts(i, 1, 1);
+      result(i, 0, {types_[i.results[0]].dtype, arg(i, 0).shape});
+      break;
+    case Op::bitcast:
+      counts(i, 1, 1);
+      result(i, 0, bitcast_type(arg(i, 0), types_[i.results[0]].dtype));
+      break;
+    case Op::index: {
+      counts(i, 0, 1);
+      const Type& t = types_[i.results[0]];
+      check(t.dtype == DType::i32 || t.dtype == DType::i64 || t.dtype == DType::boolean, "gives ", to_string(t));
+      access(i, t.shape, true);
+      break;
+    }
+    case Op::load:
+      counts(i, 0, 1);
+      buffer(i, types_[i.results[0]].dtype);
+      access(i, types_[i.results[0]].shape, true);
+      break;
+    case Op::store:
+    case Op::combine:
+      counts(i, 1, 0);
+      buffer(i, arg(i, 0).dtype);
+      access(i, arg(i, 0).shape, true);
+      if (i.op == Op::store) break;
+      reducer(i, 1);
+      check(simple_op(*i.reducer).has_value(), "combine needs a simple reducer");
+      break;
+    case Op::check:
+      counts(i, 1, 0);
+      check(is_integer(arg(i, 0).dtype), "reports ", to_string(arg(i, 0)));
+      buffer(i, DType::i64);
+      access(i, arg(i, 0).shape, true);
+      break;
+    case Op::reduce: reduction(i); break;
+    case Op::scan: scan(i); break;
+    case Op::dot:
+      check(kernel_.level == Level::Tile, "dot at thread level");
+      counts(i, 3, 1);
+      result(i, 0, dot_type(arg(i, 0), arg(i, 1), arg(i, 2), i.axis));
+      access(i, dot_dims(arg(i, 0), arg(i, 1)), !i.guard.is_const(1));
+      break;
+    case Op::panel_dot: panel_dot(i); break;
+    case Op::matrix_dot: matrix_dot(i); break;
+    case Op::matrix_store: matrix_store(i); break;
+    case Op::warp_dot: warp_dot(i); break;
+    case Op::copy:
+      check(many_threads, "a copy in a kernel of one thread");
+      copy(i);
+      break;
+    case Op::copy_fence:
+      counts(i, 0, 0);
+      check(many_threads, "a fence in a kernel of one thread");
+      check(i.immediate >= 0, "leaves ", i.immediate, " groups");
+      break;
+    case Op::load_matrix:
+    case Op::mma:
+      check(many_threads && kernel_.warp == kWarpLanes && kernel_.threads % kWarpLanes == 0, name(i.op),
+            " needs whole warps of ", kWarpLanes, " threads");
+      i.op == Op::mma ? mma(i) : load_matrix(i);
+      break;
+    case Op::packed_dot:
+      check(kernel_.level == Level::Thread, "packed_dot at tile level");
+      counts(i, 3, 1);
+      result(i, 0, packed_dot_type(arg(i, 0), arg(i, 1), arg(i, 2)));
+      break;
+    case Op::loop: loop(i); break;
+    case Op::branch: branch(i); break;
+    case Op::barrier:
+      counts(i, 0, 0);
+      check(many_threads, "barrier in a kernel of one thread");
+      break;
+    case Op::shuffle_xor:
+      counts(i, 1, 1);
+      check(many_threads, "shuffle in a kernel of one thread");
+      check(i.immediate >= 0 && i.immediate < kernel_.warp, "lane mask ", i.immediate, " is outside the warp");
+      result(i, 0, arg(i, 0));
+      break;
+    case Op::transpose: transpose(i); break;
+    default: {
+      check(is_scalar_op(i.op), "unknown op ", static_cast<int>(i.op));
+      counts(i, info(scalar_op(i.op)).arity, 1);
+      SmallVector<Type, 3> types;
+      for (Value v : i.args) types.push_back(types_[v]);
+      result(i, 0, elementwise_type(scalar_op(i.op), types));
+    }
+  }
+}
+
 void Verifier::inst(const Inst& i) {
   for (Value v : i.args) use(v);
   check(i.binds.size() <= i.args.size(), "has more bound variables than operands");
@@ -162,142 +300,11 @@ void Verifier::inst(const Inst& i) {
         "has matrices");
   for (const Region& r : i.regions) check(!r.is_gathered() || i.op == Op::warp_dot, "has gathered matrices");
   check(i.bodies.empty() || i.op == Op::loop || i.op == Op::branch, "has bodies");
-  bool many_threads = kernel_.level == Level::Thread && kernel_.threads > 1;
   for (Value v : i.results) define(v);
   // Results are visible only to what follows: hide them while the bodies inside are checked.
   for (Value v : i.results) visible_[v] = false;
   try {
-    switch (i.op) {
-      case Op::constant:
-        counts(i, 0, 1);
-        result(i, 0, {i.literal.dtype, types_[i.results[0]].shape});
-        break;
-      case Op::cast:
-        counts(i, 1, 1);
-        result(i, 0, {types_[i.results[0]].dtype, arg(i, 0).shape});
-        break;
-      case Op::bitcast:
-        counts(i, 1, 1);
-        result(i, 0, bitcast_type(arg(i, 0), types_[i.results[0]].dtype));
-        break;
-      case Op::index: {
-        counts(i, 0, 1);
-        const Type& t = types_[i.results[0]];
-        check(t.dtype == DType::i32 || t.dtype == DType::i64 || t.dtype == DType::boolean, "gives ", to_string(t));
-        access(i, t.shape, true);
-        break;
-      }
-      case Op::load:
-        counts(i, 0, 1);
-        buffer(i, types_[i.results[0]].dtype);
-        access(i, types_[i.results[0]].shape, true);
-        break;
-      case Op::store:
-      case Op::combine:
-        counts(i, 1, 0);
-        buffer(i, arg(i, 0).dtype);
-        access(i, arg(i, 0).shape, true);
-        if (i.op == Op::store) break;
-        reducer(i, 1);
-        check(simple_op(*i.reducer).has_value(), "combine needs a simple reducer");
-        break;
-      case Op::check:
-        counts(i, 1, 0);
-        check(is_integer(arg(i, 0).dtype), "reports ", to_string(arg(i, 0)));
-        buffer(i, DType::i64);
-        access(i, arg(i, 0).shape, true);
-        break;
-      case Op::reduce: {
-        check(i.reducer != nullptr, "has no reducer");
-        size_t width = i.reducer->width();
-        check(width > 0, "reducer of no values");
-        counts(i, width, width);
-        reducer(i, width);
-        for (size_t n = 0; n < width; ++n) {
-          check(arg(i, n).shape == arg(i, 0).shape, "operands have different shapes");
-          result(i, n, reduced_type(arg(i, n), i.axis, kernel_.level));
-        }
-        access(i, arg(i, 0).shape, !i.guard.is_const(1));
-        break;
-      }
-      case Op::scan: {
-        check(i.reducer != nullptr, "has no reducer");
-        size_t width = i.reducer->width();
-        check(width > 0, "reducer of no values");
-        counts(i, 2 * width, 2 * width);
-        reducer(i, width);
-        for (size_t n = 0; n < width; ++n) {
-          check(arg(i, n).shape == arg(i, 0).shape, "operands have different shapes");
-          Type total = reduced_type(arg(i, n), i.axis, kernel_.level);
-          check(arg(i, width + n) == total, "starts from ", to_string(arg(i, width + n)), ", not from ",
-                to_string(total));
-          result(i, n, arg(i, n));
-          result(i, width + n, total);
-        }
-        access(i, arg(i, 0).shape, !i.guard.is_const(1));
-        break;
-      }
-      case Op::dot:
-        check(kernel_.level == Level::Tile, "dot at thread level");
-        counts(i, 3, 1);
-        result(i, 0, dot_type(arg(i, 0), arg(i, 1), arg(i, 2), i.axis));
-        access(i, dot_dims(arg(i, 0), arg(i, 1)), !i.guard.is_const(1));
-        break;
-      case Op::panel_dot: panel_dot(i); break;
-      case Op::matrix_dot: matrix_dot(i); break;
-      case Op::matrix_store: matrix_store(i); break;
-      case Op::warp_dot: warp_dot(i); break;
-      case Op::copy:
-        check(many_threads, "a copy in a kernel of one thread");
-        copy(i);
-        break;
-      case Op::copy_fence:
-        counts(i, 0, 0);
-        check(many_threads, "a fence in a kernel of one thread");
-        check(i.immediate >= 0, "leaves ", i.immediate, " groups");
-        break;
-      case Op::load_matrix:
-      case Op::mma:
-        check(many_threads && kernel_.warp == kWarpLanes && kernel_.threads % kWarpLanes == 0, name(i.op),
-              " needs whole warps of ", kWarpLanes, " threads");
-        i.op == Op::mma ? mma(i) : load_matrix(i);
-        break;
-      case Op::packed_dot:
-        check(kernel_.level == Level::Thread, "packed_dot at tile level");
-        counts(i, 3, 1);
-        result(i, 0, packed_dot_type(arg(i, 0), arg(i, 1), arg(i, 2)));
-        break;
-      case Op::loop: loop(i); break;
-      case Op::branch: branch(i); break;
-      case Op::barrier:
-        counts(i, 0, 0);
-        check(many_threads, "barrier in a kernel of one thread");
-        break;
-      case Op::shuffle_xor:
-        counts(i, 1, 1);
-        check(many_threads, "shuffle in a kernel of one thread");
-        check(i.immediate >= 0 && i.immediate < kernel_.warp, "lane mask ", i.immediate, " is outside the warp");
-        result(i, 0, arg(i, 0));
-        break;
-      case Op::transpose: {
-        check(kernel_.level == Level::Thread, "transpose at tile level");
-        auto lanes = static_cast<int64_t>(i.args.size());
-        check(lanes >= 2 && (lanes & (lanes - 1)) == 0, "transposes ", lanes, " vectors");
-        counts(i, i.args.size(), i.args.size());
-        for (size_t n = 0; n < i.args.size(); ++n) {
-          check(arg(i, n) == Type{arg(i, 0).dtype, {lanes}}, "operand ", to_string(arg(i, n)), " among ", lanes);
-          result(i, n, arg(i, 0));
-        }
-        break;
-      }
-      default: {
-        check(is_scalar_op(i.op), "unknown op ", static_cast<int>(i.op));
-        counts(i, info(scalar_op(i.op)).arity, 1);
-        SmallVector<Type, 3> types;
-        for (Value v : i.args) types.push_back(types_[v]);
-        result(i, 0, elementwise_type(scalar_op(i.op), types));
-      }
-    }
+    operation(i);
   } catch (const InternalError& e) {
     std::string what = e.what();
     if (what.starts_with("kernel @")) throw;

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "tensor/capture.h"
+#include "capture/change.h"
 #include "tensor/together.h"
 
 namespace heddle::nn::detail {

@@ -57,6 +57,8 @@ class Executable {
  public:
   virtual ~Executable() = default;
   virtual const kernel::Kernel& kernel() const = 0;  // thread level
+  // Launches of so many segments will come. A device whose code for them is another may make it now.
+  virtual void expect_segments(size_t) const {}
 };
 
 // A text of a kernel's code that people may read, and how the name of a file with it ends.

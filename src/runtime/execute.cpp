@@ -11,6 +11,16 @@
 namespace heddle {
 namespace {
 
+// The value of an expression over the plan's symbols.
+uint64_t size_now(const Expr& e, const Plan& plan, std::span<const int64_t> symbols) {
+  if (e.is_const()) return static_cast<uint64_t>(e.value());
+  return static_cast<uint64_t>(evaluate(e, [&](const Expr& symbol) {
+    auto known = std::find(plan.symbols.begin(), plan.symbols.end(), symbol);
+    HD_ASSERT(known != plan.symbols.end(), "the plan has no size ", symbol);
+    return symbols[static_cast<size_t>(known - plan.symbols.begin())];
+  }));
+}
+
 // Places for this run's temporaries; returns the size of the arena, and counts it.
 uint64_t place_temporaries(const Plan& plan, RunMemory& memory) {
   RunStats& stats = run_stats();
@@ -71,12 +81,12 @@ void launch_timed(const Plan& plan, const Launch& step, const RunMemory& memory)
 // Room for what the next runs will not have to pack, where the leaf is what it was. A leaf that is new in every run is
 // packed into the arena, as without this.
 void choose_kept(const Plan& plan, RunMemory& memory) {
-  if (memory.contents.empty()) return;
+  if (!memory.repeated) return;
   memory.kept.resize(plan.packings.size());
   for (size_t k = 0; k < plan.packings.size(); ++k) {
     RunMemory::Kept& kept = memory.kept[k];
-    const uint64_t now = memory.contents[k];
-    if (now == 0 || kept.contents != now) {
+    const uint64_t now = memory.leaves[static_cast<size_t>(plan.packings[k].leaf)].buffer->contents();
+    if (kept.contents != now) {
       kept = {now, nullptr, false};
     } else if (!kept.packed) {
       const Device::Memory used = plan.device->memory();
@@ -171,6 +181,16 @@ void report_checks(const Plan& plan, const DeviceBuffer& arena, RunMemory& memor
   }
 }
 
+// Whether a result is written over memory that the run reads: what a failed check would have to undo.
+bool overwrites(const Plan& plan, const RunMemory& memory) {
+  for (size_t o = 0; o < plan.outputs.size(); ++o) {
+    const int leaf = plan.outputs[o].donated_leaf;
+    if (leaf >= 0 && memory.outputs[o] && memory.outputs[o] == memory.leaves[static_cast<size_t>(leaf)].buffer)
+      return true;
+  }
+  return false;
+}
+
 std::shared_ptr<const CachedPlan> make_plan(std::span<const NodeRef> roots, const GraphKey& key) {
   ProfileScope scope(SliceKind::Compile, [] { return "plan"; });
   std::vector<NodeRef> distinct;
@@ -193,35 +213,26 @@ RunStats& run_stats() {
   return stats;
 }
 
-uint64_t size_now(const Expr& e, const Plan& plan, std::span<const int64_t> symbols) {
-  if (e.is_const()) return static_cast<uint64_t>(e.value());
-  return static_cast<uint64_t>(evaluate(e, [&](const Expr& symbol) {
-    auto known = std::find(plan.symbols.begin(), plan.symbols.end(), symbol);
-    HD_ASSERT(known != plan.symbols.end(), "the plan has no size ", symbol);
-    return symbols[static_cast<size_t>(known - plan.symbols.begin())];
-  }));
-}
-
-void set_arguments(const CachedPlan& cached, std::span<const uint64_t> numbers, RunMemory& memory) {
+void begin_run(const CachedPlan& cached, std::span<const uint64_t> numbers, std::span<const int64_t> symbols,
+               RunMemory& memory) {
+  memory.symbols.assign(symbols.begin(), symbols.end());
+  for (uint32_t number : cached.offsets) memory.symbols.push_back(static_cast<int64_t>(numbers[number]));
   memory.arguments.assign(8 * cached.scalars.size() + cached.plan.check_bytes / sizeof(uint64_t), 0);
   for (size_t k = 0; k < cached.scalars.size(); ++k) memory.arguments[8 * k] = numbers[cached.scalars[k]];
 }
 
-void add_offsets(const CachedPlan& cached, std::span<const uint64_t> numbers, std::vector<int64_t>& symbols) {
-  for (uint32_t number : cached.offsets) symbols.push_back(static_cast<int64_t>(numbers[number]));
+void bind_leaf(const Plan& plan, size_t leaf, const Node& value, RunMemory& memory) {
+  const DeviceBuffer& buffer = device_buffer(value);
+  if (&buffer.device() != plan.device)
+    throw ValueError(
+        text("data on ", buffer.device().name(), " and ", plan.device->name(), " meet in one computation"));
+  memory.leaves[leaf] = whole(buffer);
 }
 
-namespace {
-// Whether a result is written over memory that the run reads: what a failed check would have to undo.
-bool overwrites(const Plan& plan, const RunMemory& memory) {
-  for (size_t o = 0; o < plan.outputs.size(); ++o) {
-    const int leaf = plan.outputs[o].donated_leaf;
-    if (leaf >= 0 && memory.outputs[o] && memory.outputs[o] == memory.leaves[static_cast<size_t>(leaf)].buffer)
-      return true;
-  }
-  return false;
+uint64_t output_bytes(const Plan& plan, size_t output, std::span<const int64_t> symbols) {
+  const PlanOutput& of = plan.outputs[output];
+  return size_now(of.shape.numel(), plan, symbols) * static_cast<uint64_t>(size_of(of.dtype));
 }
-}  // namespace
 
 void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>& arena) {
   choose_kept(plan, memory);
@@ -236,7 +247,7 @@ void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>&
   if (!memory.arguments.empty())
     plan.device->copy_from_host(*arena, memory.arguments.data(), memory.arguments.size() * sizeof(uint64_t));
   RunStats& stats = run_stats();
-  const bool together = memory.recorded && plan.device->records() && !profiling() && !log_enabled(Log::Run);
+  const bool together = memory.repeated && plan.device->records() && !profiling() && !log_enabled(Log::Run);
   // So many launches come before the checks are looked at, which waits for the device: all, unless that is too late.
   const size_t count = plan.launches.size();
   const bool at_end = plan.last_check < 0 || !overwrites(plan, memory);

@@ -29,13 +29,25 @@ constexpr size_t kMostKernels = 4096;
 
 struct Entry {
   std::shared_ptr<Executable> compiled;
-  std::string text;  // of the step
   uint64_t last_use;
 };
 
+// What a compiled kernel is known by.
+struct Key {
+  Structure structure;
+  const Target* target;
+
+  uint64_t hash() const { return hash_combine(structure.hash(), reinterpret_cast<uintptr_t>(target)); }
+  friend bool operator==(const Key&, const Key&) = default;
+};
+struct HashOfKey {
+  size_t operator()(const Key& key) const { return key.hash(); }
+};
+using Entries = std::unordered_map<Key, Entry, HashOfKey>;
+
 struct KernelCache {
   Mutex lock;
-  std::unordered_map<uint64_t, Entry> entries;
+  Entries entries;
   uint64_t clock = 0;
 };
 
@@ -61,14 +73,14 @@ bool fits(const Executable& compiled, std::span<const kernel::Buffer> wanted, st
   return true;
 }
 
-void dump(const std::string& name, uint64_t key, const char* ending, const std::string& content) {
-  char number[17];
-  std::snprintf(number, sizeof number, "%016lx", static_cast<unsigned long>(key));
+void dump(const std::string& name, uint64_t number, const char* ending, const std::string& content) {
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016lx", static_cast<unsigned long>(number));
   std::filesystem::path folder = config().dump_directory;
   std::error_code problem;
   std::filesystem::create_directories(folder, problem);
   errno = 0;
-  std::ofstream file(folder / (name + "_" + number + ending));
+  std::ofstream file(folder / (name + "_" + digits + ending));
   if (file << content << std::flush) return;
   if (!problem) problem = std::error_code(errno, std::generic_category());
   static std::once_flag once;  // every other text meets the same
@@ -101,9 +113,9 @@ bool watched() {
 }
 
 // The tuned one from the disk, or one that is searched for now; nothing: the default one.
-std::optional<Schedule> tuned_schedule(const Program::Step& step, const std::string& description, Device& device) {
+std::optional<Schedule> tuned_schedule(const Program::Step& step, const Structure& structure, Device& device) {
   if (DiskCache* disk = disk_cache()) {
-    if (std::optional<TunedSchedule> found = load_schedule(*disk, description, device, step.tf32)) {
+    if (std::optional<TunedSchedule> found = load_schedule(*disk, structure, device, step.tf32)) {
       try {
         Schedule schedule = parse_schedule(found->schedule);
         if (check(schedule, step.loops, device.target_for(step.tf32)).empty()) return schedule;
@@ -119,8 +131,8 @@ std::optional<Schedule> tuned_schedule(const Program::Step& step, const std::str
 // One way to compile a step, from its schedule (none: it is built directly) to what the device can launch.
 class Compilation {
  public:
-  Compilation(const Program::Step& step, uint64_t key, Device& device)
-      : step_(step), name_(step.direct ? step.direct->name : step.loops.name), key_(key), device_(device) {}
+  Compilation(const Program::Step& step, uint64_t number, Device& device)
+      : step_(step), name_(step.direct ? step.direct->name : step.loops.name), number_(number), device_(device) {}
 
   // `code` receives machine code if it is not null.
   std::shared_ptr<Executable> run(const Schedule* schedule, std::string* code) {
@@ -129,7 +141,7 @@ class Compilation {
     show(Log::Thread, ".thread", [&] { return kernel::print(threads_); });
     kernel::verify(threads_);  // nothing else may reach a code generator
     if (!config().dump_directory.empty())
-      for (const CodeText& made : device_.texts(threads_, target)) dump(name_, key_, made.ending.c_str(), made.text);
+      for (const CodeText& made : device_.texts(threads_, target)) dump(name_, number_, made.ending.c_str(), made.text);
     std::shared_ptr<Executable> result = device_.compile(threads_, code);
     const auto& buffers = step_.direct ? step_.direct->buffers : step_.loops.buffers;
     HD_ASSERT(fits(*result, buffers, step_.loops.symbols), "the buffers of kernel ", name_, " changed on the way down");
@@ -142,7 +154,7 @@ class Compilation {
     const bool dumping = !config().dump_directory.empty();
     if (!dumping && !log_enabled(topic)) return;
     std::string content = thing();
-    if (dumping) dump(name_, key_, ending, content);
+    if (dumping) dump(name_, number_, ending, content);
     if (log_enabled(topic)) log_write(topic, content);
   }
 
@@ -159,7 +171,7 @@ class Compilation {
 
   const Program::Step& step_;
   const std::string& name_;
-  uint64_t key_;
+  uint64_t number_;  // in the names of files
   Device& device_;
   kernel::Kernel threads_;
 };
@@ -185,21 +197,20 @@ std::exception_ptr fault_of(F&& f, std::string& what) {
 
 std::atomic<size_t> replaced{0};  // schedules by plainer ones
 
-std::shared_ptr<Executable> compile(const Program::Step& step, const std::string& description, uint64_t key,
-                                    Device& device) {
+std::shared_ptr<Executable> compile(const Program::Step& step, const Key& key, Device& device) {
   const Target& target = device.target_for(step.tf32);
   const std::string& name = step.direct ? step.direct->name : step.loops.name;
   const auto& buffers = step.direct ? step.direct->buffers : step.loops.buffers;
   ProfileScope scope(SliceKind::Compile, [&] { return "compile " + name; });
   std::optional<Schedule> tuned;
-  if (!step.direct) tuned = tuned_schedule(step, description, device);
+  if (!step.direct) tuned = tuned_schedule(step, key.structure, device);
   const std::string choice = step.direct ? "" : tuned ? print(*tuned) : "default";
   DiskCache* disk = disk_cache();
   if (disk && !watched()) {
-    std::shared_ptr<Executable> loaded = load_kernel(*disk, description, choice, device, step.tf32);
+    std::shared_ptr<Executable> loaded = load_kernel(*disk, key.structure, choice, device, step.tf32);
     if (loaded && fits(*loaded, buffers, step.loops.symbols)) return loaded;
   }
-  Compilation compilation(step, key, device);
+  Compilation compilation(step, key.hash(), device);
   if (step.direct)
     compilation.show(Log::Fuse, ".direct", [&] { return step.direct->description + "\n"; });
   else
@@ -234,68 +245,16 @@ std::shared_ptr<Executable> compile(const Program::Step& step, const std::string
     if (what.size() > kMostText) what = what.substr(0, kMostText) + " ...";
     warn(text("kernel ", name, " runs slowly, with a plainer schedule, because of a fault of Heddle: ", what));
   } else if (disk) {
-    store_kernel(*disk, description, choice, device, compilation.threads(), code, step.tf32);
+    store_kernel(*disk, key.structure, choice, device, compilation.threads(), code, step.tf32);
   }
   return result;
 }
 
-std::string describe(const Program::Step& step) {
-  return step.direct ? step.direct->description : kernel_text(step.loops);
+Key key_of(const Program::Step& step, Device& device) {
+  return {step.direct ? step.direct->structure : structure(step.loops), &device.target_for(step.tf32)};
 }
 
-}  // namespace
-
-std::string kernel_text(const Loops& loops) {
-  std::string text = print(loops);
-  text.erase(0, text.find(" outer("));
-  return text;
-}
-
-void set_tuner(Tuner search) {
-  std::lock_guard guard(hooks().lock);
-  hooks().tuner = search;
-}
-
-void observe_steps(StepObserver observer) {
-  std::lock_guard guard(hooks().lock);
-  hooks().observed = observer != nullptr;
-  hooks().observer = std::move(observer);
-}
-
-std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::Step> steps, Device& device) {
-  NoFork whole;  // also for the threads below
-  std::vector<size_t> different;
-  std::unordered_set<std::string> seen;
-  if (steps.size() > 1)
-    for (size_t s = 0; s < steps.size(); ++s)
-      if (seen.insert(describe(steps[s])).second) different.push_back(s);
-  size_t workers = std::min<size_t>(different.size(), std::max(1u, std::thread::hardware_concurrency()));
-  // People read one kernel after the other; and nothing else should run while schedules are timed.
-  if (watched() || (tuner() && config().tune > 0)) workers = 1;
-  if (workers > 1) {
-    std::atomic<size_t> next{0};
-    auto work = [&] {
-      try {
-        for (size_t i; (i = next.fetch_add(1)) < different.size();) compile_step(steps[different[i]], device);
-      } catch (...) {
-        next = different.size();  // it comes again below, where the caller hears of it
-      }
-    };
-    std::vector<std::jthread> threads;
-    for (size_t w = 1; w < workers; ++w)
-      threads.emplace_back([&] {
-        begin_helper_thread();
-        work();
-      });
-    work();
-  }
-  std::vector<std::shared_ptr<Executable>> result;
-  for (const Program::Step& step : steps) result.push_back(compile_step(step, device));
-  return result;
-}
-
-std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& device) {
-  NoFork whole;
+std::shared_ptr<Executable> compiled_step(const Program::Step& step, Key key, Device& device) {
   if (hooks().observed) {
     StepObserver observer;
     {
@@ -304,25 +263,22 @@ std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& devi
     }
     if (observer) observer(step, device);
   }
-  std::string description = describe(step);
-  uint64_t key = hash_combine(hash_bytes(description), reinterpret_cast<uintptr_t>(&device.target_for(step.tf32)));
   KernelCache& kernels = cache();
   {
     std::lock_guard guard(kernels.lock);
     auto found = kernels.entries.find(key);
-    if (found != kernels.entries.end() && found->second.text == description) {  // a hash alone is no proof
+    if (found != kernels.entries.end()) {
       found->second.last_use = ++kernels.clock;
       return found->second.compiled;
     }
   }
-  std::shared_ptr<Executable> compiled =
-      compile(step, description, key, device);    // two threads may do the same; the later one is kept
+  // Two threads may do the same; the later one is kept.
+  std::shared_ptr<Executable> compiled = compile(step, key, device);
   std::vector<std::shared_ptr<Executable>> gone;  // destroyed after the lock is released
   std::lock_guard guard(kernels.lock);
-  Entry& entry = kernels.entries[key];
+  Entry& entry = kernels.entries[std::move(key)];
   gone.push_back(std::exchange(entry.compiled, compiled));
   entry.last_use = ++kernels.clock;
-  entry.text = std::move(description);
   if (kernels.entries.size() > kMostKernels) {
     // Drop the older half at once, so that the search for old ones is rare.
     uint64_t oldest_kept = kernels.clock - std::min<uint64_t>(kernels.clock, kMostKernels / 2);
@@ -338,10 +294,65 @@ std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& devi
   return compiled;
 }
 
+}  // namespace
+
+void set_tuner(Tuner search) {
+  std::lock_guard guard(hooks().lock);
+  hooks().tuner = search;
+}
+
+void observe_steps(StepObserver observer) {
+  std::lock_guard guard(hooks().lock);
+  hooks().observed = observer != nullptr;
+  hooks().observer = std::move(observer);
+}
+
+std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::Step> steps, Device& device) {
+  NoFork whole;  // also for the threads below
+  std::vector<Key> keys;
+  for (const Program::Step& step : steps) keys.push_back(key_of(step, device));
+  std::vector<size_t> different;
+  std::unordered_set<Key, HashOfKey> seen;
+  if (steps.size() > 1)
+    for (size_t s = 0; s < steps.size(); ++s)
+      if (seen.insert(keys[s]).second) different.push_back(s);
+  size_t workers = std::min<size_t>(different.size(), std::max(1u, std::thread::hardware_concurrency()));
+  // People read one kernel after the other; and nothing else should run while schedules are timed.
+  if (watched() || (tuner() && config().tune > 0)) workers = 1;
+  if (workers > 1) {
+    std::atomic<size_t> next{0};
+    auto work = [&] {
+      try {
+        for (size_t i; (i = next.fetch_add(1)) < different.size();) {
+          const Program::Step& step = steps[different[i]];
+          compile_step(step, device)->expect_segments(step.segments.size());
+        }
+      } catch (...) {
+        next = different.size();  // it comes again below, where the caller hears of it
+      }
+    };
+    std::vector<std::jthread> threads;
+    for (size_t w = 1; w < workers; ++w)
+      threads.emplace_back([&] {
+        begin_helper_thread();
+        work();
+      });
+    work();
+  }
+  std::vector<std::shared_ptr<Executable>> result;
+  for (size_t s = 0; s < steps.size(); ++s) result.push_back(compiled_step(steps[s], std::move(keys[s]), device));
+  return result;
+}
+
+std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& device) {
+  NoFork whole;
+  return compiled_step(step, key_of(step, device), device);
+}
+
 size_t replaced_schedules() { return replaced; }
 
 void clear_kernel_cache() {
-  std::unordered_map<uint64_t, Entry> gone;
+  Entries gone;
   std::lock_guard guard(cache().lock);
   gone.swap(cache().entries);
 }

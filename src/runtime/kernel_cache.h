@@ -18,9 +18,6 @@ std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& devi
 // Those of a whole program; different ones are compiled at the same time.
 std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::Step> steps, Device& device);
 
-// Equal for Loops that are the same kernel: the name does not matter.
-std::string kernel_text(const Loops& loops);
-
 // Searches for a schedule of a step, with so many trials; nothing: the default one is to be used. Asked for kernels
 // without a tuned schedule while HEDDLE_TUNE is set. tune/ provides it.
 using Tuner = std::optional<Schedule> (*)(const Program::Step& step, Device& device, int trials);

@@ -30,21 +30,20 @@ bool take_part(std::string_view& from, std::string& part) {
 
 }  // namespace
 
-std::string schedule_key(const std::string& loops_text, const Device& device, bool tf32) {
+std::string schedule_key(const Structure& loops, const Device& device, bool tf32) {
   return text(compiler_id(), "\n", device.name(), " with ", device.threads(), " threads\n",
-              describe(device.target_for(tf32)), "\n", loops_text);
+              describe(device.target_for(tf32)), "\n", loops.bytes());
 }
 
-std::string code_key(const std::string& kernel_text, const std::string& schedule, const Device& device, bool tf32) {
+std::string code_key(const Structure& step, const std::string& schedule, const Device& device, bool tf32) {
   return text(compiler_id(), ", ", device.code_version(), "\n", device.name(), "\n", describe(device.target_for(tf32)),
-              "\n", schedule, "\n", kernel_text);
+              "\n", schedule, "\n", step.bytes());
 }
 
 std::string compiler_id() { return HEDDLE_COMPILER_ID; }
 
-std::optional<TunedSchedule> load_schedule(DiskCache& cache, const std::string& loops_text, const Device& device,
-                                           bool tf32) {
-  std::optional<std::string> found = cache.get(DiskEntry::Schedule, schedule_key(loops_text, device, tf32));
+std::optional<TunedSchedule> load_schedule(DiskCache& cache, const Structure& loops, const Device& device, bool tf32) {
+  std::optional<std::string> found = cache.get(DiskEntry::Schedule, schedule_key(loops, device, tf32));
   if (!found) return std::nullopt;
   std::istringstream in(*found);
   TunedSchedule tuned;
@@ -53,16 +52,16 @@ std::optional<TunedSchedule> load_schedule(DiskCache& cache, const std::string& 
   return tuned;
 }
 
-void store_schedule(DiskCache& cache, const std::string& loops_text, const Device& device, const TunedSchedule& tuned,
+void store_schedule(DiskCache& cache, const Structure& loops, const Device& device, const TunedSchedule& tuned,
                     bool tf32) {
-  cache.put(DiskEntry::Schedule, schedule_key(loops_text, device, tf32),
+  cache.put(DiskEntry::Schedule, schedule_key(loops, device, tf32),
             text(tuned.default_seconds, " ", tuned.seconds, " ", tuned.tried, "\n", tuned.schedule));
 }
 
-std::shared_ptr<Executable> load_kernel(DiskCache& cache, const std::string& kernel_text, const std::string& schedule,
+std::shared_ptr<Executable> load_kernel(DiskCache& cache, const Structure& step, const std::string& schedule,
                                         Device& device, bool tf32) {
   if (device.code_version().empty()) return nullptr;
-  std::optional<std::string> found = cache.get(DiskEntry::Code, code_key(kernel_text, schedule, device, tf32));
+  std::optional<std::string> found = cache.get(DiskEntry::Code, code_key(step, schedule, device, tf32));
   if (!found) return nullptr;
   std::string name, thread_text, code;
   std::string_view rest = *found;
@@ -76,14 +75,14 @@ std::shared_ptr<Executable> load_kernel(DiskCache& cache, const std::string& ker
   }
 }
 
-void store_kernel(DiskCache& cache, const std::string& kernel_text, const std::string& schedule, const Device& device,
+void store_kernel(DiskCache& cache, const Structure& step, const std::string& schedule, const Device& device,
                   const kernel::Kernel& thread_kernel, const std::string& code, bool tf32) {
   if (code.empty()) return;
   std::string value;
   add_part(value, thread_kernel.name);
   add_part(value, kernel::print(thread_kernel));
   add_part(value, code);
-  cache.put(DiskEntry::Code, code_key(kernel_text, schedule, device, tf32), value);
+  cache.put(DiskEntry::Code, code_key(step, schedule, device, tf32), value);
 }
 
 }  // namespace heddle

@@ -66,7 +66,8 @@ void provide_outputs(const Plan& plan, Workspace& work) {
   bool searched = false;
   work.outputs.clear();
   work.memory.outputs.clear();
-  for (const PlanOutput& output : plan.outputs) {
+  for (size_t o = 0; o < plan.outputs.size(); ++o) {
+    const PlanOutput& output = plan.outputs[o];
     std::shared_ptr<Storage> storage;
     if (output.leaf >= 0) {
       storage = key.leaves[static_cast<size_t>(output.leaf)]->storage;
@@ -79,8 +80,7 @@ void provide_outputs(const Plan& plan, Workspace& work) {
       if (is_ours(key, work, *leaf)) storage = leaf->storage;
     }
     if (!storage) {
-      uint64_t bytes =
-          size_now(output.shape.numel(), plan, work.memory.symbols) * static_cast<uint64_t>(size_of(output.dtype));
+      const uint64_t bytes = output_bytes(plan, o, work.memory.symbols);
       std::shared_ptr<DeviceBuffer> fresh = plan.device->allocate(bytes);
       if (output.argument >= 0)
         plan.device->copy_from_host(*fresh, &work.memory.arguments[8 * static_cast<size_t>(output.argument)], bytes);
@@ -93,12 +93,10 @@ void provide_outputs(const Plan& plan, Workspace& work) {
 
 void run(const CachedPlan& cached, Workspace& work) {
   const GraphKey& key = work.key;
-  work.memory.symbols.assign(key.symbol_values.begin(), key.symbol_values.end());
-  add_offsets(cached, key.numbers, work.memory.symbols);
-  set_arguments(cached, key.numbers, work.memory);
+  begin_run(cached, key.numbers, key.symbol_values, work.memory);
+  work.memory.leaves.resize(key.leaves.size());
+  for (size_t l = 0; l < key.leaves.size(); ++l) bind_leaf(cached.plan, l, *key.leaves[l], work.memory);
   provide_outputs(cached.plan, work);
-  work.memory.leaves.clear();
-  for (const Node* leaf : key.leaves) work.memory.leaves.push_back(whole(device_buffer(*leaf)));
   std::shared_ptr<DeviceBuffer> arena;
   execute(cached.plan, work.memory, arena);
 }

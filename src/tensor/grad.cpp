@@ -6,7 +6,7 @@
 #include "graph/gradient.h"
 #include "graph/graph.h"
 #include "tensor/build.h"
-#include "tensor/capture.h"
+#include "tensor/recording.h"
 #include "tensor/slot.h"
 #include "tensor/track.h"
 

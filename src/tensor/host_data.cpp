@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "runtime/device.h"
 #include "tensor/build.h"
-#include "tensor/capture.h"
+#include "tensor/recording.h"
 #include "tensor/together.h"
 
 namespace heddle {

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "graph/node.h"
 #include "tensor/build.h"
-#include "tensor/capture.h"
+#include "tensor/recording.h"
 #include "tensor/together.h"
 
 namespace heddle {

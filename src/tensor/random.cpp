@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/fork.h"
-#include "tensor/capture.h"
 #include "tensor/philox.h"
+#include "tensor/recording.h"
 #include "tensor/symbolic.h"
 
 namespace heddle {

@@ -1,6 +1,6 @@
 #include "base/error.h"
 #include "tensor/build.h"
-#include "tensor/capture.h"
+#include "tensor/recording.h"
 
 namespace heddle {
 namespace {

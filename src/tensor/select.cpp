@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "tensor/build.h"
-#include "tensor/capture.h"
+#include "tensor/recording.h"
 #include "tensor/symbolic.h"
 
 namespace heddle {

@@ -25,9 +25,9 @@ struct TensorSlot {
   std::atomic<uint64_t> version{0};
   // Memory of the value that assign() replaced: the new value may take it over. Compared, never followed.
   const Storage* previous = nullptr;
-  // The recording of a captured function (capture.h) in which the slot was made; 0: in none.
+  // The recording of a captured function (recording.h) in which the slot was made; 0: in none.
   uint64_t born = 0;
-  // The Recorder (capture.h) in which it was made; 0: in none.
+  // The Recorder (recording.h) in which it was made; 0: in none.
   int64_t recorder = 0;
   // Handles that captured functions keep. When there are no others, the variable they came from has another slot now.
   std::atomic<long> bindings{0};

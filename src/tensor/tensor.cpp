@@ -9,7 +9,7 @@
 #include "graph/graph.h"
 #include "runtime/plan.h"
 #include "tensor/build.h"
-#include "tensor/capture.h"
+#include "tensor/recording.h"
 #include "tensor/slot.h"
 #include "tensor/together.h"
 #include "tensor/track.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "tensor/capture.h"
+#include "tensor/recording.h"
 #include "tensor/track.h"
 
 namespace heddle {

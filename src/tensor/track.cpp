@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "graph/gradient.h"
-#include "tensor/capture.h"
+#include "tensor/recording.h"
 
 namespace heddle {
 bool is_tracked(const NodeRef& value) {

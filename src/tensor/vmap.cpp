@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "graph/gradient.h"
 #include "tensor/build.h"
-#include "tensor/capture.h"
+#include "tensor/recording.h"
 #include "tensor/symbolic.h"
 #include "tensor/track.h"
 

@@ -30,10 +30,10 @@ std::optional<Schedule> tune_on_demand(const Program::Step& step, Device& device
 
 SearchResult tune(const Workload& workload, Device& device, DiskCache* cache, const SearchOptions& options) {
   SearchOptions chosen = options;
-  const std::string text = kernel_text(workload.loops);
+  const Structure kernel = structure(workload.loops);
   if (cache) {
     if (chosen.turn.empty()) chosen.turn = cache->path() + ".turn";
-    if (std::optional<TunedSchedule> known = load_schedule(*cache, text, device, workload.tf32);
+    if (std::optional<TunedSchedule> known = load_schedule(*cache, kernel, device, workload.tf32);
         known && !chosen.start) {
       try {
         chosen.start = parse_schedule(known->schedule);
@@ -42,7 +42,7 @@ SearchResult tune(const Workload& workload, Device& device, DiskCache* cache, co
   }
   SearchResult result = search(workload, device, chosen);
   if (cache)
-    store_schedule(*cache, text, device,
+    store_schedule(*cache, kernel, device,
                    {print(result.best), result.default_seconds, result.best_seconds, result.tried}, workload.tf32);
   return result;
 }

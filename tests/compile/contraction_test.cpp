@@ -63,6 +63,20 @@ TEST(Contraction, a_long_sum_with_few_results_is_divided_among_cores) {
   EXPECT_EQ(default_schedule(loops, avx512(1)).stages[0].parts(), 1);
 }
 
+TEST(Contraction, few_rows_pack_what_they_would_sum_in_short_vectors) {
+  // 5 MB and more of weights, with the sum as their fast axis.
+  auto packs = [](int64_t rows, int64_t terms) {
+    Loops loops = contraction({rows, 1, terms}, {1, 20000, terms}, {rows, 20000, terms});
+    Schedule schedule = default_schedule(loops, avx512(1));
+    EXPECT_EQ(check(schedule, loops, avx512(1)), "");
+    const auto& chosen = std::get<RegisterContraction>(schedule.stages[0].strategy);
+    return chosen.left || chosen.right;
+  };
+  EXPECT_TRUE(packs(32, 64));
+  EXPECT_FALSE(packs(32, 512));
+  EXPECT_FALSE(packs(4, 64));
+}
+
 TEST(Contraction, axes_without_elements_are_no_reason_to_divide) {
   for (size_t empty : {0, 1, 2, 3}) {
     Shape all{4, 3, 5, 6};

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "compile/run_program.h"
 #include "compile/schedule/schedule.h"
+#include "compile/simt/lower.h"
 #include "graph/host_storage.h"
 
 namespace heddle {
@@ -149,6 +150,33 @@ TEST(MatrixSimt, results_that_are_finished) {
   expect_equal(root, defaults(), machine());
   expect_equal(permuted(root, {1, 0}), defaults(), machine());
   EXPECT_EQ(matrix_steps, 4);
+}
+
+// What an optimiser makes of a gradient: there is no room for several tiles of results, so they leave part by part.
+TEST(MatrixSimt, several_results_leave_in_parts) {
+  const NodeRef sum = product({1, 136, 264, 72, true, false}, DType::bf16);
+  const NodeRef before = numbers(DType::f32, {1, 136, 264}, 3);
+  const NodeRef first = scalar_node(ScalarOp::add, {scalar_node(ScalarOp::mul, {sum, sum}), before});
+  const NodeRef second = scalar_node(ScalarOp::sub, {first, sum});
+  const NodeRef roots[] = {first, second, scalar_node(ScalarOp::mul, {second, before})};
+  const Target target = machine();
+  const std::vector<HostArray> want = evaluate(roots);
+  for (How how : {How::Tile, How::Simt}) {
+    const std::vector<HostArray> got = run_program(roots, how, defaults(), {}, nullptr, &target);
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i].floats, want[i].floats) << i;
+  }
+  const Program program = fuse(roots);
+  ASSERT_EQ(program.steps.size(), 1u);
+  const Loops& loops = program.steps[0].loops;
+  kernel::Kernel kernel = lower_simt(tile(loops, default_schedule(loops, target), target), target);
+  std::vector<int> written;
+  kernel::visit(kernel.phases.back().body, [&](kernel::Inst& inst) {
+    EXPECT_NE(inst.op, kernel::Op::matrix_store);
+    if (inst.op == kernel::Op::store) written.push_back(inst.buffer);
+  });
+  ASSERT_FALSE(written.empty());
+  const auto last = std::find(written.rbegin(), written.rend(), written.front());
+  EXPECT_GT(2 * (written.rend() - last), std::ssize(written)) << "all of one result, then all of the next";
 }
 
 // A factor that another kernel casts to bf16 and that the product reads as f32: bf16 is what memory holds, so that the

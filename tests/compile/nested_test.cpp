@@ -46,6 +46,12 @@ std::vector<Case> cases() {
                   {matmul(op(ScalarOp::tanh, {matmul(leaf({100, 8}, 8), leaf({8, 90}, 9))}), leaf({90, 24}, 10))},
                   1,
                   2e-4});
+  // Weights that hold a row of inputs for each output.
+  list.push_back({"weights_of_rows",
+                  {matmul(op(ScalarOp::tanh, {matmul(leaf({100, 8}, 8), transposed(leaf({90, 8}, 9)))}),
+                          transposed(leaf({24, 90}, 10)))},
+                  1,
+                  2e-4});
   // From memory; the statistics belong to the same kernel.
   list.push_back({"softmax_of_memory", {matmul(softmax(leaf({90, 40}, 11)), leaf({40, 30}, 12))}, 1});
   list.push_back({"one_key", {matmul(softmax(matmul(q, transposed(leaf({1, 16}, 13)))), leaf({1, 24}, 14))}, 1});
@@ -78,6 +84,28 @@ TEST_P(Nested, agrees_with_the_evaluator_under_default_and_random_schedules) {
   // What is not nested may draw schedules that need more shared memory than there is.
   testing::expect_like_evaluator(c.roots, c.launches, c.tolerance,
                                  [&](How how) { return how == How::Simt && c.launches != 1 ? 1 : 4; });
+}
+
+// Neighbours of the second weight lie along the sum: vectors along its outputs would be gathered, so they run across
+// the rows of the block, all of which a tile takes.
+TEST(Nested, a_weight_of_rows_of_inputs_meets_vectors_of_rows) {
+  auto tile_rows = [](bool rows_of_inputs) {
+    NodeRef hidden = op(ScalarOp::tanh, {matmul(leaf({192, 32}, 1), transposed(leaf({256, 32}, 2)))});
+    NodeRef weight = rows_of_inputs ? transposed(leaf({64, 256}, 3)) : leaf({256, 64}, 3);
+    NodeRef root = matmul(hidden, weight);
+    Program program = fuse(std::span(&root, 1));
+    EXPECT_EQ(program.steps.size(), 1u);
+    const Loops& loops = program.steps[0].loops;
+    Schedule schedule = default_schedule(loops, Target{});
+    const size_t product = loops.stages.size() - 2;  // before what stores its results
+    EXPECT_TRUE(schedule.stages[product].dot);
+    int64_t rows = schedule.block[0];
+    for (const Level& level : schedule.stages[product].loops)
+      if (level.axis == 0) rows = level.step;
+    return rows;
+  };
+  EXPECT_EQ(tile_rows(true), 48);
+  EXPECT_EQ(tile_rows(false), 6);
 }
 
 // The common axis in chunks of any size and in parts, wherever that is legal.

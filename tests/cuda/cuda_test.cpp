@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/sanitizers.h"
 #include "child_process.h"
 #include "compile/lower.h"
 #include "cuda/fake_driver.h"
@@ -343,7 +344,7 @@ bool refuses_after_fork(const std::function<void()>& action) {
 
 // A child cannot give back what its parent has on a GPU.
 bool is_child = false;
-#ifdef __SANITIZE_ADDRESS__
+#if HD_ADDRESS_SANITIZER
 extern "C" int __lsan_is_turned_off() { return is_child; }
 #endif
 

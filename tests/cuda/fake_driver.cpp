@@ -186,13 +186,17 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void*) {
   std::memcpy(to, reinterpret_cast<void*>(from), bytes);
   return 0;
 }
-int cuModuleLoadData(void** module, const void*) {
+int cuLibraryLoadData(void** library, const void*, int*, void**, unsigned, int*, void**, unsigned) {
   ANSWER;
-  *module = new int(++state.modules);
+  *library = new int(++state.modules);
   return 0;
 }
-int cuModuleUnload(void* module) {
-  delete static_cast<int*>(module);
+int cuLibraryGetModule(void** module, void* library) {
+  *module = library;
+  return 0;
+}
+int cuLibraryUnload(void* library) {
+  delete static_cast<int*>(library);
   --state.modules;
   return 0;
 }

@@ -253,6 +253,28 @@ TEST(BuildReduce, trivial_scans) {
   EXPECT_EQ(make_scan(ReduceOp::Sum, number(DType::f32, 1, {0, 3}), 1)->op, NodeOp::Const);
 }
 
+TEST(Build, results_of_a_node_have_types_of_their_own) {
+  NodeRef x = counting(DType::bf16, {3, 5});
+  const NodeRef nodes[] = {make_arg_reduce(ReduceOp::Max, x, 1), make_sort(x, true, 2)};
+  const Shape shapes[] = {Shape{3}, Shape{3, 2}};
+  const DType dtypes[] = {DType::bf16, DType::i64};
+  for (size_t n = 0; n < 2; ++n) {
+    ASSERT_EQ(nodes[n]->result_count(), 2);
+    for (int r = 0; r < 2; ++r) {
+      const ResultType type = result_type(*nodes[n], r);
+      EXPECT_EQ(type.dtype, dtypes[r]);
+      EXPECT_EQ(type.shape, shapes[n]);
+      NodeRef got = make_get(nodes[n], r);
+      EXPECT_EQ(got->op, NodeOp::Get);
+      EXPECT_EQ(got->dtype, type.dtype);
+      EXPECT_EQ(got->shape, type.shape);
+      EXPECT_EQ(got->inputs[0], nodes[n]);
+    }
+  }
+  EXPECT_EQ(result_type(*x, 0).dtype, DType::bf16);
+  EXPECT_EQ(result_type(*x, 0).shape, (Shape{3, 5}));
+}
+
 TEST(BuildReduce, get_of_trivial_argmax) {
   NodeRef x = counting(DType::f32, {2, 1});
   NodeRef arg = make_arg_reduce(ReduceOp::Max, x, 1);

@@ -3,6 +3,7 @@
 #include <heddle/nn.h>
 #include <heddle/optim.h>
 
+#include "base/sanitizers.h"
 #include "graph/graph.h"
 #include "runtime/device.h"
 #include "runtime/plan.h"
@@ -180,11 +181,7 @@ TEST(Training, memory_of_a_long_run_stays_flat) {
   Tensor x = noise_tensor({6, 12});
   uint64_t used = 0;
   size_t nodes = 0, plans = 0;
-#ifdef __SANITIZE_ADDRESS__
-  constexpr int kSteps = 300;
-#else
-  constexpr int kSteps = 10000;
-#endif
+  constexpr int kSteps = HD_ADDRESS_SANITIZER ? 300 : 10000;
   for (int i = 0; i < kSteps; ++i) {
     Tensor loss = cross_entropy(net(x), labels());
     opt.step(clip_grad_norm(grad(loss, net.parameters()), 1).gradients, {loss});

@@ -45,7 +45,7 @@ std::vector<float> run(const Executable& code, int64_t numel) {
 
 struct Stored {
   Loops loops = normalised_rows(30, 70);
-  std::string text = kernel_text(loops);
+  Structure structure = heddle::structure(loops);
   kernel::Kernel threads =
       lower(tile(loops, default_schedule(loops, device().target()), device().target()), device().target());
   std::string code;
@@ -63,32 +63,35 @@ TEST(KernelStore, loaded_code_computes_the_same_without_a_compiler) {
   ASSERT_FALSE(stored.code.empty());
   {
     DiskCache cache(folder.file("cache.sqlite"), 1 << 20);
-    store_kernel(cache, stored.text, "default", device(), stored.threads, stored.code);
+    store_kernel(cache, stored.structure, "default", device(), stored.threads, stored.code);
   }
   DiskCache cache(folder.file("cache.sqlite"), 1 << 20);
-  std::shared_ptr<Executable> loaded = load_kernel(cache, stored.text, "default", device());
+  std::shared_ptr<Executable> loaded = load_kernel(cache, stored.structure, "default", device());
   ASSERT_TRUE(loaded);
   EXPECT_EQ(run(*loaded, 2100), run(*stored.compiled, 2100));
   EXPECT_EQ(kernel::print(loaded->kernel()), kernel::print(stored.compiled->kernel()));
 }
 
-TEST(KernelStore, another_schedule_text_or_version_is_another_kernel) {
+TEST(KernelStore, another_schedule_structure_or_version_is_another_kernel) {
   SKIP_WITHOUT_CODE();
   TemporaryFolder folder;
   DiskCache cache(folder.file("cache.sqlite"), 1 << 20);
   Stored stored;
-  store_kernel(cache, stored.text, "default", device(), stored.threads, stored.code);
-  EXPECT_FALSE(load_kernel(cache, stored.text, "block 1 threads 1", device()));
-  EXPECT_FALSE(load_kernel(cache, stored.text + " ", "default", device()));
+  store_kernel(cache, stored.structure, "default", device(), stored.threads, stored.code);
+  EXPECT_FALSE(load_kernel(cache, stored.structure, "block 1 threads 1", device()));
+  EXPECT_FALSE(load_kernel(cache, structure(normalised_rows(30, 71)), "default", device()));
+  Structure longer = stored.structure;
+  longer.words.push_back(0);
+  EXPECT_FALSE(load_kernel(cache, longer, "default", device()));
   // The same entry under the key of an older compiler.
-  std::string key = code_key(stored.text, "default", device());
+  std::string key = code_key(stored.structure, "default", device());
   ASSERT_EQ(key.rfind(compiler_id(), 0), 0u);
   std::string value = *cache.get(DiskEntry::Code, key);
   DiskCache older(folder.file("older.sqlite"), 1 << 20);
   older.put(DiskEntry::Code, "0.0.9-0123456789abcdef" + key.substr(compiler_id().size()), value);
-  EXPECT_FALSE(load_kernel(older, stored.text, "default", device()));
+  EXPECT_FALSE(load_kernel(older, stored.structure, "default", device()));
   older.put(DiskEntry::Code, key, value);
-  EXPECT_TRUE(load_kernel(older, stored.text, "default", device()));
+  EXPECT_TRUE(load_kernel(older, stored.structure, "default", device()));
 }
 
 TEST(KernelStore, nonsense_under_the_right_key_is_compiled_anew) {
@@ -96,14 +99,14 @@ TEST(KernelStore, nonsense_under_the_right_key_is_compiled_anew) {
   TemporaryFolder folder;
   DiskCache cache(folder.file("cache.sqlite"), 1 << 20);
   Stored stored;
-  std::string key = code_key(stored.text, "default", device());
+  std::string key = code_key(stored.structure, "default", device());
   for (std::string value : {std::string(), std::string("short"), std::string(100, '\xff'), std::string(100, '\0')}) {
     cache.put(DiskEntry::Code, key, value);
-    EXPECT_FALSE(load_kernel(cache, stored.text, "default", device()));
+    EXPECT_FALSE(load_kernel(cache, stored.structure, "default", device()));
   }
   // A whole entry whose object file is none.
-  store_kernel(cache, stored.text, "default", device(), stored.threads, "this is no code");
-  EXPECT_FALSE(load_kernel(cache, stored.text, "default", device()));
+  store_kernel(cache, stored.structure, "default", device(), stored.threads, "this is no code");
+  EXPECT_FALSE(load_kernel(cache, stored.structure, "default", device()));
 }
 
 TEST(KernelStore, schedules_come_back_as_they_were) {
@@ -112,8 +115,8 @@ TEST(KernelStore, schedules_come_back_as_they_were) {
   Loops loops = normalised_rows(30, 70);
   for (uint64_t seed = 0; seed < 30; ++seed) {
     TunedSchedule tuned{print(random_schedule(loops, device().target(), seed)), 1.5e-6, 1.25e-6, 64};
-    store_schedule(cache, kernel_text(loops), device(), tuned);
-    auto found = load_schedule(cache, kernel_text(loops), device());
+    store_schedule(cache, structure(loops), device(), tuned);
+    auto found = load_schedule(cache, structure(loops), device());
     ASSERT_TRUE(found);
     EXPECT_EQ(found->schedule, tuned.schedule);
     EXPECT_EQ(print(parse_schedule(found->schedule)), tuned.schedule);
@@ -121,8 +124,8 @@ TEST(KernelStore, schedules_come_back_as_they_were) {
     EXPECT_DOUBLE_EQ(found->seconds, 1.25e-6);
     EXPECT_EQ(found->tried, 64);
   }
-  EXPECT_FALSE(load_schedule(cache, kernel_text(normalised_rows(30, 71)), device()));
-  std::string key = schedule_key(kernel_text(loops), device());
+  EXPECT_FALSE(load_schedule(cache, structure(normalised_rows(30, 71)), device()));
+  std::string key = schedule_key(structure(loops), device());
   std::string older = "0.0.9-0123456789abcdef" + key.substr(compiler_id().size());
   EXPECT_TRUE(cache.get(DiskEntry::Schedule, key));
   EXPECT_FALSE(cache.get(DiskEntry::Schedule, older));

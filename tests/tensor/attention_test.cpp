@@ -82,6 +82,26 @@ TEST(Attention, backward_of_what_is_used_in_several_places) {
   }
 }
 
+// Queries and keys that are turned pair by pair: several kernels compute the scores, and read what was turned. Nothing
+// is as large as the products of queries and keys, nor as the scores.
+TEST(Attention, turned_queries_and_keys_are_in_memory_and_not_their_products) {
+  constexpr int64_t kHeads = 4, kTime = 200, kWidth = 32;
+  Inputs in({kHeads, kTime, kWidth}, {kHeads, kTime, kWidth}, {kHeads, kTime, kWidth});
+  for (Tensor* x : {&in.q, &in.k, &in.v}) x->requires_grad_();
+  Tensor angles = unsqueeze(arange(kTime, kF32), 1) * exp(arange(kWidth / 2, kF32) * -0.5);
+  auto turned = [&](const Tensor& x) {
+    Tensor a = slice(x, -1, 0, kWidth / 2), b = slice(x, -1, kWidth / 2);
+    return cat({a * cos(angles) - b * sin(angles), a * sin(angles) + b * cos(angles)}, -1);
+  };
+  Tensor y = scaled_dot_product_attention(turned(in.q), turned(in.k), in.v, {.causal = true});
+  std::vector<Tensor> all = grad(sum(square(y)), {in.q, in.k, in.v});
+  all.push_back(y);
+  StatsSince stats;
+  realize(all);
+  EXPECT_LT(stats->arena_bytes, 4u * kHeads * kTime * kTime);
+  expect_evaluated(all, 1e-3);
+}
+
 TEST(Attention, backward_is_two_kernels_and_nothing_is_as_large_as_the_scores) {
   constexpr int64_t kHeads = 4, kTime = 600, kWidth = 32, kEach = kHeads * kTime * kWidth, kRows = kHeads * kTime;
   for (bool causal : {false, true}) {

@@ -1,6 +1,7 @@
 // A million small graphs, realised one after the other: nothing grows.
 #include <fstream>
 
+#include "base/sanitizers.h"
 #include "graph/node.h"
 #include "helpers.h"
 
@@ -9,11 +10,7 @@ namespace {
 
 using namespace testing;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
+constexpr bool kSanitized = HD_ADDRESS_SANITIZER || HD_THREAD_SANITIZER;
 constexpr int kGraphs = kSanitized ? 20'000 : 1'000'000;  // everything is many times slower under sanitizers
 
 double resident_kb() {

@@ -42,7 +42,7 @@ TEST(Tune, the_best_schedule_is_kept_also_when_it_is_the_default_one) {
   DiskCache cache(folder.file("cache.sqlite"), 1 << 20);
   Workload workload = row_sums();
   SearchResult result = tune(workload, device("cpu"), &cache, {.trials = 5});
-  auto known = load_schedule(cache, kernel_text(workload.loops), device("cpu"));
+  auto known = load_schedule(cache, structure(workload.loops), device("cpu"));
   ASSERT_TRUE(known);
   EXPECT_EQ(known->schedule, print(result.best));
   EXPECT_EQ(known->tried, 5);
@@ -66,10 +66,11 @@ TEST(InChild, DISABLED_realises_row_sums) {
 
 TEST(Tune, kernels_are_tuned_once_when_HEDDLE_TUNE_is_set) {
   TemporaryFolder folder;
-  std::string path = folder.file("cache.sqlite"), text = kernel_text(row_sums().loops);
+  std::string path = folder.file("cache.sqlite");
+  const Structure kernel = structure(row_sums().loops);
   auto known = [&] {
     DiskCache cache(path, 1 << 20);
-    return load_schedule(cache, text, device("cpu"));
+    return load_schedule(cache, kernel, device("cpu"));
   };
   EXPECT_EQ(wait_for(start("InChild.DISABLED_realises_row_sums", path, "0")), 0);
   EXPECT_FALSE(known());
@@ -88,7 +89,7 @@ TEST(Tune, several_processes_tune_at_once) {
   for (int i = 0; i < 3; ++i) children.push_back(start("InChild.DISABLED_realises_row_sums", path, "5"));
   for (pid_t child : children) EXPECT_EQ(wait_for(child), 0);
   DiskCache cache(path, 1 << 20);
-  EXPECT_TRUE(load_schedule(cache, kernel_text(row_sums().loops), device("cpu")));
+  EXPECT_TRUE(load_schedule(cache, structure(row_sums().loops), device("cpu")));
   EXPECT_EQ(folder.count(".damaged-"), 0);
 }
 
@@ -119,7 +120,7 @@ TEST(Tune, a_tuned_schedule_is_used_and_one_that_is_not_legal_is_not) {
     std::string path = folder.file("cache.sqlite");
     {
       DiskCache cache(path, 1 << 20);
-      store_schedule(cache, kernel_text(workload.loops), device("cpu"), {schedule, 2e-6, 1e-6, 10});
+      store_schedule(cache, structure(workload.loops), device("cpu"), {schedule, 2e-6, 1e-6, 10});
     }
     return wait_for(start(child, path, "0"));
   };

@@ -1,6 +1,6 @@
 #include "zoo/evaluated.h"
 
-#include "tensor/capture.h"
+#include "tensor/recording.h"
 
 namespace heddle::testing {
 namespace {

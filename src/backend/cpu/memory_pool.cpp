@@ -13,15 +13,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/sanitizers.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define HD_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define HD_ASAN 1
-#endif
-#endif
-#ifdef HD_ASAN
+#if HD_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -30,12 +24,12 @@ namespace {
 
 // Cached memory is out of bounds for everybody: the address sanitizer should say so.
 void poison([[maybe_unused]] void* address, [[maybe_unused]] uint64_t size) {
-#ifdef HD_ASAN
+#if HD_ADDRESS_SANITIZER
   ASAN_POISON_MEMORY_REGION(address, size);
 #endif
 }
 void unpoison([[maybe_unused]] void* address, [[maybe_unused]] uint64_t size) {
-#ifdef HD_ASAN
+#if HD_ADDRESS_SANITIZER
   ASAN_UNPOISON_MEMORY_REGION(address, size);
 #endif
 }

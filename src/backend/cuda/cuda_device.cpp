@@ -93,13 +93,13 @@ class CudaDevice final : public Device {
   std::shared_ptr<Executable> compile(const kernel::Kernel& kernel, std::string* code) override {
     enter();
     std::string cubin = assemble(driver_, kernel, target_, false);
-    auto made = std::make_shared<CudaExecutable>(driver_, context_, kernel, cubin);
+    auto made = std::make_shared<CudaExecutable>(driver_, context_, target_, kernel, cubin);
     if (code) *code = std::move(cubin);
     return made;
   }
   std::shared_ptr<Executable> load(const kernel::Kernel& kernel, const std::string& code) override {
     enter();
-    return std::make_shared<CudaExecutable>(driver_, context_, kernel, code);
+    return std::make_shared<CudaExecutable>(driver_, context_, target_, kernel, code);
   }
   std::string code_version() const override { return text(code_generator(), ", CUDA driver ", driver_.version); }
 

@@ -14,6 +14,7 @@ using DeviceNumber = int;
 using Context = struct ContextOfDriver*;
 using Stream = struct StreamOfDriver*;
 using Event = struct EventOfDriver*;
+using Library = struct LibraryOfDriver*;
 using Module = struct ModuleOfDriver*;
 using Function = struct FunctionOfDriver*;
 using Graph = struct GraphOfDriver*;
@@ -45,52 +46,54 @@ struct GraphEdge {
 };
 
 // name, parameters
-#define HD_CUDA_FUNCTIONS(X)                                                                                   \
-  X(cuInit, (unsigned flags))                                                                                  \
-  X(cuDriverGetVersion, (int* version))                                                                        \
-  X(cuGetErrorName, (Result error, const char** name))                                                         \
-  X(cuGetErrorString, (Result error, const char** text))                                                       \
-  X(cuDeviceGetCount, (int* count))                                                                            \
-  X(cuDeviceGet, (DeviceNumber * device, int ordinal))                                                         \
-  X(cuDeviceGetAttribute, (int* value, int attribute, DeviceNumber device))                                    \
-  X(cuDeviceTotalMem_v2, (size_t* bytes, DeviceNumber device))                                                 \
-  X(cuDevicePrimaryCtxRetain, (Context * context, DeviceNumber device))                                        \
-  X(cuCtxSetCurrent, (Context context))                                                                        \
-  X(cuStreamCreate, (Stream * stream, unsigned flags))                                                         \
-  X(cuStreamSynchronize, (Stream stream))                                                                      \
-  X(cuEventCreate, (Event * event, unsigned flags))                                                            \
-  X(cuEventRecord, (Event event, Stream stream))                                                               \
-  X(cuEventSynchronize, (Event event))                                                                         \
-  X(cuMemAlloc_v2, (Address * address, size_t bytes))                                                          \
-  X(cuMemFree_v2, (Address address))                                                                           \
-  X(cuMemGetInfo_v2, (size_t* free, size_t* total))                                                            \
-  X(cuMemHostAlloc, (void** address, size_t bytes, unsigned flags))                                            \
-  X(cuMemcpyHtoDAsync_v2, (Address to, const void* from, size_t bytes, Stream stream))                         \
-  X(cuMemcpyDtoHAsync_v2, (void* to, Address from, size_t bytes, Stream stream))                               \
-  X(cuModuleLoadData, (Module * module, const void* image))                                                    \
-  X(cuModuleUnload, (Module module))                                                                           \
-  X(cuModuleGetFunction, (Function * function, Module module, const char* name))                               \
-  X(cuFuncSetAttribute, (Function function, int attribute, int value))                                         \
-  X(cuLaunchKernel,                                                                                            \
-    (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
-     unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, void** extra))                 \
-  X(cuLinkCreate_v2, (unsigned count, int* options, void** values, Linker* linker))                            \
-  X(cuLinkAddData_v2, (Linker linker, int kind, void* data, size_t bytes, const char* name, unsigned count,    \
-                       int* options, void** values))                                                           \
-  X(cuLinkComplete, (Linker linker, void** cubin, size_t* bytes))                                              \
-  X(cuLinkDestroy, (Linker linker))                                                                            \
-  X(cuTensorMapEncodeTiled,                                                                                    \
-    (void* map, int dtype, unsigned rank, void* address, const uint64_t* extents, const uint64_t* strides,     \
-     const uint32_t* box, const uint32_t* steps, int interleave, int swizzle, int promotion, int fill))        \
-  X(cuGraphCreate, (Graph * graph, unsigned flags))                                                            \
-  X(cuGraphAddKernelNode_v2,                                                                                   \
-    (GraphNode * node, Graph graph, const GraphNode* before, size_t count, const KernelNode* parameters))      \
-  X(cuGraphAddDependencies_v2,                                                                                 \
-    (Graph graph, const GraphNode* from, const GraphNode* to, const GraphEdge* edges, size_t count))           \
-  X(cuGraphInstantiateWithFlags, (GraphExec * exec, Graph graph, unsigned long long flags))                    \
-  X(cuGraphExecKernelNodeSetParams_v2, (GraphExec exec, GraphNode node, const KernelNode* parameters))         \
-  X(cuGraphLaunch, (GraphExec exec, Stream stream))                                                            \
-  X(cuGraphExecDestroy, (GraphExec exec))                                                                      \
+#define HD_CUDA_FUNCTIONS(X)                                                                                           \
+  X(cuInit, (unsigned flags))                                                                                          \
+  X(cuDriverGetVersion, (int* version))                                                                                \
+  X(cuGetErrorName, (Result error, const char** name))                                                                 \
+  X(cuGetErrorString, (Result error, const char** text))                                                               \
+  X(cuDeviceGetCount, (int* count))                                                                                    \
+  X(cuDeviceGet, (DeviceNumber * device, int ordinal))                                                                 \
+  X(cuDeviceGetAttribute, (int* value, int attribute, DeviceNumber device))                                            \
+  X(cuDeviceTotalMem_v2, (size_t* bytes, DeviceNumber device))                                                         \
+  X(cuDevicePrimaryCtxRetain, (Context * context, DeviceNumber device))                                                \
+  X(cuCtxSetCurrent, (Context context))                                                                                \
+  X(cuStreamCreate, (Stream * stream, unsigned flags))                                                                 \
+  X(cuStreamSynchronize, (Stream stream))                                                                              \
+  X(cuEventCreate, (Event * event, unsigned flags))                                                                    \
+  X(cuEventRecord, (Event event, Stream stream))                                                                       \
+  X(cuEventSynchronize, (Event event))                                                                                 \
+  X(cuMemAlloc_v2, (Address * address, size_t bytes))                                                                  \
+  X(cuMemFree_v2, (Address address))                                                                                   \
+  X(cuMemGetInfo_v2, (size_t* free, size_t* total))                                                                    \
+  X(cuMemHostAlloc, (void** address, size_t bytes, unsigned flags))                                                    \
+  X(cuMemcpyHtoDAsync_v2, (Address to, const void* from, size_t bytes, Stream stream))                                 \
+  X(cuMemcpyDtoHAsync_v2, (void* to, Address from, size_t bytes, Stream stream))                                       \
+  X(cuLibraryLoadData, (Library * library, const void* image, int* jit_options, void** jit_values, unsigned jit_count, \
+                        int* options, void** values, unsigned count))                                                  \
+  X(cuLibraryGetModule, (Module * module, Library library))                                                            \
+  X(cuLibraryUnload, (Library library))                                                                                \
+  X(cuModuleGetFunction, (Function * function, Module module, const char* name))                                       \
+  X(cuFuncSetAttribute, (Function function, int attribute, int value))                                                 \
+  X(cuLaunchKernel,                                                                                                    \
+    (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,         \
+     unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, void** extra))                         \
+  X(cuLinkCreate_v2, (unsigned count, int* options, void** values, Linker* linker))                                    \
+  X(cuLinkAddData_v2, (Linker linker, int kind, void* data, size_t bytes, const char* name, unsigned count,            \
+                       int* options, void** values))                                                                   \
+  X(cuLinkComplete, (Linker linker, void** cubin, size_t* bytes))                                                      \
+  X(cuLinkDestroy, (Linker linker))                                                                                    \
+  X(cuTensorMapEncodeTiled,                                                                                            \
+    (void* map, int dtype, unsigned rank, void* address, const uint64_t* extents, const uint64_t* strides,             \
+     const uint32_t* box, const uint32_t* steps, int interleave, int swizzle, int promotion, int fill))                \
+  X(cuGraphCreate, (Graph * graph, unsigned flags))                                                                    \
+  X(cuGraphAddKernelNode_v2,                                                                                           \
+    (GraphNode * node, Graph graph, const GraphNode* before, size_t count, const KernelNode* parameters))              \
+  X(cuGraphAddDependencies_v2,                                                                                         \
+    (Graph graph, const GraphNode* from, const GraphNode* to, const GraphEdge* edges, size_t count))                   \
+  X(cuGraphInstantiateWithFlags, (GraphExec * exec, Graph graph, unsigned long long flags))                            \
+  X(cuGraphExecKernelNodeSetParams_v2, (GraphExec exec, GraphNode node, const KernelNode* parameters))                 \
+  X(cuGraphLaunch, (GraphExec exec, Stream stream))                                                                    \
+  X(cuGraphExecDestroy, (GraphExec exec))                                                                              \
   X(cuGraphDestroy, (Graph graph))
 
 struct Driver {

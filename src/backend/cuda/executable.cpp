@@ -49,10 +49,11 @@ std::string assemble(const Driver& driver, const kernel::Kernel& kernel, const T
   return {static_cast<const char*>(cubin), bytes};
 }
 
-CudaExecutable::CudaExecutable(const Driver& driver, Context context, const kernel::Kernel& kernel,
-                               const std::string& code)
+CudaExecutable::CudaExecutable(const Driver& driver, Context context, const Target& target,
+                               const kernel::Kernel& kernel, const std::string& code)
     : driver_(driver),
       context_(context),
+      target_(target),
       kernel_(kernel),
       maps_(kernel::tensor_maps(kernel_)),
       shared_bytes_(static_cast<unsigned>(shared_bytes(kernel))) {
@@ -67,27 +68,44 @@ CudaExecutable::CudaExecutable(const Driver& driver, Context context, const kern
 CudaExecutable::~CudaExecutable() {
   // After an error of the device, and in a child of fork(), nothing can be freed; nor does it matter.
   if (driver_.is_inherited() || driver_.cuCtxSetCurrent(context_) != kSuccess) return;
-  if (single_.module) driver_.cuModuleUnload(single_.module);
-  if (many_.module) driver_.cuModuleUnload(many_.module);
+  if (single_.library) driver_.cuLibraryUnload(single_.library);
+  if (many_.library) driver_.cuLibraryUnload(many_.library);
 }
 
+// The driver assembles PTX of libraries for several threads at once, that of modules for one after the other.
 CudaExecutable::Entries CudaExecutable::load(const std::string& code, const char* ending) const {
   Entries entries;
-  if (Result result = driver_.cuModuleLoadData(&entries.module, code.data()); result != kSuccess)
-    throw CompileError(text("kernel ", kernel_.name, ": the driver does not load it: ", driver_.describe(result)));
+  Module module = nullptr;
+  Result loaded = driver_.cuLibraryLoadData(&entries.library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+  if (loaded == kSuccess && (loaded = driver_.cuLibraryGetModule(&module, entries.library)) != kSuccess)
+    driver_.cuLibraryUnload(entries.library);
+  if (loaded != kSuccess)
+    throw CompileError(text("kernel ", kernel_.name, ": the driver does not load it: ", driver_.describe(loaded)));
   for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
     Function function = nullptr;
-    Result result = driver_.cuModuleGetFunction(&function, entries.module,
-                                                (entry_name(kernel_, static_cast<int>(phase)) + ending).c_str());
+    Result result =
+        driver_.cuModuleGetFunction(&function, module, (entry_name(kernel_, static_cast<int>(phase)) + ending).c_str());
     if (result == kSuccess && shared_bytes_ > 0)
       result = driver_.cuFuncSetAttribute(function, kDynamicSharedBytes, static_cast<int>(shared_bytes_));
     if (result != kSuccess) {
-      driver_.cuModuleUnload(entries.module);
+      driver_.cuLibraryUnload(entries.library);
       throw CompileError(text("kernel ", kernel_.name, ", phase ", phase, ": ", driver_.describe(result)));
     }
     entries.functions.push_back(function);
   }
   return entries;
+}
+
+const CudaExecutable::Entries& CudaExecutable::many() const {
+  if (!many_.library) many_ = load(assemble(driver_, kernel_, target_, true), "_many");
+  return many_;
+}
+
+void CudaExecutable::expect_segments(size_t count) const {
+  if (count < 2 || !maps_.empty()) return;
+  driver_.check(driver_.cuCtxSetCurrent(context_), "choosing the device");
+  std::lock_guard guard(lock_);
+  many();
 }
 
 int64_t CudaExecutable::blocks(size_t phase, std::span<const int64_t> symbols) const {
@@ -202,11 +220,10 @@ void CudaExecutable::append_many(Device& device, std::span<const LaunchSegment> 
     for (int64_t symbol : segment.symbols) words.push_back(static_cast<uint64_t>(symbol));
   }
   std::lock_guard guard(lock_);
-  if (!many_.module) many_ = load(assemble(driver_, kernel_, device.target(), true), "_many");
   out.keep.push_back(table(device, words));
   for (size_t phase = 0; phase < kernel_.phases.size(); ++phase) {
     if (total[phase] <= 0) continue;
-    append_phase(many_.functions[phase], total[phase], segments, out);
+    append_phase(many().functions[phase], total[phase], segments, out);
     out.word(reinterpret_cast<uint64_t>(out.keep.back()->address()));
     out.word(segments.size());
   }

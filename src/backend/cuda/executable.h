@@ -57,12 +57,14 @@ struct Table {
 class CudaExecutable final : public Executable {
  public:
   // `code` is machine code or PTX, `kernel` what it was made of. The context must be current. Throws CompileError.
-  CudaExecutable(const Driver& driver, Context context, const kernel::Kernel& kernel, const std::string& code);
+  CudaExecutable(const Driver& driver, Context context, const Target& target, const kernel::Kernel& kernel,
+                 const std::string& code);
   ~CudaExecutable() override;
   CudaExecutable(const CudaExecutable&) = delete;
   CudaExecutable& operator=(const CudaExecutable&) = delete;
 
   const kernel::Kernel& kernel() const override { return kernel_; }
+  void expect_segments(size_t count) const override;
 
   // Appends what runs the kernel for these segments. The entries for many segments are compiled when they are first
   // needed.
@@ -70,10 +72,11 @@ class CudaExecutable final : public Executable {
 
  private:
   struct Entries {
-    Module module = nullptr;
+    Library library = nullptr;
     std::vector<Function> functions;  // by phase
   };
   Entries load(const std::string& code, const char* ending) const;
+  const Entries& many() const;  // callers hold the lock
   int64_t blocks(size_t phase, std::span<const int64_t> symbols) const;
   int64_t rounds(std::span<const int64_t> symbols) const;
   std::shared_ptr<DeviceBuffer> table(Device& device, const std::vector<uint64_t>& words) const;
@@ -82,6 +85,7 @@ class CudaExecutable final : public Executable {
 
   const Driver& driver_;
   Context context_;
+  const Target& target_;
   kernel::Kernel kernel_;
   std::vector<kernel::TensorMap> maps_;  // of kernel_
   std::vector<int64_t> phase_blocks_;    // -1: depends on symbols

@@ -27,6 +27,11 @@ DirectKernel sort_kernel(const SortTask& task) {
   direct.description =
       text("sort ", task.rows, "x", task.n, " ", task.dtype, " keep ", task.kept, task.descending ? " descending" : "",
            task.values ? " values" : "", task.indices ? " indices" : "");
+  const auto& [rows, n, kept, dtype, descending, values, indices] = task;
+  direct.structure.words = {kDirect};
+  for (int64_t word :
+       {rows, n, kept, static_cast<int64_t>(dtype), int64_t{descending}, int64_t{values}, int64_t{indices}})
+    direct.structure.words.push_back(static_cast<uint64_t>(word));
   direct.buffers.push_back({"x", task.dtype, kernel::Space::In, task.rows * task.n});
   if (task.values) direct.buffers.push_back({"values", task.dtype, kernel::Space::Out, task.rows * task.kept});
   if (task.indices) direct.buffers.push_back({"indices", DType::i64, kernel::Space::Out, task.rows * task.kept});

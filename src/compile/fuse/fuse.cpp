@@ -130,8 +130,11 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
   const Modes& modes = options.modes;
   Program program;
   TensorNumbers tensor_of;
-  PartitionLimits limits{
-      .not_nested = options.not_nested, .apart = options.apart, .rates = options.rates, .explain = options.remarks};
+  PartitionLimits limits{.not_nested = options.not_nested,
+                         .apart = options.apart,
+                         .rates = options.rates,
+                         .machine = options.machine,
+                         .explain = options.remarks};
   Partition parts;
   for (;;) {
     parts = partition(roots, limits);

@@ -5,13 +5,45 @@
 namespace heddle {
 namespace {
 
-Index reshape_source(const Shape& from, const Shape& to, const Index& index) {
-  Expr flat = linear_address(to, index);
-  Index source(from.size(), Expr(0));
-  for (size_t axis = from.size(); axis-- > 0;) {
-    // The outermost digit needs no modulo: the element number is below the product of all dimensions.
-    source[axis] = axis == 0 ? flat : mod(flat, from[axis]);
+// Axes [first, last) of both shapes hold the same elements.
+void reshape_part(const Shape& from, const Shape& to, const Index& index, size_t from_first, size_t from_last,
+                  size_t to_first, size_t to_last, Index& source) {
+  Expr flat = 0;
+  for (size_t axis = to_first; axis < to_last; ++axis) flat = flat * to[axis] + index[axis];
+  for (size_t axis = from_last; axis-- > from_first;) {
+    // The outermost digit needs no modulo: the number is below the product of these dimensions.
+    source[axis] = axis == from_first ? flat : mod(flat, from[axis]);
     flat = floordiv(flat, from[axis]);
+  }
+}
+
+// Axes that stay as they are keep their positions, also those outside of the tensor, which a pad excludes: the
+// simplifier could not take them out of one number for all axes again.
+Index reshape_source(const Shape& from, const Shape& to, const Index& index) {
+  Index source(from.size(), Expr(0));
+  size_t i = from.size(), j = to.size();
+  while (i > 0 && j > 0) {
+    if (from[i - 1].is_const(1)) {
+      --i;
+    } else if (to[j - 1].is_const(1)) {
+      --j;
+    } else {
+      size_t first_i = i - 1, first_j = j - 1;
+      Expr ours = from[first_i], theirs = to[first_j];
+      while (!(ours == theirs)) {
+        const bool known = ours.is_const() && theirs.is_const() && !ours.is_const(0) && !theirs.is_const(0);
+        if (known && ours.value() < theirs.value() && first_i > 0) {
+          ours = ours * from[--first_i];
+        } else if (known && ours.value() > theirs.value() && first_j > 0) {
+          theirs = theirs * to[--first_j];
+        } else {
+          first_i = first_j = 0;  // all that is left
+          break;
+        }
+      }
+      reshape_part(from, to, index, first_i, i, first_j, j, source);
+      i = first_i, j = first_j;
+    }
   }
   return source;
 }

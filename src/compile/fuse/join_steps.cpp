@@ -9,6 +9,7 @@
 #include "compile/fuse/step_graph.h"
 #include "compile/loops/contraction.h"
 #include "expr/rebuild.h"
+#include "kernel/structure.h"
 
 namespace heddle {
 namespace {
@@ -21,23 +22,17 @@ constexpr double kSmallNest = 1 << 18;
 constexpr double kHeldBytes = 64 << 10, kHeldShare = 0.02;
 
 // A Loops taken apart: everything that must be equal, and the constants of its expressions, in one fixed order.
-struct Structure {
-  std::vector<uint64_t> words;
+struct Parts {
+  Structure structure;
   std::vector<int64_t> numbers;
   std::vector<int64_t> extents;  // of the axes, outer ones first; -1 where it is no number
   double points = 0;             // of the largest stage
-
-  uint64_t hash() const {
-    uint64_t h = words.size();
-    for (uint64_t w : words) h = hash_combine(h, w);
-    return h;
-  }
 };
 
 class Dismantler {
  public:
   // Nothing for kernels that are not joined.
-  static std::optional<Structure> run(const Program::Step& step) {
+  static std::optional<Parts> run(const Program::Step& step) {
     if (step.direct || !step.checks.empty() || is_nested(step.loops)) return std::nullopt;
     for (const Stage& stage : step.loops.stages)
       if (stage.ordered || has_scan(stage) || goes_where_data_says(stage)) return std::nullopt;
@@ -52,7 +47,7 @@ class Dismantler {
                        [](const kernel::Inst& inst) { return !inst.binds.empty(); });
   }
 
-  void word(uint64_t w) { result_.words.push_back(w); }
+  void word(uint64_t w) { result_.structure.words.push_back(w); }
   void words(std::span<const kernel::Value> values) {
     word(values.size());
     for (kernel::Value v : values) word(static_cast<uint64_t>(v));
@@ -91,6 +86,7 @@ class Dismantler {
       word(static_cast<uint64_t>(buffer.space));
       visit(buffer.size);
     }
+    word(loops.values.size());
     for (const kernel::Type& type : loops.values) word(static_cast<uint64_t>(type.dtype));
     double rows = visit(loops.outer);
     word(loops.stages.size());
@@ -100,8 +96,15 @@ class Dismantler {
       for (const kernel::Inst& inst : stage.body.insts) visit(inst);
       words(stage.body.results);
       words(stage.results);
-      word(stage.reducer ? hash_bytes(kernel::print(*stage.reducer)) : 0);
+      visit(stage.reducer);
     }
+  }
+
+  void visit(const std::shared_ptr<const kernel::Reducer>& reducer) {
+    if (!reducer) return word(0);
+    const Structure own = kernel::structure(*reducer);
+    word(own.words.size());
+    result_.structure.words.insert(result_.structure.words.end(), own.words.begin(), own.words.end());
   }
 
   void visit(const kernel::Inst& inst) {
@@ -114,12 +117,12 @@ class Dismantler {
     words(inst.args);
     word(static_cast<uint64_t>(inst.literal.dtype));
     word(inst.literal.bits());
-    word(inst.reducer ? hash_bytes(kernel::print(*inst.reducer)) : 0);
+    visit(inst.reducer);
     visit(inst.address);
     visit(inst.guard);
   }
 
-  Structure result_;
+  Parts result_;
   std::unordered_map<uint64_t, uint64_t> axes_;  // variables by number
 };
 
@@ -127,10 +130,10 @@ class Dismantler {
 // k; behind these, the product of two extents, all pairs in order.
 class Explanations {
  public:
-  explicit Explanations(const Structure& first) : first_(first), possible_(first.numbers.size(), ~uint64_t{0}) {}
+  explicit Explanations(const Parts& first) : first_(first), possible_(first.numbers.size(), ~uint64_t{0}) {}
 
   // Whether the member's numbers can be explained too; if so it is one of them from now on.
-  bool take(const Structure& member) {
+  bool take(const Parts& member) {
     std::vector<uint64_t> narrowed = possible_;
     for (size_t i = 0; i < narrowed.size(); ++i) {
       narrowed[i] &= matches(first_.numbers[i], member.numbers[i], member);
@@ -153,7 +156,7 @@ class Explanations {
   static constexpr size_t kMostAxes = 8;  // 1 + 8 + 36 bits
 
  private:
-  uint64_t matches(int64_t mine, int64_t theirs, const Structure& member) const {
+  uint64_t matches(int64_t mine, int64_t theirs, const Parts& member) const {
     uint64_t bits = mine == theirs;
     size_t bit = 1, count = first_.extents.size();
     for (size_t k = 0; k < count; ++k, ++bit)
@@ -165,7 +168,7 @@ class Explanations {
     return bits;
   }
 
-  const Structure& first_;
+  const Parts& first_;
   std::vector<uint64_t> possible_;  // for each number
 };
 
@@ -232,12 +235,12 @@ class Joiner {
   void run() {
     std::unordered_map<uint64_t, std::vector<size_t>> alike;
     std::vector<uint64_t> keys;  // in order of appearance
-    structures_.resize(program_.steps.size());
+    parts_.resize(program_.steps.size());
     for (size_t s = 0; s < program_.steps.size(); ++s) {
-      structures_[s] = Dismantler::run(program_.steps[s]);
-      if (!structures_[s] || structures_[s]->extents.size() > Explanations::kMostAxes) continue;
+      parts_[s] = Dismantler::run(program_.steps[s]);
+      if (!parts_[s] || parts_[s]->extents.size() > Explanations::kMostAxes) continue;
       // Steps that are equally far from the end do not need each other.
-      uint64_t key = hash_combine(structures_[s]->hash(), static_cast<uint64_t>(graph_.height[s]));
+      uint64_t key = hash_combine(parts_[s]->structure.hash(), static_cast<uint64_t>(graph_.height[s]));
       std::vector<size_t>& others = alike[key];
       if (others.empty()) keys.push_back(key);
       others.push_back(s);
@@ -254,15 +257,15 @@ class Joiner {
     // The one that can run last comes first: it does not wait for the others.
     std::stable_sort(steps.begin(), steps.end(), [&](size_t a, size_t b) { return graph_.depth[a] > graph_.depth[b]; });
     for (int rounds = 0; steps.size() > 1 && rounds < 8; ++rounds) {
-      const Structure& first = *structures_[steps[0]];
+      const Parts& first = *parts_[steps[0]];
       Explanations explanations(first);
       std::vector<size_t> members{steps[0]}, rest;
       double held = 0;
       for (size_t i = 1; i < steps.size(); ++i) {
         size_t s = steps[i];
         double more = graph_.depth[s] < graph_.depth[steps[0]] ? held_by(s) : 0;
-        bool fits = held + more <= budget_ && structures_[s]->words == first.words && worthwhile(steps[0], s) &&
-                    explanations.take(*structures_[s]);
+        bool fits = held + more <= budget_ && parts_[s]->structure == first.structure && worthwhile(steps[0], s) &&
+                    explanations.take(*parts_[s]);
         (fits ? members : rest).push_back(s);
         if (fits) held += more;
       }
@@ -282,7 +285,7 @@ class Joiner {
 
   // Whether code for sizes that are not known is good enough for both.
   bool worthwhile(size_t first, size_t other) const {
-    const Structure &a = *structures_[first], &b = *structures_[other];
+    const Parts &a = *parts_[first], &b = *parts_[other];
     if (a.numbers == b.numbers) return true;
     size_t different = 0;
     for (size_t k = 0; k < a.extents.size(); ++k) different += a.extents[k] != b.extents[k];
@@ -294,12 +297,12 @@ class Joiner {
   // The other members become segments of the first.
   void merge(const std::vector<size_t>& members, const Explanations& explanations) {
     Program::Step& step = program_.steps[members[0]];
-    const size_t axes = structures_[members[0]]->extents.size();
+    const size_t axes = parts_[members[0]]->extents.size();
     std::vector<Expr> symbols;
     for (size_t k = 0; k < axes; ++k) {
-      int64_t lo = structures_[members[0]]->extents[k], hi = lo, multiple = lo;
+      int64_t lo = parts_[members[0]]->extents[k], hi = lo, multiple = lo;
       for (size_t m : members) {
-        int64_t extent = structures_[m]->extents[k];
+        int64_t extent = parts_[m]->extents[k];
         lo = std::min(lo, extent);
         hi = std::max(hi, extent);
         multiple = std::gcd(multiple, extent);
@@ -318,7 +321,7 @@ class Joiner {
         auto own = std::find(symbols.begin(), symbols.end(), symbol);
         segment.symbols.push_back(own == symbols.end()
                                       ? substitute(symbol, member.given)
-                                      : Expr(structures_[m]->extents[static_cast<size_t>(own - symbols.begin())]));
+                                      : Expr(parts_[m]->extents[static_cast<size_t>(own - symbols.begin())]));
       }
       if (m == members[0]) {
         step.segments[0] = std::move(segment);
@@ -347,7 +350,7 @@ class Joiner {
   Program& program_;
   StepGraph graph_;
   double budget_ = 0;
-  std::vector<std::optional<Structure>> structures_;
+  std::vector<std::optional<Parts>> parts_;
   std::vector<bool> gone_;  // steps that are part of another
   bool joined_ = false;
 };

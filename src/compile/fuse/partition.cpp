@@ -33,6 +33,17 @@ bool widens(const Node& node) {
   return node.op == NodeOp::Cast && size_of(node.dtype) > size_of(node.inputs[0]->dtype);
 }
 
+bool spreads(const Node& node) {
+  if (node.op != NodeOp::Scalar) return false;
+  double elements = 0;
+  for (const NodeRef& input : node.inputs) {
+    const Node* from = input.get();
+    while (is_movement(*from)) from = from->inputs[0].get();
+    elements += from->op == NodeOp::Const ? 0 : upper(from->shape.numel());
+  }
+  return elements < upper(node.shape.numel());
+}
+
 Partitioner::Partitioner(std::span<const NodeRef> roots, const PartitionLimits& limits)
     : limits_(limits), order_(topological(roots)) {
   number_.reserve(order_.size());
@@ -54,7 +65,7 @@ std::vector<std::pair<const Node*, Why>> Partitioner::repeated() const {
   for (size_t i = order_.size(); i-- > 0;) {
     const Node* node = order_[i];
     auto it = computed_in_.find(node);
-    if (it != computed_in_.end() && !stored_.count(node) && !widens(*node)) {
+    if (it != computed_in_.end() && !stored_.count(node) && !widens(*node) && !spreads(*node)) {
       std::vector<int> groups;
       for (int id : it->second)
         if (int g = group_of_[static_cast<size_t>(id)]; g >= 0) groups.push_back(g);
@@ -91,6 +102,7 @@ Partition Partitioner::run() {
   drop_dead_stores();
   order_groups();
   share_factors();
+  find_nests_of_memory();
   for (const Unit& u : result_.units) group_of_.push_back(u.group);
   return std::move(result_);
 }
@@ -268,8 +280,10 @@ Partition partition(std::span<const NodeRef> roots, PartitionLimits& limits) {
       continue;
     }
     std::vector<std::pair<const Node*, Why>> repeated = partitioner.repeated();
-    if (repeated.empty() || round++ >= 3) return std::move(*result);
+    const std::vector<const Node*>& of_memory = partitioner.nests_of_memory();
+    if ((repeated.empty() && of_memory.empty()) || round++ >= 3) return std::move(*result);
     limits.in_memory.insert(repeated.begin(), repeated.end());
+    limits.of_memory.insert(of_memory.begin(), of_memory.end());
   }
 }
 

@@ -104,8 +104,10 @@ struct PartitionLimits {
   std::unordered_map<const Node*, Why> in_memory;  // nodes that are read from memory
   std::unordered_set<const Node*> alone;           // those of them that no kernel writes which reads them
   std::unordered_set<const Node*> not_nested;      // sums that compute no factor on the way
+  std::unordered_set<const Node*> of_memory;       // those whose factor is in memory all the same
   std::unordered_set<const Node*> apart;           // those that do, but share no kernel with others
   Rates rates = {};
+  Machine machine = Machine::Simd;
   bool explain = false;  // say why kernels are not one
 
   // Kernels would have read these reductions elsewhere than where they computed them.

@@ -3,6 +3,47 @@
 #include "compile/fuse/partitioner.h"
 
 namespace heddle {
+namespace {
+
+// An element of a node that a nest computes.
+struct Visit {
+  int number;
+  const Node* node;
+  Index index;
+  double share;  // of the nest's points: what lies in a part of a join is wanted at the points of that part only
+  bool operator<(const Visit& other) const { return number < other.number; }
+};
+
+// Each element once. Users first, so that what exceeds the limit is as low as possible.
+class Visits {
+ public:
+  void push(Visit visit) {
+    uint64_t h = reinterpret_cast<uintptr_t>(visit.node);
+    for (const Expr& e : visit.index) h = hash_combine(h, e.hash());
+    auto& bucket = seen_[h];
+    for (auto& [node, index] : bucket)
+      if (node == visit.node && index == visit.index) return;
+    bucket.emplace_back(visit.node, visit.index);
+    times_[visit.node] += visit.share;
+    queue_.push(std::move(visit));
+  }
+  bool empty() const { return queue_.empty(); }
+  Visit pop() {
+    Visit next = queue_.top();
+    queue_.pop();
+    return next;
+  }
+  // How often all visits of a node together compute an element, per point of the nest. Its users come first, so when a
+  // node's turn comes all its visits are known.
+  double times(const Node* node) const { return times_.at(node); }
+
+ private:
+  std::priority_queue<Visit> queue_;
+  std::unordered_map<uint64_t, std::vector<std::pair<const Node*, Index>>> seen_;
+  std::unordered_map<const Node*, double> times_;
+};
+
+}  // namespace
 
 void Partitioner::explore(Unit& u, bool decide, int id) {
   if (explore_once(u, decide, id)) {
@@ -54,27 +95,9 @@ void push_inputs(const Node& node, const Index& index, double share, const Push&
 }  // namespace
 
 bool Partitioner::explore_once(Unit& u, bool decide, int id) {
-  struct Visit {
-    int number;
-    const Node* node;
-    Index index;
-    double share;  // of the nest's points: what lies in a part of a join is wanted at the points of that part only
-    bool operator<(const Visit& other) const { return number < other.number; }
-  };
-  std::priority_queue<Visit> queue;  // users first, so that what exceeds the limit is as low as possible
-  std::unordered_map<uint64_t, std::vector<std::pair<const Node*, Index>>> seen;
-  // How often all visits of a node together compute an element, per point of the nest. Its users come first, so when a
-  // node's turn comes all its visits are known.
-  std::unordered_map<const Node*, double> times;
+  Visits visits;
   auto push = [&](const Node* node, Index index, double share = 1) {
-    uint64_t h = reinterpret_cast<uintptr_t>(node);
-    for (const Expr& e : index) h = hash_combine(h, e.hash());
-    auto& bucket = seen[h];
-    for (auto& [n, i] : bucket)
-      if (n == node && i == index) return;
-    bucket.emplace_back(node, index);
-    times[node] += share;
-    queue.push({number_.at(node), node, std::move(index), share});
+    visits.push({number_.at(node), node, std::move(index), share});
   };
   std::unordered_set<const Node*> before;  // what the unit read from memory when it was explored earlier
   for (const Unit::Read& read : u.reads)
@@ -97,9 +120,8 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
     push(u.is_part() ? u.node->inputs[static_cast<size_t>(u.part)].get() : u.node, u.at);
   }
   bool first = !u.reduces && !u.scatters() && !u.is_part();
-  while (!queue.empty()) {
-    Visit visit = queue.top();
-    queue.pop();
+  while (!visits.empty()) {
+    const Visit visit = visits.pop();
     const Node& node = *visit.node;
     bool self = std::exchange(first, false);
     if (in_memory(node)) u.leaves.push_back(&node);
@@ -145,7 +167,13 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
         continue;
       }
     } else if (decide && !self && !widens(node)) {
-      if (Why why = should_store(u, node, visit.index, points, times[&node])) {
+      if (Why why = should_store(u, node, visit.index, points, visits.times(&node))) {
+        read_from_memory(why);
+        continue;
+      }
+    }
+    if (decide && !self && node.op == NodeOp::Permute) {
+      if (Why why = should_permute(u, node, visit.index)) {
         read_from_memory(why);
         continue;
       }
@@ -201,6 +229,41 @@ Why Partitioner::should_store(const Unit& u, const Node& node, const Index& inde
   const double again = limits_.rates.arithmetic(work_[n] * (points - elements));
   const double once = limits_.rates.launch + limits_.rates.traffic(elements * size_of(node.dtype));
   return again > once ? Why{Reason::WouldRepeat, points / elements} : Why{};
+}
+
+bool Partitioner::multiplies_matrices(const Unit& u) {
+  Expr guard = 1;
+  const Node* product = u.node->inputs[0].get();
+  Index at = reduction_source(*u.node, u.at, u.reduced, guard);
+  auto through_movement = [&](const Node*& node, Index& index) {
+    for (; is_movement(*node); node = node->inputs[0].get()) index = source_index(*node, index, guard);
+  };
+  through_movement(product, at);
+  if (product->op != NodeOp::Scalar || product->scalar_op != ScalarOp::mul) return false;
+  bool only_first = false, only_second = false;  // axes of the result that one factor alone follows
+  Index first = at, second = at;
+  const Node *left = product->inputs[0].get(), *right = product->inputs[1].get();
+  through_movement(left, first);
+  through_movement(right, second);
+  for (const Expr& axis : u.kept) {
+    auto follows = [&](const Expr& e) { return depends_on(e, axis); };
+    const bool in_first = std::ranges::any_of(first, follows), in_second = std::ranges::any_of(second, follows);
+    only_first |= in_first && !in_second;
+    only_second |= in_second && !in_first;
+  }
+  return only_first && only_second;
+}
+
+Why Partitioner::should_permute(const Unit& u, const Node& node, const Index& index) {
+  constexpr double kManyTimes = 8;
+  const double elements = upper(node.shape.numel());
+  if (limits_.machine != Machine::Simd || !u.reduces || u.nest || u.reduced.empty() || index.empty()) return {};
+  if (u.points() < kManyTimes * elements || u.points() <= kSmallWork) return {};
+  const Expr& fast = u.reduced.back();
+  Expr guard = 1;
+  const Index source = source_index(node, index, guard);
+  if (!depends_on(index.back(), fast) || depends_on(source.back(), fast) || multiplies_matrices(u)) return {};
+  return {Reason::WalkedAcross, u.points() / elements};
 }
 
 double Partitioner::computed_points(const Unit& u, const Node& node, const Index& index, double points, double times) {

@@ -289,7 +289,7 @@ void Partitioner::enter_nest(Unit& u) {
     u.along = u.reduced[0];
   }
   auto it = nests_.find(u.node);
-  if (it == nests_.end()) return;
+  if (it == nests_.end() || !is_nest(u.node)) return;
   u.nest = u.node;
   u.along = u.reduced[0];
   u.factor = it->second.factor;
@@ -314,7 +314,7 @@ const Node* Partitioner::family(const Unit& u) const {
   if (u.nest) return u.nest;
   if (u.reduces) return nullptr;
   for (const Unit::Read& read : u.reads)
-    if (!read.memory && nests_.count(reduction_of(read.node))) return reduction_of(read.node);
+    if (!read.memory && is_nest(reduction_of(read.node))) return reduction_of(read.node);
   return nullptr;
 }
 
@@ -466,6 +466,17 @@ bool Partitioner::store_own(int id) {
     }
   }
   return false;
+}
+
+void Partitioner::find_nests_of_memory() {
+  for (const Unit& u : result_.units) {
+    if (!u.factor || u.group < 0) continue;
+    auto writer = result_.storing.find(u.factor);
+    const bool elsewhere = writer != result_.storing.end() && unit(writer->second).group != u.group;
+    const bool reads = std::any_of(u.reads.begin(), u.reads.end(),
+                                   [&](const Unit::Read& read) { return read.memory && read.node == u.factor; });
+    if (elsewhere && reads) nests_of_memory_.push_back(u.node);
+  }
 }
 
 void Partitioner::share_factors() {

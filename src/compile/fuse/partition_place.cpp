@@ -157,7 +157,7 @@ void Partitioner::place_reduction(const Node* node) {
   std::vector<int> groups = kept_.count(node) ? place_kept(node) : reading_groups({node, false});
   if (groups.empty() && kept_.count(node)) return;
   int id = open_unit(node, true);
-  const Why why = nests_.count(node) ? join_nest(id, groups) : join_reduction(id, groups);
+  const Why why = is_nest(node) ? join_nest(id, groups) : join_reduction(id, groups);
   if (!why) return;
   int attempt = ++attempts_[node];
   if (attempt == 3) {
@@ -172,7 +172,7 @@ void Partitioner::place_reduction(const Node* node) {
     for (int member : storing) std::erase(group(unit(member).group).units, member);
     int g = new_group(storing[0]);
     for (size_t i = 1; i < storing.size(); ++i) join(storing[i], g, unit(storing[i]).kept);
-    if (nests_.count(node) ? join_nest(id, {g}) : join_reduction(id, {g}))
+    if (is_nest(node) ? join_nest(id, {g}) : join_reduction(id, {g}))
       break_up(reading_groups({node, false}), "none takes a reduction in");
     return;
   }

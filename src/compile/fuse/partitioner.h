@@ -42,6 +42,9 @@ bool is_compute(const Node& node);
 // A cast to more bytes than its input has. Memory holds the input: the cast costs less than the bytes, and a product
 // that reads it sees that its factor is narrow.
 bool widens(const Node& node);
+// Elementwise work with more elements than all that it is made of, as the products of a sum: its operands take less
+// room in memory than it does.
+bool spreads(const Node& node);
 
 inline double upper(const Expr& e) { return static_cast<double>(e.hi()); }
 
@@ -63,6 +66,9 @@ class Partitioner {
   // Nodes that several kernels compute again although a trip through memory would be cheaper. Of a chain of such nodes
   // those count that more kernels compute than any of their users: storing them cuts the chain. Valid after run().
   std::vector<std::pair<const Node*, Why>> repeated() const;
+
+  // Sums whose factor was to be computed on the way, but is in memory: ordinary products. Valid after run().
+  const std::vector<const Node*>& nests_of_memory() const { return nests_of_memory_; }
 
   Partition run();  // throws Unfit
 
@@ -104,6 +110,8 @@ class Partitioner {
     std::vector<const Node*> kept;                    // reductions that the factor needs at each of its elements
     std::unordered_map<const Node*, size_t> anchors;  // the factor and these, and which of their axes is summed along
   };
+  // Whether the sum's kernel computes a factor on the way.
+  bool is_nest(const Node* sum) const { return nests_.count(sum) && !limits_.of_memory.count(sum); }
   void find_nests();
   std::optional<Nest> find_nest(const Node* sum);
   // Whether several kernels read the sum, one of which reduces it: none of them can be the one that computes it.
@@ -131,6 +139,7 @@ class Partitioner {
   bool has_unit(int g, const Node* reduction);
   bool is_nested(int g);
   void share_factors();
+  void find_nests_of_memory();
 
   int open_unit(const Node* node, bool reduces);
 
@@ -169,6 +178,11 @@ class Partitioner {
   Why should_store(const Unit& u, const Node& node, const Index& index, double points, double times);
   // How many points of the nest compute it, if it is computed there.
   double computed_points(const Unit& u, const Node& node, const Index& index, double points, double times);
+
+  // Why a permutation is written out before the nest of `u` reads it: a reduction that is no product of matrices, which
+  // would pack its factors, walks along the last axis, many times, while memory lies along another.
+  static bool multiplies_matrices(const Unit& u);
+  Why should_permute(const Unit& u, const Node& node, const Index& index);
 
   static bool has_remainder(const Expr& e);
   // The remainder of a position, each a few times over: share_philox_blocks() computes it once.
@@ -293,7 +307,8 @@ class Partitioner {
   std::unordered_map<const Node*, Nest> nests_;                    // by their sums
   std::unordered_map<const Node*, const Node*> owner_;             // of statistics: the sum
   std::unordered_set<const Node*> kept_;                           // reductions that some nest takes in
-  std::unordered_map<const Node*, int> attempts_;                  // at placing a reduction
+  std::vector<const Node*> nests_of_memory_;
+  std::unordered_map<const Node*, int> attempts_;  // at placing a reduction
   std::unordered_map<Source, std::vector<int>, SourceHash> readers_;
   std::unordered_map<const Node*, std::vector<int>> waiting_;  // units that a barrier lets run after the node is stored
   Partition result_;

@@ -46,6 +46,8 @@ std::string words(const Why& why) {
     case Reason::NeedEachOther: return "one of the kernels needs what the other writes";
     case Reason::OtherPlaces: return "the reader needs all of a row that is still being reduced";
     case Reason::OtherExtent: return "the reader sees a part of it, or more than all";
+    case Reason::WalkedAcross:
+      return text("the reader looks at each element ", count, " times, in another order than that of memory");
     case Reason::OtherOrder: return "its readers walk it in different orders";
     case Reason::OtherLoops: return "the reader's outer loops are not its own";
     case Reason::OtherDirection: return "one of them runs backwards";

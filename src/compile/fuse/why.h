@@ -28,6 +28,7 @@ enum class Reason : uint8_t {
   OutsideNest,
   NestWrites,
   ReducedElsewhere,
+  WalkedAcross,  // `count`: times
   // Why whoever reads it does not take the computation in.
   SeveralRead,  // `count`: kernels
   WaitedFor,

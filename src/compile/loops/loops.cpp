@@ -5,8 +5,8 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "compile/loops/contraction.h"
+#include "kernel/structure.h"
 
 namespace heddle {
 namespace {
@@ -125,7 +125,7 @@ std::vector<Expr> find_symbols(const Loops& loops) {
 
 namespace {
 
-// Symbols under names that differ: the text stands for the kernel when compiled ones are looked up.
+// Symbols under names that differ.
 Substitution symbol_names(const Loops& loops) {
   Substitution names;
   for (const Expr& symbol : loops.symbols) {
@@ -209,10 +209,39 @@ std::string print(const Loops& loops) {
   return out.str();
 }
 
-uint64_t hash(const Loops& loops) {
-  // The text names everything by position, but for the kernel itself.
-  std::string body = print(loops);
-  return hash_bytes(std::string_view(body).substr(body.find(" outer(")));
+namespace {
+
+void write_axes(kernel::StructureWriter& writer, const std::vector<Axis>& axes) {
+  writer.word(axes.size());
+  for (const auto& [var, extent] : axes) {
+    writer.write(var);
+    writer.write(extent);
+  }
+}
+
+}  // namespace
+
+// Taken apart by name: a new field is a mistake of the compiler's until it is written, too.
+Structure structure(const Loops& loops) {
+  const auto& [name, symbols, buffers, values, outer, stages, together] = loops;
+  Structure result;
+  kernel::StructureWriter writer(result, values, kernel::Variables::Shared);
+  writer.exprs(symbols);
+  writer.word(buffers.size());
+  for (const kernel::Buffer& buffer : buffers) writer.write(buffer);
+  write_axes(writer, outer);
+  writer.word(static_cast<uint64_t>(together));
+  writer.word(stages.size());
+  for (const auto& [inner, body, reducer, results, kept, ordered, place, combine] : stages) {
+    write_axes(writer, inner);
+    writer.word(static_cast<uint64_t>(ordered) | kept << 1);
+    writer.write(body);
+    writer.values(results);
+    writer.write(reducer);
+    writer.write(combine);
+    writer.write(place);
+  }
+  return result;
 }
 
 }  // namespace heddle

@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "base/structure.h"
 #include "compile/target/target.h"
 #include "graph/node.h"
 #include "kernel/ir.h"
@@ -94,6 +95,7 @@ std::string print(const Loops& loops);
 // by its own stage alone, results of a stage with kept axes only by stages that walk all of these. Memory: what can be
 // shown to lie outside its buffer, or to be written by several points.
 void verify(const Loops& loops);
-uint64_t hash(const Loops& loops);
+// Everything but names: equal for Loops that are the same kernel.
+Structure structure(const Loops& loops);
 
 }  // namespace heddle

@@ -43,6 +43,8 @@ namespace {
 
 // Rows of a block, about, and elements of the common axis that a sum takes at a time.
 constexpr int64_t kBlockRows = 48, kSumChunk = 128;
+// The same where vectors run across the rows: sums are scattered at the end of each chunk, so it is longer.
+constexpr int64_t kAcrossChunk = 512;
 // Elements of the common axis that all stages take at a time: for many rows, and for few.
 constexpr int64_t kRowsChunk = 1024, kFewRowsChunk = 1024;
 // For few rows, elements of the common axis that a sum takes at a time: whole rows of the other factor stay in the L1
@@ -55,6 +57,19 @@ bool reduced_later(const Loops& loops, const Expr& var) {
   for (const Stage& stage : loops.stages)
     for (size_t i = stage.kept; stage.reducer && i < stage.inner.size(); ++i)
       if (stage.inner[i].var == var) return true;
+  return false;
+}
+
+// Whether what the value loads has neighbours elsewhere than along the axis: vectors of it would be gathered.
+bool lies_across(const Stage& stage, kernel::Value v, const Axis& axis) {
+  for (size_t i = stage.body.insts.size(); i-- > 0;) {
+    const kernel::Inst& inst = stage.body.insts[i];
+    if (inst.results.empty() || inst.results[0] != v) continue;
+    if (inst.op == kernel::Op::cast) v = inst.args[0];
+    if (inst.op != kernel::Op::load || !inst.binds.empty()) continue;
+    std::optional<Linear> along = linear_in(inst.address, axis.var);
+    return along && along->coefficient != 1;
+  }
   return false;
 }
 
@@ -182,6 +197,13 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
       plan.loops = {{first, std::min(sums / (together / lanes), extent_of(stage.inner[0]))}};
       if (together < block) plan.loops.push_back({irow, together});
       if (c->a_axis == irow) contraction.left = {Staged::Scope::Block, 0, together};
+    } else if (product && together == block && c->a_axis == irow && lies_across(stage, c->b, stage.inner[0])) {
+      // A weight of rows of inputs: its elements one by one, against vectors of rows.
+      plan.strategy = RegisterContraction{};
+      const int64_t length = schedule.chunks ? schedule.chunks->size : extent_of(stage.inner[1]);
+      const int64_t high = std::min(sums / (together / lanes), extent_of(stage.inner[0]));
+      if (length > kAcrossChunk) plan.loops.push_back({reduced, kAcrossChunk});
+      if (high < extent_of(stage.inner[0])) plan.loops.push_back({first, high});
     } else if (product) {
       plan.strategy = RegisterContraction{};
       const int64_t length = schedule.chunks ? schedule.chunks->size : extent_of(stage.inner[1]);

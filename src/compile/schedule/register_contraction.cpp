@@ -181,7 +181,10 @@ constexpr int64_t kMuchToFinish = 16, kFinishedRows = 64, kFinishedColumns = 102
 // Elements of a so many bytes apart are packed.
 constexpr int64_t kFarApart = 1024;
 // Cores may differ by so much in what they have to do. Cycles, roughly, to pack a vector of b.
-constexpr double kEven = 0.97, kPackingCycles = 8;
+constexpr double kEven = 0.97;
+constexpr int64_t kPackingCycles = 8;
+// The same to add up the lanes of a sum that was walked a vector at a time.
+constexpr int64_t kLanesCycles = 6;
 // A sum is divided among cores when it is so many times as long as the result is wide; a part is at least so long.
 constexpr int64_t kLongSum = 8, kShortestPart = 256;
 
@@ -259,7 +262,7 @@ double evenness(int64_t m, int64_t n, double others, int64_t mc, int64_t nc, con
   const double blocks = others * number(pieces(m, mc) * pieces(n, nc));
   const double busiest = std::ceil(blocks / cores) * number(pieces(mc, micro.rows) * pieces(nc, micro.columns));
   const double all = others * number(pieces(m, micro.rows) * pieces(n, micro.columns));
-  return all / cores / busiest / (1 + kPackingCycles / number(mc));
+  return all / cores / busiest / (1 + number(kPackingCycles) / number(mc));
 }
 
 // Blocks as wide as before or narrower, and of all rows or of a part of them, so that cores have as much to do as each
@@ -313,7 +316,9 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   const Factor fa = look_at(loops, stage, c.a, loops.outer[a].var, stage.inner[depth].var);
   const Factor fb = look_at(loops, stage, c.b, loops.outer[b].var, stage.inner[depth].var);
   StageSchedule& plan = schedule.stages[0];
-  const bool few_rows = m <= kFewRows && fb.plain && fb.bytes > target.l2_bytes;
+  // Walked along short sums, b would cost more at their ends than a packed copy of it does.
+  const bool short_sums = fb.inner == 1 && fb.own != 1 && m * kLanesCycles > k / lanes * kPackingCycles;
+  const bool few_rows = m <= kFewRows && fb.plain && fb.bytes > target.l2_bytes && !short_sums;
   const std::optional<PackedContraction> packed =
       few_rows ? std::nullopt : choose_words(loops, stage, c, outer + depth, target);
   const bool words = packed.has_value(), matrix = words && packed->matrix;

@@ -206,9 +206,13 @@ class Lowering {
   void nest_leaf(const Nest& nest, const std::vector<std::vector<Part>>& parts, std::vector<Value>& out);
   std::vector<Value> scan_at(const Nest& nest, const Inst& root, const Position& at, Value mask,
                              std::vector<Value> before);
+  struct Sums;
+  std::vector<Value> start_sums(const Nest& nest, const Sums& sums);
+  static std::vector<size_t> order_of_sums(const Nest& nest, const Sums& sums);
+  size_t add_to_sums(const Nest& nest, const Sums& sums, const Inst& root, const Position& at, size_t slot,
+                     std::vector<Value>& now);
+  void finish_sums(const Nest& nest, const Sums& sums, const std::vector<Value>& accumulators, std::vector<Value>& out);
   void nest_reduction(const Nest& nest, std::vector<Position> positions, std::vector<Value>& out);
-  void finish_reduction(const Nest& nest, std::span<const Inst* const> roots, std::span<const Position> positions,
-                        std::span<const Value> accumulators, int lanes, std::vector<Value>& out);
   void write(const Nest& nest, std::span<const Position> positions, std::vector<Value>& out);
   std::vector<Value> walk(const Walk& walk, std::vector<Value> carried,
                           const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body);

@@ -361,160 +361,143 @@ std::vector<Value> Lowering::scan_at(const Nest& nest, const Inst& root, const P
   return after;
 }
 
-void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions, std::vector<Value>& out) {
-  const bool horizontal = nest.axis == nest.vector_dim;
-  const size_t count = positions.size(), sets = static_cast<size_t>(nest.sets);
-  const Walk& along = nest.walks[nest.axis];
+// What a nest reduces, and where.
+struct Lowering::Sums {
   std::vector<const Inst*> roots;
-  for (const Inst* root : nest.roots)
-    if (!writes_memory(root->op)) roots.push_back(root);
-  // Lanes of an accumulator.
-  const int64_t longest = along.whole ? along.size : along.bound.is_const() ? along.bound.value() : nest.width;
-  const int lanes = !horizontal             ? 0
-                    : longest >= nest.width ? nest.width
-                                            : chunks(std::max<int64_t>(1, longest), nest.width)[0].width;
-  auto width_at = [&](size_t p) { return horizontal ? lanes : positions[p].width; };
+  std::vector<Position> positions;
+  size_t sets;      // of accumulators
+  bool horizontal;  // along the lanes of vectors
+  int lanes;        // of an accumulator, then
 
-  std::vector<Value> accumulators;  // by root, result, position, set
-  for (const Inst* root : roots) {
+  size_t count() const { return positions.size(); }
+  int width_at(size_t p) const { return horizontal ? lanes : positions[p].width; }
+};
+
+// By root, result, position, set.
+std::vector<Value> Lowering::start_sums(const Nest& nest, const Sums& sums) {
+  std::vector<Value> result;
+  for (const Inst* root : sums.roots) {
     if (root->op == Op::scan) {
       const size_t width = root->results.size() / 2;
       for (size_t k = 0; k < width; ++k)
-        for (size_t p = 0; p < count; ++p) {
-          Value start = emit(nest, root->args[width + k], positions[p]);
-          accumulators.push_back(splat(start, horizontal ? 1 : positions[p].width, depth()));
+        for (size_t p = 0; p < sums.count(); ++p) {
+          Value start = emit(nest, root->args[width + k], sums.positions[p]);
+          result.push_back(splat(start, sums.horizontal ? 1 : sums.positions[p].width, depth()));
         }
       continue;
     }
     for (size_t k = 0; k < root->results.size(); ++k) {
       Scalar identity =
           root->op == Op::dot ? Scalar::of(in_.values[root->results[0]].dtype, 0) : root->reducer->identity[k];
-      for (size_t p = 0; p < count; ++p) {
-        for (size_t s = 0; s < sets; ++s) {
-          if (root->op == Op::dot && !horizontal && s == 0) {
-            Value start = emit(nest, root->args[2], positions[p]);
-            accumulators.push_back(splat(start, width_at(p), depth()));
-          } else if (width_at(p) > 1) {
-            accumulators.push_back(builder().constant(identity, Dims{width_at(p)}));
+      for (size_t p = 0; p < sums.count(); ++p) {
+        for (size_t s = 0; s < sums.sets; ++s) {
+          if (root->op == Op::dot && !sums.horizontal && s == 0) {
+            Value start = emit(nest, root->args[2], sums.positions[p]);
+            result.push_back(splat(start, sums.width_at(p), depth()));
+          } else if (sums.width_at(p) > 1) {
+            result.push_back(builder().constant(identity, Dims{sums.width_at(p)}));
           } else {
-            accumulators.push_back(builder().constant(identity));
+            result.push_back(builder().constant(identity));
           }
         }
       }
     }
   }
+  return result;
+}
 
-  // Positions in which only the vector differs come after each other: a factor that is the same for all vectors is
-  // needed only for a moment, and takes no register from the sums.
+// The order in which positions take their turn. Those in which only the vector differs come after each other: a factor
+// that is the same for all vectors is needed only for a moment, and takes no register from the sums.
+std::vector<size_t> Lowering::order_of_sums(const Nest& nest, const Sums& sums) {
   std::vector<size_t> order;
-  std::vector<bool> taken(count, false);
-  for (size_t p = 0; p < count; ++p)
-    for (size_t other = p; other < count && !taken[p]; ++other) {
+  std::vector<bool> taken(sums.count(), false);
+  for (size_t p = 0; p < sums.count(); ++p)
+    for (size_t other = p; other < sums.count() && !taken[p]; ++other) {
       bool same = !taken[other];
       for (size_t d = 0; same && d < nest.shape.size(); ++d)
         same = static_cast<int>(d) == nest.axis || (static_cast<int>(d) == nest.vector_dim && nest.has_dot()) ||
-               positions[p].at[d] == positions[other].at[d];
+               sums.positions[p].at[d] == sums.positions[other].at[d];
       if (!same) continue;
       order.push_back(other);
       if (other != p) taken[other] = true;
     }
-
-  bool writes = !nest.saves.empty() || roots.size() != nest.roots.size();
-  accumulators = walk(along, std::move(accumulators), [&](std::span<const Part> parts, std::vector<Value> now) {
-    std::vector<Position> all;
-    for (size_t j = 0; j < parts.size(); ++j) {
-      for (size_t p : order) {
-        Position at = positions[p];
-        at.at[nest.axis] = parts[j].base;
-        at.level[nest.axis] = parts[j].level;
-        if (horizontal) {
-          at.vector_dim = parts[j].width > 1 ? nest.axis : -1;
-          at.width = parts[j].width;
-          at.active = parts[j].active;
-        }
-        all.push_back(at);
-        size_t slot = p * sets + j % sets;
-        for (const Inst* root : roots) {
-          // Lanes outside of the tile matter only where lanes meet.
-          Expr keep = root_guard(nest, *root, at);
-          if (horizontal) keep = logical_and(keep, at.active);
-          Value mask = mask_of(nest, *root, keep, at);
-          if (root->op == Op::scan) {
-            const size_t width = root->results.size() / 2;
-            std::vector<Value> before;
-            for (size_t k = 0; k < width; ++k) before.push_back(now[slot + k * count]);
-            std::vector<Value> after = scan_at(nest, *root, at, mask, std::move(before));
-            for (size_t k = 0; k < width; ++k) now[slot + k * count] = after[k];
-            slot += width * count;
-          } else if (root->op == Op::dot) {
-            DType dtype = in_.values[root->results[0]].dtype;
-            Value a = emit(nest, root->args[0], at), b = emit(nest, root->args[1], at);
-            a = masked(a, mask, Scalar::of(out_.values[a].dtype, 0));
-            b = masked(b, mask, Scalar::of(out_.values[b].dtype, 0));
-            Builder build = builder();
-            const bool words = kernel::holds_packed(out_.values[a].dtype, dtype);
-            if (!words) a = build.cast(a, dtype);
-            if (!words) b = build.cast(b, dtype);
-            now[slot] = words             ? build.packed_dot(a, b, now[slot])
-                        : is_float(dtype) ? build.op(ScalarOp::fma, {a, b, now[slot]})
-                                          : build.op(ScalarOp::add, {now[slot], build.op(ScalarOp::mul, {a, b})});
-            slot += count * sets;
-          } else {
-            std::vector<Value> left, right;
-            const size_t width = root->results.size();
-            for (size_t k = 0; k < width; ++k) {
-              left.push_back(now[slot + k * count * sets]);
-              Value v = masked(emit(nest, root->args[k], at), mask, root->reducer->identity[k]);
-              right.push_back(width > 1 ? splat(v, at.width, depth()) : v);
-            }
-            std::vector<Value> next = builder().apply(*root->reducer, left, right);
-            for (size_t k = 0; k < width; ++k) now[slot + k * count * sets] = next[k];
-            slot += width * count * sets;
-          }
-        }
-      }
-    }
-    if (writes) write(nest, all, out);
-    return now;
-  });
-
-  finish_reduction(nest, roots, positions, accumulators, lanes, out);
+  return order;
 }
 
-// Sets of accumulators meet, then lanes; results go to registers or memory.
-void Lowering::finish_reduction(const Nest& nest, std::span<const Inst* const> roots,
-                                std::span<const Position> positions, std::span<const Value> accumulators, int lanes,
-                                std::vector<Value>& out) {
-  const bool horizontal = nest.axis == nest.vector_dim;
-  const size_t count = positions.size(), sets = static_cast<size_t>(nest.sets);
+// Adds the elements at `at` to the accumulators of a root from `slot` on. Returns the slot of the next root.
+size_t Lowering::add_to_sums(const Nest& nest, const Sums& sums, const Inst& root, const Position& at, size_t slot,
+                             std::vector<Value>& now) {
+  // Lanes outside of the tile matter only where lanes meet.
+  Expr keep = root_guard(nest, root, at);
+  if (sums.horizontal) keep = logical_and(keep, at.active);
+  Value mask = mask_of(nest, root, keep, at);
+  if (root.op == Op::scan) {
+    const size_t width = root.results.size() / 2;
+    std::vector<Value> before;
+    for (size_t k = 0; k < width; ++k) before.push_back(now[slot + k * sums.count()]);
+    std::vector<Value> after = scan_at(nest, root, at, mask, std::move(before));
+    for (size_t k = 0; k < width; ++k) now[slot + k * sums.count()] = after[k];
+    slot += width * sums.count();
+  } else if (root.op == Op::dot) {
+    DType dtype = in_.values[root.results[0]].dtype;
+    Value a = emit(nest, root.args[0], at), b = emit(nest, root.args[1], at);
+    a = masked(a, mask, Scalar::of(out_.values[a].dtype, 0));
+    b = masked(b, mask, Scalar::of(out_.values[b].dtype, 0));
+    Builder build = builder();
+    const bool words = kernel::holds_packed(out_.values[a].dtype, dtype);
+    if (!words) a = build.cast(a, dtype);
+    if (!words) b = build.cast(b, dtype);
+    now[slot] = words             ? build.packed_dot(a, b, now[slot])
+                : is_float(dtype) ? build.op(ScalarOp::fma, {a, b, now[slot]})
+                                  : build.op(ScalarOp::add, {now[slot], build.op(ScalarOp::mul, {a, b})});
+    slot += sums.count() * sums.sets;
+  } else {
+    std::vector<Value> left, right;
+    const size_t width = root.results.size();
+    for (size_t k = 0; k < width; ++k) {
+      left.push_back(now[slot + k * sums.count() * sums.sets]);
+      Value v = masked(emit(nest, root.args[k], at), mask, root.reducer->identity[k]);
+      right.push_back(width > 1 ? splat(v, at.width, depth()) : v);
+    }
+    std::vector<Value> next = builder().apply(*root.reducer, left, right);
+    for (size_t k = 0; k < width; ++k) now[slot + k * sums.count() * sums.sets] = next[k];
+    slot += width * sums.count() * sums.sets;
+  }
+  return slot;
+}
+
+void Lowering::finish_sums(const Nest& nest, const Sums& sums, const std::vector<Value>& accumulators,
+                           std::vector<Value>& out) {
+  // Sets meet, then lanes.
   size_t first = 0, slot = 0;
-  for (const Inst* root : roots) {
+  for (const Inst* root : sums.roots) {
     const std::span<const Value> results = final_results(*root);
     const size_t width = results.size();
-    for (size_t p = 0; p < count; ++p) {
+    for (size_t p = 0; p < sums.count(); ++p) {
       auto state = [&](size_t s) {
         std::vector<Value> v;
-        for (size_t k = 0; k < width; ++k) v.push_back(accumulators[first + k * count * sets + p * sets + s]);
+        for (size_t k = 0; k < width; ++k) v.push_back(accumulators[first + (k * sums.count() + p) * sums.sets + s]);
         return v;
       };
       std::vector<std::vector<Value>> states;
-      for (size_t s = 0; s < sets; ++s) states.push_back(state(s));
+      for (size_t s = 0; s < sums.sets; ++s) states.push_back(state(s));
       auto reducer = root->op == Op::dot ? kernel::simple_reducer(ScalarOp::add, in_.values[root->results[0]].dtype)
                                          : root->reducer;
       for (size_t n = states.size(); n > 1; n = (n + 1) / 2)
         for (size_t s = 0; s < n / 2; ++s) states[s] = builder().apply(*reducer, states[s], states[s + (n + 1) / 2]);
       std::vector<Value> result = states[0];
-      if (horizontal && lanes > 1 && root->op != Op::scan) result = builder().reduce(result, 0, reducer);
-      if (root->op == Op::dot && horizontal)
-        result[0] = builder().op(ScalarOp::add, {emit(nest, root->args[2], positions[p]), result[0]});
+      if (sums.horizontal && sums.lanes > 1 && root->op != Op::scan) result = builder().reduce(result, 0, reducer);
+      if (root->op == Op::dot && sums.horizontal)
+        result[0] = builder().op(ScalarOp::add, {emit(nest, root->args[2], sums.positions[p]), result[0]});
       for (size_t k = 0; k < width; ++k) {
         if (nest.in_registers) {
-          out[slot + k * count + p] = splat(result[k], horizontal ? 1 : std::max(positions[p].width, 1), depth());
+          out[slot + k * sums.count() + p] =
+              splat(result[k], sums.width_at(p) > 1 && !sums.horizontal ? sums.width_at(p) : 1, depth());
         } else if (used_[results[k]] || root->op != Op::scan) {
           const Rep& rep = reps_[results[k]];
-          Position at = positions[p];
+          Position at = sums.positions[p];
           at.at[nest.axis] = 0;
-          if (horizontal) {
+          if (sums.horizontal) {
             at.vector_dim = -1;
             at.width = 1;
             at.active = 1;
@@ -523,9 +506,44 @@ void Lowering::finish_reduction(const Nest& nest, std::span<const Inst* const> r
         }
       }
     }
-    first += width * count * sets;
-    slot += width * count;
+    first += width * sums.count() * sums.sets;
+    slot += width * sums.count();
   }
+}
+
+void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions, std::vector<Value>& out) {
+  const Walk& along = nest.walks[nest.axis];
+  Sums sums{{}, std::move(positions), static_cast<size_t>(nest.sets), nest.axis == nest.vector_dim, 0};
+  for (const Inst* root : nest.roots)
+    if (!writes_memory(root->op)) sums.roots.push_back(root);
+  const int64_t longest = along.whole ? along.size : along.bound.is_const() ? along.bound.value() : nest.width;
+  if (sums.horizontal)
+    sums.lanes = longest >= nest.width ? nest.width : chunks(std::max<int64_t>(1, longest), nest.width)[0].width;
+
+  std::vector<Value> accumulators = start_sums(nest, sums);
+  const std::vector<size_t> order = order_of_sums(nest, sums);
+  bool writes = !nest.saves.empty() || sums.roots.size() != nest.roots.size();
+  accumulators = walk(along, std::move(accumulators), [&](std::span<const Part> parts, std::vector<Value> now) {
+    std::vector<Position> all;
+    for (size_t j = 0; j < parts.size(); ++j) {
+      for (size_t p : order) {
+        Position at = sums.positions[p];
+        at.at[nest.axis] = parts[j].base;
+        at.level[nest.axis] = parts[j].level;
+        if (sums.horizontal) {
+          at.vector_dim = parts[j].width > 1 ? nest.axis : -1;
+          at.width = parts[j].width;
+          at.active = parts[j].active;
+        }
+        all.push_back(at);
+        size_t slot = p * sums.sets + j % sums.sets;
+        for (const Inst* root : sums.roots) slot = add_to_sums(nest, sums, *root, at, slot, now);
+      }
+    }
+    if (writes) write(nest, all, out);
+    return now;
+  });
+  finish_sums(nest, sums, accumulators, out);
 }
 
 }  // namespace heddle::simd

@@ -12,6 +12,12 @@ namespace heddle::simt {
 
 using kernel::Builder;
 
+namespace {
+
+constexpr int64_t kMostHeld = 32;  // registers of values that are computed before they are stored
+
+}  // namespace
+
 Lowering::Lowering(const Kernel& tile, const Target& target) : tile_(tile), target_(target) {
   out_.name = tile.name;
   out_.level = kernel::Level::Thread;
@@ -56,14 +62,23 @@ Kernel Lowering::run() {
   return std::move(out_);
 }
 
-void Lowering::emit(const Body& code, std::span<const Inst* const> done) {
+void Lowering::emit(const Body& code, std::span<const Inst* const> already) {
+  std::vector<const Inst*> done(already.begin(), already.end());
   for (size_t i = 0; i < code.insts.size(); ++i) {
     if (std::find(done.begin(), done.end(), &code.insts[i]) != done.end()) continue;
     // Blocks that are taken in turn have nothing in common.
     if (code.insts[i].op == Op::matrix_dot && code.results.empty() &&
         only_finishes(std::span(code.insts).subspan(i + 1), plan_.inst_group.at(&code.insts[i])))
       for (const Expr& turn : variables(code.insts[i].address)) register_loops_.push_back(turn);
-    if (code.insts[i].op == Op::store) compute_before_stores(std::span(code.insts).subspan(i));
+    if (code.insts[i].op == Op::store) {
+      const std::vector<const Inst*> stores = large_stores(std::span(code.insts).subspan(i));
+      if (!stores.empty()) {
+        emit_in_parts(stores);
+        done.insert(done.end(), stores.begin(), stores.end());
+        continue;
+      }
+      compute_before_stores(std::span(code.insts).subspan(i));
+    }
     emit(code.insts[i]);
   }
 }
@@ -86,10 +101,79 @@ bool Lowering::reads(Value v, const std::vector<int>& buffers) const {
   return false;
 }
 
+int64_t Lowering::registers_of_store(const Inst& store, bool& rolled) const {
+  const Layout& layout = plan_.layout(plan_.inst_group.at(&store));
+  const Dims& dims = shape(store.args[0]);
+  int64_t registers = has_lanes(layout, dims) ? layout.lanes : 1;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] == 1) continue;
+    rolled |= layout.dims[d].rolled;
+    registers *= layout.dims[d].registers;
+  }
+  return registers;
+}
+
+// `insts` begins with a store. It and those behind it that store other results of the same elements, if together they
+// have more values than registers could hold at once: a weight, its moments and its rounded copy behind a product.
+std::vector<const Inst*> Lowering::large_stores(std::span<const Inst> insts) const {
+  std::vector<const Inst*> stores;
+  std::vector<int> written;
+  int64_t held = 0;
+  for (const Inst& inst : insts) {
+    if (inst.op != Op::store) {
+      if (waits(inst)) break;
+      continue;
+    }
+    bool rolled = false;
+    const int64_t registers = registers_of_store(inst, rolled);
+    const bool alike = stores.empty() || (plan_.inst_group.at(&inst) == plan_.inst_group.at(stores[0]) &&
+                                          shape(inst.args[0]) == shape(stores[0]->args[0]));
+    const bool again = std::find(written.begin(), written.end(), inst.buffer) != written.end();
+    if (rolled || !alike || again || tile_.buffers[inst.buffer].space == kernel::Space::Shared) break;
+    held += registers;
+    stores.push_back(&inst);
+    written.push_back(inst.buffer);
+  }
+  // Elements are then read after others were written.
+  auto reads_written = [&](const Inst* store) {
+    return std::any_of(store->args.begin(), store->args.end(), [&](Value v) { return reads(v, written); });
+  };
+  if (stores.size() < 2 || held <= kMostHeld || std::any_of(stores.begin(), stores.end(), reads_written)) return {};
+  return stores;
+}
+
+// A few elements of all stores after the other: what they share is held for these elements alone.
+void Lowering::emit_in_parts(std::span<const Inst* const> stores) {
+  const Layout& layout = plan_.layout(plan_.inst_group.at(stores[0]));
+  const Dims& dims = shape(stores[0]->args[0]);
+  const Expr owns = owner(layout, dims, thread_);
+  const std::vector<Point> all = points(layout, dims, SmallVector<Expr, 4>(dims.size(), 0));
+  const int64_t lanes = has_lanes(layout, dims) ? layout.lanes : 1;
+  const auto part = static_cast<size_t>(std::max<int64_t>(1, kMostHeld / (lanes * std::ssize(stores))));
+  for (size_t first = 0; first < all.size(); first += part) {
+    const auto where = std::span(all).subspan(first, std::min(part, all.size() - first));
+    std::vector<std::pair<Value, Builder::Access>> writes;
+    for (const Inst* store : stores)
+      for (const Point& p : where)
+        writes.emplace_back(widen(at(store->args[0], p.coords), lane_of(layout, dims)),
+                            access(*store, 1, p.coords, dims, owns, has_lanes(layout, dims)));
+    for (size_t i = 0; i < writes.size(); ++i) {
+      const Inst* store = stores[i / where.size()];
+      builder_->store(store->buffer, writes[i].first, writes[i].second);
+      tag(plan_.position.at(store) + 1);
+    }
+  }
+}
+
+bool Lowering::waits(const Inst& inst) const {
+  return inst.op == Op::loop || inst.op == Op::branch || inst.op == Op::reduce || inst.op == Op::dot ||
+         inst.op == Op::scan || inst.op == Op::combine || inst.op == Op::matrix_dot || inst.op == Op::warp_dot ||
+         inst.op == Op::matrix_store || (inst.op == Op::load && plan_.values[inst.results[0]].defined);
+}
+
 // `insts` begins with a store. Where more stores follow at once, as when operands of a contraction are staged, their
 // values are computed before the first of them: then all loads are on their way before anyone waits.
 void Lowering::compute_before_stores(std::span<const Inst> insts) {
-  constexpr int64_t kMostHeld = 32;  // registers
   std::vector<int> written;
   int64_t held = 0;
   for (const Inst& inst : insts) {
@@ -97,22 +181,13 @@ void Lowering::compute_before_stores(std::span<const Inst> insts) {
       const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
       const Dims& dims = shape(inst.args[0]);
       bool rolled = false;
-      int64_t registers = has_lanes(layout, dims) ? layout.lanes : 1;
-      for (size_t d = 0; d < dims.size(); ++d) {
-        if (dims[d] == 1) continue;
-        rolled |= layout.dims[d].rolled;
-        registers *= layout.dims[d].registers;
-      }
-      held += registers;
+      held += registers_of_store(inst, rolled);
       if (rolled || held > kMostHeld || reads(inst.args[0], written)) return;
       for (const Point& p : points(layout, dims, SmallVector<Expr, 4>(dims.size(), 0))) at(inst.args[0], p.coords);
       written.push_back(inst.buffer);
       continue;
     }
-    bool waits = inst.op == Op::loop || inst.op == Op::branch || inst.op == Op::reduce || inst.op == Op::dot ||
-                 inst.op == Op::scan || inst.op == Op::combine ||
-                 (inst.op == Op::load && plan_.values[inst.results[0]].defined);
-    if (waits) return;
+    if (waits(inst)) return;
   }
 }
 

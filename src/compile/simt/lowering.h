@@ -168,11 +168,15 @@ class Lowering {
   void tag(int id) { builder_->code().insts.back().immediate = id; }
   int next_tag() { return ++tags_; }
 
-  void emit(const Body& code, std::span<const Inst* const> done = {});
+  void emit(const Body& code, std::span<const Inst* const> already = {});
   void emit(const Inst& inst);
   void define_load(const Inst& inst);
   void emit_store(const Inst& inst);
   void compute_before_stores(std::span<const Inst> insts);
+  std::vector<const Inst*> large_stores(std::span<const Inst> insts) const;
+  void emit_in_parts(std::span<const Inst* const> stores);
+  int64_t registers_of_store(const Inst& store, bool& rolled) const;
+  bool waits(const Inst& inst) const;  // its results are there only after threads have met, or not before its turn
   bool reads(Value v, const std::vector<int>& buffers) const;
   void emit_loop(const Inst& inst);
 

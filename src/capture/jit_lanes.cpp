@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/fork.h"
-#include "tensor/jit_core.h"
+#include "capture/jit_core.h"
 
 namespace heddle {
 namespace {

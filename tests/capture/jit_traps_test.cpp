@@ -3,9 +3,10 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/sanitizers.h"
 #include "graph/node.h"
-#include "helpers.h"
 #include "runtime/device.h"
+#include "tensor/helpers.h"
 
 namespace heddle {
 namespace {
@@ -439,13 +440,9 @@ TEST(JitTraps, a_table_made_at_first_use_is_fine) {
   for (int i = 0; i < 4; ++i) expect_equal(f(tensor({1, 2})), {11, 22});
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kSteps = 5'000;
-constexpr double kSlack = 256 * 1024;
-#else
-constexpr int kSteps = 100'000;
-constexpr double kSlack = 1024;
-#endif
+constexpr bool kSanitized = HD_ADDRESS_SANITIZER || HD_THREAD_SANITIZER;
+constexpr int kSteps = kSanitized ? 5'000 : 100'000;
+constexpr double kSlack = kSanitized ? 256 * 1024 : 1024;
 
 double resident_kb() {
   std::ifstream status("/proc/self/status");

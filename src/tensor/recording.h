@@ -1,4 +1,5 @@
-// Recording a captured function (jit.h). While a thread records, Tensor::node() and assignments ask the capture first.
+// What a thread that records has met so far: for a captured function (Capture; the rest of it is in capture/), or for
+// vmap() and the like (Recorder). While a thread records, Tensor::node() and assignments ask here first.
 //
 // A slot that was made outside is *bound*: reading it gives an Input node, or what the function has assigned to it so
 // far. The slot itself stays as it is, so neither other threads nor a failed recording can notice.
@@ -153,16 +154,6 @@ inline void refuse_leak(const Tensor& tensor, const NodeRef& value) {
 
 // Called for each slot that is made while a thread records in either way.
 void note_birth(const std::shared_ptr<TensorSlot>& slot);
-
-// While one of these lives, something that captured functions may close over, and that is no tensor, changes bit by
-// bit. All of them record again after it; that a recording made meanwhile differs from the one before is no mistake.
-class ChangeForRecordings {
- public:
-  ChangeForRecordings();
-  ~ChangeForRecordings();
-  ChangeForRecordings(const ChangeForRecordings&) = delete;
-  ChangeForRecordings& operator=(const ChangeForRecordings&) = delete;
-};
 
 // Throws CaptureError while recording: `what` needs a value.
 [[noreturn]] void refuse_reading(const char* what, const std::source_location* where);

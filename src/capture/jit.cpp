@@ -7,8 +7,9 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "base/fork.h"
+#include "capture/change.h"
+#include "capture/jit_core.h"
 #include "runtime/profiler.h"
-#include "tensor/jit_core.h"
 #include "tensor/together.h"
 #include "tensor/track.h"
 

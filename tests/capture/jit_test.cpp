@@ -6,8 +6,8 @@
 
 #include "count_allocations.h"
 #include "graph/node.h"
-#include "helpers.h"
 #include "runtime/device.h"
+#include "tensor/helpers.h"
 
 namespace heddle {
 namespace {

@@ -4,18 +4,10 @@
 #include <thread>
 
 #include "base/error.h"
-#include "tensor/jit_core.h"
+#include "base/sanitizers.h"
+#include "capture/jit_core.h"
 #include "tensor/together.h"
 #include "tensor/track.h"
-
-// The thread sanitizer does not know fences. It knows what counting handles orders.
-#if defined(__SANITIZE_THREAD__)
-#define HD_NO_FENCES
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define HD_NO_FENCES
-#endif
-#endif
 
 namespace heddle {
 namespace {
@@ -32,17 +24,17 @@ bool is_only_holder(const Node& node) {
 
 // What the last other holder of the tensor did with it is over. Said after its handles were counted.
 void acquire([[maybe_unused]] const Tensor& tensor) {
-#ifdef HD_NO_FENCES
+#if HD_THREAD_SANITIZER  // which does not know fences; it knows what counting handles orders
   Tensor again = tensor;
 #else
   std::atomic_thread_fence(std::memory_order_acquire);
 #endif
 }
 
-NodeRef new_buffer(const JitEntry& entry, size_t root, uint64_t bytes,
+NodeRef new_buffer(const JitEntry& entry, const JitOutput& output,
                    const std::shared_ptr<const GradientRule>& rule = nullptr) {
-  const CapturedGraph::Root& wanted = entry.graph.roots[root];
-  return make_buffer(entry.graph.cached->plan.device->allocate(bytes), wanted.dtype, wanted.shape, rule);
+  const CapturedGraph::Root& wanted = entry.graph.roots[output.root];
+  return make_buffer(entry.graph.cached->plan.device->allocate(output.bytes), wanted.dtype, wanted.shape, rule);
 }
 
 // After so many times in which others were quicker, a call takes all that it looks at.
@@ -69,11 +61,11 @@ class Call {
     find_updated();
     for (int tries = 0; !get_values(tries);) ++tries;
     if (!same_gradients(entry_, arguments_)) return false;
+    begin_run(*entry_.graph.cached, entry_.graph.numbers, entry_.graph.symbols, entry_.memory);
     provide_outputs();
     draw_keys();
     choose_results();
     bind_leaves();
-    set_arguments(*entry_.graph.cached, entry_.graph.numbers, entry_.memory);
     execute(plan_, entry_.memory, arena);
     finish();
     return true;
@@ -226,19 +218,12 @@ class Call {
         case Use::Result: node = provide_result(output); break;
         case Use::Update: node = provide_update(output); break;
         case Use::Shared:
-          output.fresh = new_buffer(entry_, output.root, bytes_of(o));
+          output.fresh = new_buffer(entry_, output);
           node = output.fresh.get();
           break;
       }
       entry_.memory.outputs[o] = node ? &device_buffer(*node) : nullptr;
     }
-  }
-
-  uint64_t bytes_of(size_t output) const {
-    const JitOutput& of = entry_.outputs[output];
-    if (!entry_.symbolic) return of.bytes;
-    const PlanOutput& planned = plan_.outputs[output];
-    return size_now(planned.shape.numel(), plan_, entry_.graph.symbols) * static_cast<uint64_t>(size_of(planned.dtype));
   }
 
   const Node* provide_update(JitOutput& output) {
@@ -259,8 +244,7 @@ class Call {
     else if (has_spare)
       update.fresh = make_buffer(update.spare->storage, update.spare->dtype, update.spare->shape, rule);
     else
-      update.fresh =
-          new_buffer(entry_, output.root, bytes_of(static_cast<size_t>(&output - entry_.outputs.data())), rule);
+      update.fresh = new_buffer(entry_, output, rule);
     if (!rule && update.slot->tracked) update.fresh = value_for(tensor_of(update.input).shared_slot(), update.fresh);
     update.spare = NodeRef();
     return update.fresh.get();
@@ -289,7 +273,7 @@ class Call {
         return node.get();
       }
     }
-    Tensor fresh(new_buffer(entry_, output.root, bytes_of(static_cast<size_t>(&output - entry_.outputs.data()))));
+    Tensor fresh(new_buffer(entry_, output));
     if (!chosen && ring.tensors.size() < JitRing::kMost) {
       ring.tensors.push_back(fresh);
       chosen = &ring.tensors.back();
@@ -314,6 +298,7 @@ class Call {
       auto words = Generator::key_words({use->before.seed, use->before.draws + bound.index});
       std::copy(words.begin(), words.end(), entry_.key_words[k].begin());
     }
+    entry_.keys->change_contents();
     plan_.device->copy_from_host(*entry_.keys, entry_.key_words.data(), key_bytes());
   }
   uint64_t key_bytes() const { return entry_.key_words.size() * sizeof(entry_.key_words[0]); }
@@ -363,17 +348,7 @@ class Call {
       if (leaf.input < 0) continue;  // always the same
       auto input = static_cast<size_t>(leaf.input);
       if (entry_.inputs[input].kind == Bound::Kind::Draw) continue;
-      DeviceBuffer& buffer = device_buffer(*entry_.now[input]);
-      if (&buffer.device() != plan_.device)
-        throw ValueError(
-            text("jit: data on ", buffer.device().name(), " and ", plan_.device->name(), " meet in one function"));
-      entry_.memory.leaves[l] = whole(buffer);
-    }
-    // Weights that nobody changes stay packed from call to call.
-    for (size_t k = 0; k < plan_.packings.size(); ++k) {
-      const CapturedGraph::Leaf& leaf = entry_.graph.leaves[static_cast<size_t>(plan_.packings[k].leaf)];
-      const Node* node = leaf.input < 0 ? leaf.data.get() : entry_.now[static_cast<size_t>(leaf.input)];
-      entry_.memory.contents[k] = node ? device_buffer(*node).contents() : 0;
+      bind_leaf(plan_, l, *entry_.now[input], entry_.memory);
     }
   }
 

@@ -1,5 +1,5 @@
 // Captured functions and gradients: who asks for them, how they add up, and what was computed from what.
-#include "helpers.h"
+#include "tensor/helpers.h"
 
 namespace heddle {
 namespace {

@@ -1,4 +1,4 @@
-#include "tensor/capture.h"
+#include "tensor/recording.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-// What is behind Jit (jit.h): the recordings of one function and how they are replayed. Private to src/tensor.
+// What is behind Jit (jit.h): the recordings of one function and how they are replayed. Private to src/capture.
 #pragma once
 
 #include <heddle/jit.h>
@@ -7,8 +7,8 @@
 #include <atomic>
 #include <deque>
 
-#include "runtime/captured.h"
-#include "tensor/capture.h"
+#include "capture/captured_graph.h"
+#include "tensor/recording.h"
 
 namespace heddle {
 

@@ -40,7 +40,7 @@ struct CapturedGraph {
   std::vector<Leaf> leaves;
   std::vector<Root> roots;
   std::vector<Step> steps;                   // results first; none of a graph with symbols, which is never compared
-  std::vector<int64_t> symbols;              // values, in the order of the plan's
+  std::vector<int64_t> symbols;              // values of the graph's, in the order of the plan's
   std::shared_ptr<const CachedPlan> cached;  // null before plan_captured()
 };
 

@@ -2,8 +2,8 @@
 #include <set>
 #include <thread>
 
-#include "helpers.h"
 #include "runtime/device.h"
+#include "tensor/helpers.h"
 
 namespace heddle {
 namespace {

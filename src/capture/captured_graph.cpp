@@ -1,4 +1,4 @@
-#include "runtime/captured.h"
+#include "capture/captured_graph.h"
 
 #include <algorithm>
 #include <cstring>
@@ -72,7 +72,6 @@ void plan_captured(CapturedGraph& graph, std::span<const NodeRef> roots, GraphKe
   key.device = &device;
   graph.cached = plan_for(roots, key, &place);
   const Plan& plan = graph.cached->plan;
-  add_offsets(*graph.cached, graph.numbers, graph.symbols);
   for (CapturedGraph::Root& root : graph.roots) {
     if (root.kind != Kind::Output) continue;
     const PlanOutput* output = &plan.outputs[static_cast<size_t>(root.index)];
@@ -80,7 +79,7 @@ void plan_captured(CapturedGraph& graph, std::span<const NodeRef> roots, GraphKe
       root.index = output->same_as;
       output = &plan.outputs[static_cast<size_t>(root.index)];
     }
-    uint64_t bytes = size_now(output->shape.numel(), plan, graph.symbols) * static_cast<uint64_t>(size_of(root.dtype));
+    const uint64_t bytes = output_bytes(plan, static_cast<size_t>(root.index), graph.symbols);
     if (output->leaf >= 0) {
       const CapturedGraph::Leaf& leaf = graph.leaves[static_cast<size_t>(output->leaf)];
       root.kind = leaf.input >= 0 ? Kind::Input : Kind::Data;

@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "tensor/jit_core.h"
+#include "capture/jit_core.h"
 
 namespace heddle {
 namespace {
@@ -20,9 +20,7 @@ void find_takers(JitEntry& entry) {
     if (root.kind != Kind::Output) continue;
     JitOutput& output = entry.outputs[static_cast<size_t>(root.index)];
     output.root = r;
-    output.bytes = root.shape.is_static()
-                       ? static_cast<uint64_t>(root.shape.static_numel()) * static_cast<uint64_t>(size_of(root.dtype))
-                       : 0;
+    output.bytes = output_bytes(plan, static_cast<size_t>(root.index), entry.graph.symbols);
     if (output.use != Use::Nothing) {
       output.use = Use::Shared;
     } else {
@@ -102,16 +100,14 @@ void prepare_replay(JitEntry& entry) {
   entry.deliver.assign(entry.results, nullptr);
 
   RunMemory& memory = entry.memory;
-  memory.recorded = true;
-  memory.symbols = entry.graph.symbols;
+  memory.repeated = true;
   memory.outputs.assign(plan.outputs.size(), nullptr);
   memory.leaves.assign(entry.graph.leaves.size(), {});
-  memory.contents.assign(plan.packings.size(), 0);
   entry.key_words.resize(entry.draws.size());
   if (!entry.draws.empty()) entry.keys = plan.device->allocate(entry.draws.size() * sizeof(entry.key_words[0]));
   for (size_t l = 0; l < entry.graph.leaves.size(); ++l) {
     const CapturedGraph::Leaf& leaf = entry.graph.leaves[l];
-    if (leaf.input < 0) memory.leaves[l] = whole(device_buffer(*leaf.data));
+    if (leaf.input < 0) bind_leaf(plan, l, *leaf.data, memory);
     auto draw = std::find(entry.draws.begin(), entry.draws.end(), static_cast<size_t>(leaf.input));
     if (leaf.input < 0 || draw == entry.draws.end()) continue;
     auto k = static_cast<size_t>(draw - entry.draws.begin());

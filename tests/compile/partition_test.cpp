@@ -1,0 +1,89 @@
+// What goes to memory between kernels, and in which order of axes.
+#include "compile/fuse/index_map.h"
+#include "compile/loops/contraction.h"
+#include "nest_graphs.h"
+#include "run_program.h"
+
+namespace heddle {
+namespace {
+
+using namespace heddle::testing;
+
+TEST(IndexMap, axes_that_a_reshape_leaves_alone_keep_positions_outside) {
+  Expr n = Expr::index("n", 8), c = Expr::index("c", 6), y = Expr::index("y", 24), x = Expr::index("x", 20),
+       r = Expr::index("r", 7), guard = 1;
+  NodeRef image = leaf({8, 6, 24, 20}, 1);
+  EXPECT_EQ(source_index(*make_reshape(image, Shape{8, 1, 6, 24, 20}), {n, 0, c, y + r - 3, x - 1}, guard),
+            (Index{n, c, y + r - 3, x - 1}));
+  Expr both = Expr::index("nc", 48);
+  EXPECT_EQ(source_index(*make_reshape(image, Shape{48, 24, 20}), {both, y + r - 3, x - 1}, guard),
+            (Index{floordiv(both, 6), mod(both, 6), y + r - 3, x - 1}));
+  // Three axes to two others, between axes that stay.
+  Expr a = Expr::index("a", 9), b = Expr::index("b", 16);
+  EXPECT_EQ(source_index(*make_reshape(leaf({5, 6, 4, 6, 7}, 2), Shape{5, 9, 16, 7}), {n, a, b, x - 1}, guard),
+            (Index{n, floordiv(a * 16 + b, 24), mod(floordiv(a * 16 + b, 6), 4), mod(a * 16 + b, 6), x - 1}));
+}
+
+// A filter for each channel, over an image that arrives with its channels last.
+NodeRef depthwise(const NodeRef& image, const NodeRef& filter) {
+  const int64_t size = filter->shape[1].value();
+  NodeRef x = make_permute(image, std::vector<int>{0, 3, 1, 2});
+  const std::vector<Expr> around{0, 0, size / 2, size / 2};
+  x = make_window(make_window(make_pad(x, around, around, Scalar::of(kF32, 0.0)), 2, size, 1, 1), 3, size, 1, 1);
+  NodeRef w = make_reshape(filter, Shape{1, filter->shape[0], 1, 1, size, size});
+  return make_reduce(ReduceOp::Sum, op(ScalarOp::mul, {x, make_expand(w, x->shape)}), std::vector<int>{4, 5});
+}
+
+TEST(Partition, windows_of_a_permuted_image_are_read_from_a_copy_in_their_order) {
+  NodeRef image = leaf({2, 20, 20, 8}, 1), filter = leaf({8, 5, 5}, 2);
+  NodeRef root = depthwise(op(ScalarOp::tanh, {image}), filter);
+  Program program = fuse(std::span(&root, 1));
+  ASSERT_EQ(program.steps.size(), 2u);
+  const Loops& sums = program.steps[1].loops;
+  const Expr fast = sums.stages[0].inner.back().var;
+  for (const kernel::Inst& inst : sums.stages[0].body.insts) {
+    if (inst.op != kernel::Op::load) continue;
+    EXPECT_EQ(linear_in(inst.address, fast)->coefficient, 1);
+  }
+  expect_like_evaluator(std::span(&root, 1), 2, 1e-4, [](How how) { return how == How::Simd ? 4 : 1; });
+  // Few windows see an element: what it costs to look across memory is less than a copy.
+  NodeRef few = depthwise(op(ScalarOp::neg, {leaf({2, 40, 40, 16}, 3)}), leaf({16, 1, 1}, 4));
+  EXPECT_EQ(fuse(std::span(&few, 1)).steps.size(), 1u);
+}
+
+TEST(Partition, a_permuted_factor_of_a_product_is_read_where_it_lies) {
+  NodeRef root = matmul(transposed(leaf({64, 96}, 1)), leaf({64, 80}, 2));
+  EXPECT_EQ(fuse(std::span(&root, 1)).steps.size(), 1u);
+}
+
+// Several kernels compute the same products on the way to their sums: what they multiply goes to memory, never the
+// products, which are 64 times as many.
+TEST(Partition, products_that_several_kernels_sum_are_not_in_memory) {
+  NodeRef gate = op(ScalarOp::tanh, {op(ScalarOp::sin, {matmul(leaf({128, 32}, 1), leaf({32, 64}, 2))})});
+  NodeRef h = matmul(op(ScalarOp::mul, {leaf({128, 64}, 3), op(ScalarOp::exp, {gate})}), leaf({64, 64}, 4));
+  NodeRef y = op(ScalarOp::div, {h, op(ScalarOp::sqrt, {rows(ReduceOp::Sum, op(ScalarOp::mul, {h, h}))})});
+  std::vector<NodeRef> roots;
+  for (uint64_t seed : {5, 6, 7}) roots.push_back(op(ScalarOp::tanh, {matmul(y, leaf({64, 64}, seed))}));
+  roots = {matmul(op(ScalarOp::mul, {roots[0], roots[1]}), transposed(roots[2]))};
+  for (const Program::Tensor& tensor : fuse(roots).tensors) EXPECT_LE(tensor.node->shape.static_numel(), 128 * 128);
+  expect_like_evaluator(roots, -1, 1e-3, [](How how) { return how == How::Simd ? 4 : 1; });
+}
+
+// Normalised rows that another product wants transposed are in memory: the first product is an ordinary one, not a
+// nest that reads its factor.
+TEST(Partition, a_product_of_a_factor_in_memory_is_no_nest) {
+  NodeRef x = leaf({200, 64}, 1);
+  NodeRef y = op(ScalarOp::div, {x, op(ScalarOp::sqrt, {rows(ReduceOp::Sum, op(ScalarOp::mul, {x, x}))})});
+  std::vector<NodeRef> roots{matmul(y, leaf({64, 48}, 2)), matmul(transposed(y), leaf({200, 48}, 3))};
+  Program program = fuse(roots);
+  int products = 0;
+  for (const Program::Step& step : program.steps) {
+    auto c = find_contraction(step.loops, step.loops.stages[0]);
+    products += c && c->is_matmul();
+  }
+  EXPECT_EQ(products, 2);
+  expect_like_evaluator(roots, -1, 1e-4, [](How how) { return how == How::Simd ? 4 : 1; });
+}
+
+}  // namespace
+}  // namespace heddle
