@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "compile/fuse/check_program.h"
-#include "compile/schedule/schedule_nested.h"
+#include "compile/schedule/schedule.h"
 #include "graph/graph.h"
 #include "runtime/alias.h"
 #include "runtime/kernel_cache.h"

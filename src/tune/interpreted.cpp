@@ -14,10 +14,10 @@ constexpr double kMostSteps = 1 << 22;
 // One element of the outer axes at a time, everything inside at once.
 Schedule plainest_schedule(const Loops& loops) {
   constexpr int64_t kLong = 1024;
-  Schedule schedule;
-  schedule.block.assign(loops.outer.size(), 1);
-  for (const Stage& stage : loops.stages) {
-    StageSchedule& plan = schedule.stages.emplace_back();
+  Schedule schedule = plain_schedule(loops);
+  for (size_t s = 0; s < loops.stages.size(); ++s) {
+    const Stage& stage = loops.stages[s];
+    StageSchedule& plan = schedule.stages[s];
     plan.joined = false;
     for (size_t i = 0; i < stage.inner.size(); ++i) {
       const int axis = static_cast<int>(loops.outer.size() + i);

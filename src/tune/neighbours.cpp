@@ -1,9 +1,6 @@
 #include "tune/neighbours.h"
 
 #include <algorithm>
-#include <array>
-
-#include "compile/loops/contraction.h"
 
 namespace heddle {
 namespace {
@@ -12,12 +9,14 @@ namespace {
 constexpr int64_t kSizes[] = {1,  2,   3,   4,   6,   8,   12,  14,   16,   24,   32,   48,    64,   80,
                               96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 16384, 32768};
 
-int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
 class Mutation {
  public:
   Mutation(const Schedule& from, const Loops& loops, const Target& target, std::mt19937_64& random)
-      : schedule(from), loops_(loops), target_(target), random_(random), outer_(static_cast<int>(loops.outer.size())) {}
+      : schedule(from), loops_(loops), target_(target), outer_(static_cast<int>(loops.outer.size())) {
+    draw_ = [&random](int64_t count) {
+      return static_cast<int64_t>(random() % static_cast<uint64_t>(std::max<int64_t>(count, 1)));
+    };
+  }
 
   Schedule schedule;
 
@@ -31,9 +30,9 @@ class Mutation {
       case 5: swap_loops(); break;
       case 6: add_loop(); break;
       case 7: remove_loop(); break;
-      case 8: change_packing(); break;
-      case 9: change_split(); break;
-      default: change_flag(); break;
+      case 8:
+      case 9: change_strategy(); break;
+      default: change_form(); break;
     }
   }
 
@@ -62,30 +61,24 @@ class Mutation {
           if (plan.loops[before].axis == level.axis) most = plan.loops[before].step;
         level.step = std::clamp<int64_t>(level.step, 1, most);
       }
-      if (!plan.dot) plan.staged.clear();
-      auto contraction = plan.staged.empty() ? std::nullopt : find_contraction(loops_, loops_.stages[s]);
-      for (Staged& staged : plan.staged) {
-        staged.depth = std::clamp(staged.depth, 0, static_cast<int>(plan.loops.size()));
-        int axis = !contraction ? -1 : staged.operand == 0 ? contraction->a_axis : contraction->b_axis;
-        if (axis >= 0 && staged.panel > 1) staged.panel = tile_size(s, axis);
-      }
+      std::visit(
+          [&](auto& of) {
+            if constexpr (requires { heddle::repair(of, site(s)); }) heddle::repair(of, site(s));
+          },
+          plan.strategy);
     }
   }
 
  private:
-  int64_t draw(int64_t count) {
-    return static_cast<int64_t>(random_() % static_cast<uint64_t>(std::max<int64_t>(count, 1)));
-  }
+  int64_t draw(int64_t count) { return draw_(count); }
+  Site site(size_t s) const { return site_of(schedule, loops_, target_, s); }
   int64_t extent(size_t stage, int axis) const {
     const Axis& found = axis < outer_ ? loops_.outer[static_cast<size_t>(axis)]
                                       : loops_.stages[stage].inner[static_cast<size_t>(axis - outer_)];
     return std::max<int64_t>(found.extent.hi(), 1);
   }
   int64_t tile_size(size_t stage, int axis) const {
-    int64_t size = axis < outer_ ? schedule.block[static_cast<size_t>(axis)] : extent(stage, axis);
-    for (const Level& level : schedule.stages[stage].loops)
-      if (level.axis == axis) size = level.step;
-    return size;
+    return std::max<int64_t>(tile_of(schedule, loops_, stage)[static_cast<size_t>(axis)], 1);
   }
   // Near a size: half, twice, the next better one; or anything worth trying.
   int64_t other_size(int64_t size, int64_t most) {
@@ -105,7 +98,7 @@ class Mutation {
     size_t first = s;
     while (first > 0 && schedule.stages[first].joined) --first;
     std::vector<Level> loops;
-    if (first > 0 || schedule.stages[0].split == 1)
+    if (first > 0 || schedule.stages[0].parts() == 1)
       for (const Level& level : schedule.stages[first].loops) {
         if (level.axis >= outer_) break;
         loops.push_back(level);
@@ -140,9 +133,10 @@ class Mutation {
   }
   // Rows and vectors of columns of a product that fit the registers.
   void change_register_tile() {
-    StageSchedule& plan = schedule.stages[0];
+    const StageSchedule& plan = schedule.stages[0];
     auto contraction = find_contraction(loops_, loops_.stages[0]);
-    if (!plan.dot || !contraction || !contraction->is_matmul()) return change_step();
+    if (!(plan.is<RegisterContraction>() || plan.is<PackedContraction>()) || !contraction->is_matmul())
+      return change_step();
     const int64_t lanes = std::max(1, target_.vector_bytes / 4), vectors = 1 + draw(6);
     const int64_t most_rows = std::max<int64_t>(1, (target_.vector_registers - vectors - 1) / vectors);
     const int64_t rows = std::max<int64_t>(1, most_rows - draw(std::min<int64_t>(most_rows, 4)));
@@ -173,70 +167,28 @@ class Mutation {
     StageSchedule& plan = any_stage();
     if (!plan.loops.empty()) plan.loops.erase(plan.loops.begin() + draw(std::ssize(plan.loops)));
   }
-  void change_packing() {
-    StageSchedule& plan = schedule.stages[0];
-    if (!plan.dot) return change_step();
-    int operand = static_cast<int>(draw(2));
-    auto found = std::find_if(plan.staged.begin(), plan.staged.end(), [&](auto& x) { return x.operand == operand; });
-    if (found != plan.staged.end() && draw(2) == 0) {
-      plan.staged.erase(found);
+  // Fields of a strategy, or of what all stages share.
+  void change_strategy() {
+    const auto s = static_cast<size_t>(draw(std::ssize(schedule.stages)));
+    if (is_nested(loops_) && draw(2) == 0)
+      change_chunks(schedule, target_, draw_);
+    else
+      std::visit([&](auto& of) { heddle::change(of, site(s), draw_); }, schedule.stages[s].strategy);
+  }
+  // Another strategy, or another nest.
+  void change_form() {
+    const auto s = static_cast<size_t>(draw(std::ssize(schedule.stages)));
+    if (s > 0 && draw(2) == 0) {
+      schedule.stages[s].joined = !schedule.stages[s].joined;
       return;
     }
-    if (found == plan.staged.end()) {
-      plan.staged.push_back({operand, Staged::Scope::Phase, 0, 2});
-      found = plan.staged.end() - 1;
-      std::sort(plan.staged.begin(), plan.staged.end(), [](auto& a, auto& b) { return a.operand < b.operand; });
-      found = std::find_if(plan.staged.begin(), plan.staged.end(), [&](auto& x) { return x.operand == operand; });
-    }
-    found->scope = draw(2) ? Staged::Scope::Phase : Staged::Scope::Block;
-    found->depth = static_cast<int>(draw(std::ssize(plan.loops) + 1));
-    if (draw(4) == 0) found->panel = found->panel > 1 ? 0 : 2;  // repair() makes it as wide as the tile
-  }
-  void change_chunks() {
-    constexpr int64_t kChunks[] = {0, 128, 256, 512, 1024, 2048};
-    const int64_t parts[] = {1, 1, 2, target_.cores, 2 * target_.cores, 16};
-    schedule.chunk = kChunks[draw(std::size(kChunks))];
-    schedule.parts = schedule.chunk == 0 ? 1 : parts[draw(std::size(parts))];
-  }
-  void change_split() {
-    if (is_nested(loops_)) return change_chunks();
-    bool last = loops_.stages.back().ordered;
-    StageSchedule& plan = last ? schedule.stages.back() : schedule.stages[0];
-    const int64_t cores = std::max(1, target_.cores);
-    const int64_t parts[] = {1, 2, cores, 2 * cores, 4 * cores, plan.split * 2, std::max<int64_t>(1, plan.split / 2),
-                             16};
-    plan.split = parts[draw(std::size(parts))];
-  }
-  void change_flag() {
-    switch (draw(4)) {
-      case 0: {
-        bool stream = !schedule.stages.back().stream;
-        for (size_t s = 0; s < schedule.stages.size(); ++s)
-          schedule.stages[s].stream = stream && !loops_.stages[s].reducer && !loops_.stages[s].ordered;
-        return;
-      }
-      case 1:
-        if (schedule.stages.size() > 1) {
-          StageSchedule& plan = schedule.stages[1 + static_cast<size_t>(draw(std::ssize(schedule.stages) - 1))];
-          plan.joined = !plan.joined;
-        }
-        return;
-      case 2: {
-        StageSchedule& plan = any_stage();
-        plan.dot = !plan.dot;
-        return;
-      }
-      default: {
-        using Unit = StageSchedule::Unit;
-        schedule.stages[0].unit = std::array{Unit::Numbers, Unit::Packed, Unit::Matrix}[static_cast<size_t>(draw(3))];
-        return;
-      }
-    }
+    const std::vector<Strategy> choices = strategies_for(loops_, s, target_);
+    schedule.stages[s].strategy = choices[static_cast<size_t>(draw(std::ssize(choices)))];
   }
 
   const Loops& loops_;
   const Target& target_;
-  std::mt19937_64& random_;
+  Draw draw_;
   int outer_;
 };
 

@@ -176,8 +176,7 @@ TEST(PackedDotKernels, schedules_that_would_count_packed_numbers_twice_are_refus
   NodeRef root = product(33, 40, 30, false, false, DType::bf16);
   Program program = fuse(std::span(&root, 1));
   const Loops& loops = program.steps[0].loops;
-  Schedule s = parse_schedule(
-      "block 32 32 threads 1; stage loop 2 1 dot packed staged 0 phase panel 32 staged 1 phase panel 32; stage");
+  Schedule s = parse_schedule("block 32 32; packed_contraction left phase panel 32 right phase panel 32 loop 2 1; map");
   EXPECT_NE(check(s, loops, machine_with(false)).find("no axis to pack"), std::string::npos);
 }
 
@@ -187,7 +186,7 @@ TEST(PackedDotKernels, a_matrix_unit_needs_no_loops_over_rows_and_columns) {
   const Target target = machine_with(true);
   auto pick = [&](const Loops&, const Target&) {
     return parse_schedule(
-        "block 32 32 threads 1; stage loop 2 64 dot matrix staged 0 block 1 panel 32 staged 1 block 1 panel 32; stage");
+        "block 32 32; packed_contraction matrix left block 1 panel 32 right block 1 panel 32 loop 2 64; map");
   };
   auto got = testing::run_program(std::span(&root, 1), How::Simd, pick, {}, nullptr, &target);
   testing::expect_close(got[0], want[0], 0);

@@ -37,8 +37,7 @@ int shared_buffers(const kernel::Kernel& k) {
 TEST(Contraction, panels_are_packed_inside_loops_that_the_epilogue_shares) {
   Loops loops = contraction({96, 1, 40}, {1, 64, 40}, {96, 64, 40});
   const char* text =
-      "block 96 64 threads 1; stage loop 1 32 loop 0 8 joined dot staged 1 block 1 panel 32; "
-      "stage loop 1 32 loop 0 8 joined";
+      "block 96 64; contraction right block 1 panel 32 loop 1 32 loop 0 8; map loop 1 32 loop 0 8 joined";
   Schedule schedule = parse_schedule(text);
   ASSERT_EQ(check(schedule, loops, avx512(1)), "");
   kernel::Kernel tiles = tile(loops, schedule, avx512(1));
@@ -51,7 +50,7 @@ TEST(Contraction, a_dot_runs_along_one_of_several_reduced_axes) {
   Loops loops = contraction({32, 1, 8, 5}, {1, 32, 1, 5}, {32, 32, 8, 5});
   ASSERT_EQ(loops.stages[0].inner.size(), 2u);
   Schedule schedule = default_schedule(loops, avx512(1));
-  EXPECT_TRUE(schedule.stages[0].dot);
+  EXPECT_TRUE(schedule.stages[0].is<RegisterContraction>());
   EXPECT_EQ(check(schedule, loops, avx512(1)), "");
   kernel::verify(tile(loops, schedule, avx512(1)));
   schedule.stages[0].loops.pop_back();
@@ -60,8 +59,8 @@ TEST(Contraction, a_dot_runs_along_one_of_several_reduced_axes) {
 
 TEST(Contraction, a_long_sum_with_few_results_is_divided_among_cores) {
   Loops loops = contraction({32, 1, 65536}, {1, 32, 65536}, {32, 32, 65536});
-  EXPECT_GT(default_schedule(loops, avx512(8)).stages[0].split, 8);
-  EXPECT_EQ(default_schedule(loops, avx512(1)).stages[0].split, 1);
+  EXPECT_GT(default_schedule(loops, avx512(8)).stages[0].parts(), 8);
+  EXPECT_EQ(default_schedule(loops, avx512(1)).stages[0].parts(), 1);
 }
 
 TEST(Contraction, few_rows_pack_what_they_would_sum_in_short_vectors) {
@@ -70,7 +69,8 @@ TEST(Contraction, few_rows_pack_what_they_would_sum_in_short_vectors) {
     Loops loops = contraction({rows, 1, terms}, {1, 20000, terms}, {rows, 20000, terms});
     Schedule schedule = default_schedule(loops, avx512(1));
     EXPECT_EQ(check(schedule, loops, avx512(1)), "");
-    return !schedule.stages[0].staged.empty();
+    const auto& chosen = std::get<RegisterContraction>(schedule.stages[0].strategy);
+    return chosen.left || chosen.right;
   };
   EXPECT_TRUE(packs(32, 64));
   EXPECT_FALSE(packs(32, 512));

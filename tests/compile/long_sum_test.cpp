@@ -44,22 +44,21 @@ TEST(LongSum, of_a_row) {
   for (int64_t n : {64 * 32, 64 * 33, 64 * 40, 64 * 1024, 64 * 1025 + 7, 100003}) {
     SCOPED_TRACE(n);
     NodeRef x = whole_numbers({n}, 1);
+    expect_blocked(make_reduce(ReduceOp::Sum, x, std::vector<int>{0}), "block; reduction loop 0 64; map joined", 32);
     expect_blocked(make_reduce(ReduceOp::Sum, x, std::vector<int>{0}),
-                   "block threads 1; stage loop 0 64 joined; stage joined", 32);
-    expect_blocked(make_reduce(ReduceOp::Sum, x, std::vector<int>{0}),
-                   "block threads 1; stage loop 0 64 joined split 3; stage joined", 32);
+                   "block; split_reduction parts 3 loop 0 64; map joined", 32);
   }
 }
 
 TEST(LongSum, of_rows_with_short_tiles) {
   NodeRef root = make_reduce(ReduceOp::Sum, whole_numbers({3, 9001}, 2), std::vector<int>{1});
-  expect_blocked(root, "block 2 threads 1; stage loop 1 8 joined; stage joined", 128);
+  expect_blocked(root, "block 2; reduction loop 1 8; map joined", 128);
 }
 
 // Maxima do not round: nothing changes for them.
 TEST(LongSum, not_of_maxima) {
   NodeRef root = make_reduce(ReduceOp::Max, whole_numbers({64 * 100}, 3), std::vector<int>{0});
-  expect_blocked(root, "block threads 1; stage loop 0 64 joined; stage joined", 100);
+  expect_blocked(root, "block; reduction loop 0 64; map joined", 100);
 }
 
 TEST(LongSum, of_products) {
@@ -70,7 +69,7 @@ TEST(LongSum, of_products) {
   const HostArray want = evaluate(std::span(&root, 1))[0];
   int64_t deepest = 0;
   auto pick = [&](const Loops& loops, const Target& target) {
-    Schedule schedule = parse_schedule("block 4 5 threads 1; stage joined dot; stage joined");
+    Schedule schedule = parse_schedule("block 4 5; contraction; map joined");
     EXPECT_EQ(check(schedule, loops, target), "");
     for (const kernel::Type& type : tile(loops, schedule, target).values)
       for (int64_t size : type.shape) deepest = std::max(deepest, size);

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "compile/run_program.h"
-#include "compile/schedule/matrix_simt.h"
+#include "compile/schedule/schedule.h"
 #include "compile/simt/lower.h"
 #include "graph/host_storage.h"
 
@@ -55,7 +55,7 @@ int matrix_steps = 0;  // that the picked schedules gave to the matrix unit
 PickSchedule defaults() {
   return [](const Loops& loops, const Target& target) {
     Schedule schedule = default_schedule(loops, target);
-    matrix_steps += schedule.stages[0].pipeline > 0;
+    matrix_steps += schedule.stages[0].is<MatrixContraction>();
     return schedule;
   };
 }
@@ -109,9 +109,7 @@ TEST(MatrixSimt, every_tile) {
                             "128 64 threads 384", "128 256 threads 384"})
     for (const char* persistent : {"", " persistent 2 group 2"}) {
       SCOPED_TRACE(std::string(block) + persistent);
-      expect_equal(root,
-                   schedule(std::string("block ") + block + persistent +
-                            "; stage loop 2 64 joined dot matrix pipeline 3; stage joined"),
+      expect_equal(root, schedule(text("block ", block, "; matrix_contraction pipeline 3", persistent, "; map joined")),
                    machine());
     }
 }
@@ -206,7 +204,7 @@ TEST(MatrixSimt, widened_factors_are_stored_narrow) {
       EXPECT_TRUE(tensor.leaf || tensor.output || tensor.node->dtype == DType::bf16) << name(tensor.node->op);
     int found = 0;
     for (const Program::Step& step : program.steps)
-      found += default_schedule(step.loops, machine()).stages[0].pipeline > 0;
+      found += default_schedule(step.loops, machine()).stages[0].is<MatrixContraction>();
     EXPECT_EQ(found, products);
   }
   expect_equal(chained, defaults(), machine(), false);
@@ -215,8 +213,7 @@ TEST(MatrixSimt, widened_factors_are_stored_narrow) {
 TEST(MatrixSimt, divided_sums) {
   expect_equal(
       product({1, 70, 66, 500, false, false}, DType::bf16),
-      schedule("block 64 64 threads 256; stage loop 2 64 joined split 3 dot matrix pipeline 2 staged 0 phase panel "
-               "0 staged 1 phase panel 0; stage joined"),
+      schedule("block 64 64 threads 256; matrix_contraction pipeline 2 pack_left pack_right parts 3; map joined"),
       machine());
 }
 
@@ -228,7 +225,7 @@ TEST(MatrixSimt, random_schedules) {
         root,
         [&](const Loops& loops, const Target& target) {
           Schedule drawn = random_schedule(loops, target, seed);
-          matrices += drawn.stages[0].pipeline > 0;
+          matrices += drawn.stages[0].is<MatrixContraction>();
           return drawn;
         },
         machine());
@@ -241,11 +238,10 @@ TEST(ProductSimt, sums_of_f32) {
     for (bool turn : {false, true}) {
       SCOPED_TRACE(text(k, " ", turn));
       expect_equal(product({1, 68, 131, k, turn, !turn}, DType::f32), defaults(), machine());
-      expect_equal(
-          product({1, 130, 64, k, turn, turn}, DType::f32),
-          schedule(text("block 128 64 threads 128; stage", k > 16 ? " loop 2 16" : "", " joined dot staged 0 block ",
-                        k > 16, " panel 128 staged 1 block ", k > 16, " panel 64; stage joined")),
-          machine());
+      expect_equal(product({1, 130, 64, k, turn, turn}, DType::f32),
+                   schedule(text("block 128 64 threads 128; contraction left block ", k > 16, " panel 128 right block ",
+                                 k > 16, " panel 64", k > 16 ? " loop 2 16" : "", "; map joined")),
+                   machine());
     }
 }
 
@@ -255,7 +251,7 @@ TEST(ProductSimt, few_long_sums_are_divided) {
       product({1, 64, 64, 1030, false, false}, DType::f32),
       [&](const Loops& loops, const Target& target) {
         Schedule chosen = default_schedule(loops, target);
-        divided += chosen.stages[0].split > 1;
+        divided += chosen.stages[0].parts() > 1;
         return chosen;
       },
       machine());
@@ -268,15 +264,14 @@ TEST(MatrixSimt, what_a_matrix_unit_does_not_take) {
     return check(parse_schedule(description), program.steps[0].loops, machine());
   };
   const NodeRef good = product({1, 64, 64, 64, false, false}, DType::bf16);
-  const std::string tail = "; stage loop 2 64 joined dot matrix pipeline 3; stage joined";
+  const std::string tail = "; matrix_contraction pipeline 3; map joined";
   EXPECT_EQ(problem(good, "block 64 64 threads 256" + tail), "");
   EXPECT_NE(problem(good, "block 64 64 threads 128" + tail).find("threads"), std::string::npos);
   EXPECT_NE(problem(good, "block 64 32 threads 256" + tail).find("64 x 32"), std::string::npos);
-  EXPECT_NE(problem(good, "block 64 64 threads 256; stage loop 2 32 joined dot matrix pipeline 3; stage joined")
-                .find("steps of 64"),
+  EXPECT_NE(problem(good, "block 64 64 threads 256; matrix_contraction pipeline 3 loop 2 32; map joined")
+                .find("walks its sum by itself"),
             std::string::npos);
-  EXPECT_NE(problem(good, "block 128 256 threads 384; stage loop 2 64 joined dot matrix pipeline 9; stage joined")
-                .find("do not fit"),
+  EXPECT_NE(problem(good, "block 128 256 threads 384; matrix_contraction pipeline 9; map joined").find("do not fit"),
             std::string::npos);
   EXPECT_NE(problem(product({1, 64, 63, 64, false, false}, DType::bf16), "block 64 64 threads 256" + tail)
                 .find("operand 1 cannot be copied"),

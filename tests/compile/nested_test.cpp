@@ -127,9 +127,9 @@ TEST_P(Nested, agrees_with_the_evaluator_block_by_block) {
         if (!find_online(loops)) return random_schedule(loops, target, seed);
         for (uint64_t draw = 0;; ++draw) {
           Schedule schedule = random_schedule(loops, target, 100 * seed + draw);
-          if (schedule.chunk == 0 || (seed == 1) != (schedule.parts > 1)) continue;
+          if (!schedule.chunks || (seed == 1) != (schedule.chunks->parts > 1)) continue;
           ++chunks;
-          parts += schedule.parts > 1;
+          parts += schedule.chunks->parts > 1;
           return schedule;
         }
       };

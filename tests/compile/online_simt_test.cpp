@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "compile/loops/online.h"
-#include "compile/schedule/matrix_simt.h"
+#include "compile/schedule/schedule.h"
 #include "nest_graphs.h"
 #include "run_program.h"
 
@@ -53,7 +53,7 @@ PickSchedule chunks(int* found, const std::string& description = {}) {
   return [found, description](const Loops& loops, const Target& target) {
     Schedule schedule = description.empty() ? default_schedule(loops, target) : parse_schedule(description);
     EXPECT_EQ(check(schedule, loops, target), "");
-    *found += schedule.chunk > 0;
+    *found += schedule.chunks.has_value();
     return schedule;
   };
 }
@@ -112,8 +112,8 @@ TEST(OnlineSimt, blocks_before_the_edge_of_a_mask) {
     EXPECT_GT(masks[1], 0);
     expect_close_to_evaluator(root, DType::f16);
     expect_close_to_evaluator(root, DType::f16,
-                              "block 128 threads 384 chunk 64 parts 1; stage loop 2 64 dot matrix pipeline 3; stage; "
-                              "stage; stage loop 2 64 dot matrix pipeline 2; stage; stage");
+                              "block 128 threads 384 chunk 64; nested_contraction pipeline 3; reduction; map; "
+                              "nested_contraction pipeline 2; reduction; map");
   }
   EXPECT_EQ(loops_of(attention({300, 300, 64, 64}, DType::f16)).size(), 1u);
   EXPECT_EQ(loops_of(attention({300, 300, 64, 64}, DType::f16, [](const NodeRef& s) { return window(s, 40); })).size(),
@@ -178,8 +178,7 @@ TEST(OnlineSimt, every_chunk_and_block) {
       expect_close_to_evaluator(
           root, DType::f16,
           text("block ", block, " chunk ", chunk,
-               " parts 1; stage loop 2 64 dot matrix pipeline 2; stage; stage; stage loop 2 64 dot "
-               "matrix pipeline 3; stage; stage"));
+               "; nested_contraction pipeline 2; reduction; map; nested_contraction pipeline 3; reduction; map"));
     }
 }
 

@@ -80,8 +80,9 @@ TEST(SymbolicLoops, matrix_products_are_packed_and_blocked) {
   Loops loops =
       fused(make_reduce(ReduceOp::Sum, scalar(ScalarOp::mul, {make_expand(a, all), make_expand(b, all)}), axes));
   Schedule schedule = default_schedule(loops, simd());
-  EXPECT_TRUE(schedule.stages[0].dot);
-  EXPECT_EQ(schedule.stages[0].staged.size(), 2u);
+  const auto* contraction = std::get_if<RegisterContraction>(&schedule.stages[0].strategy);
+  ASSERT_TRUE(contraction);
+  EXPECT_TRUE(contraction->left && contraction->right);
   kernel::Kernel tiles = tile(loops, schedule, simd());
   kernel::verify(tiles);
   EXPECT_EQ(tiles.phases.size(), 2u);  // panels of b are packed inside the blocks

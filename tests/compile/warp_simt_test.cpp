@@ -1,5 +1,5 @@
 // Contractions on a matrix unit that warps use: schedules, and that tiles and threads compute what the evaluator does.
-#include "compile/schedule/warp_simt.h"
+#include "compile/schedule/matrix_contraction.h"
 
 #include <gtest/gtest.h>
 
@@ -62,9 +62,11 @@ struct Count {
 PickSchedule defaults(Count& count) {
   return [&count](const Loops& loops, const Target& target) {
     Schedule schedule = default_schedule(loops, target);
-    count.steps += schedule.stages[0].unit == StageSchedule::Unit::Warps;
-    count.packed += static_cast<int>(schedule.stages[0].staged.size());
-    count.divided += schedule.stages[0].split > 1;
+    if (const auto* unit = std::get_if<MatrixContraction>(&schedule.stages[0].strategy)) {
+      count.steps += unit->warps;
+      count.packed += unit->pack_left + unit->pack_right;
+      count.divided += unit->parts > 1;
+    }
     return schedule;
   };
 }
@@ -120,8 +122,8 @@ TEST(WarpSimt, every_tile) {
     for (const char* persistent : {"", " persistent 2 group 2"})
       for (int pipeline : {2, 3}) {
         SCOPED_TRACE(text(block, persistent, " pipeline ", pipeline));
-        expect_equal(root, schedule(text("block ", block, persistent, "; stage loop 2 32 joined dot warps pipeline ",
-                                         pipeline, "; stage joined")));
+        expect_equal(root, schedule(text("block ", block, "; matrix_contraction warps pipeline ", pipeline, persistent,
+                                         "; map joined")));
       }
 }
 
@@ -133,7 +135,7 @@ TEST(WarpSimt, products_that_are_launched_together) {
     Program program = fuse(roots);
     EXPECT_EQ(program.steps.size(), 1u);
     EXPECT_EQ(program.steps[0].loops.together, count);
-    return default_schedule(program.steps[0].loops, machine(8)).stages[0].split;
+    return default_schedule(program.steps[0].loops, machine(8)).stages[0].parts();
   };
   EXPECT_EQ(chosen(1), 4);
   EXPECT_EQ(chosen(2), 2);
@@ -193,15 +195,14 @@ TEST(WarpSimt, long_sums_are_divided) {
   }
   expect_equal(
       product({1, 64, 64, 500, false, true}, DType::f16),
-      schedule("block 64 64 threads 128; stage loop 2 32 joined split 3 dot warps pipeline 3 staged 0 phase panel "
-               "0 staged 1 phase panel 0; stage joined"));
+      schedule(
+          "block 64 64 threads 128; matrix_contraction warps pipeline 3 pack_left pack_right parts 3; map joined"));
 }
 
 TEST(WarpSimt, few_persistent_blocks_take_all_in_turn) {
   expect_equal(
       product({2, 200, 136, 64}, DType::bf16),
-      schedule("block 1 64 64 threads 128 persistent 3 group 2; stage loop 3 32 joined dot warps pipeline 3; stage "
-               "joined"));
+      schedule("block 1 64 64 threads 128; matrix_contraction warps pipeline 3 persistent 3 group 2; map joined"));
 }
 
 // Factors that tf32 cannot hold are rounded to the nearest number that it can, and it must be asked for.
@@ -257,7 +258,8 @@ TEST(WarpSimt, random_schedules) {
       SCOPED_TRACE(seed);
       expect_equal(root, [&](const Loops& loops, const Target& target) {
         Schedule drawn = random_schedule(loops, target, seed);
-        warps += drawn.stages[0].unit == StageSchedule::Unit::Warps;
+        const auto* unit = std::get_if<MatrixContraction>(&drawn.stages[0].strategy);
+        warps += unit && unit->warps;
         return drawn;
       });
     }
@@ -274,17 +276,16 @@ TEST(WarpSimt, what_it_does_not_take) {
     EXPECT_NE(got.find(what), std::string::npos) << what << ": " << got;
   };
   const NodeRef good = product({1, 64, 64, 64}, DType::bf16);
-  const std::string tail = "; stage loop 2 32 joined dot warps pipeline 3; stage joined";
+  const std::string tail = "; matrix_contraction warps pipeline 3; map joined";
   EXPECT_EQ(problem(good, "block 64 64 threads 128" + tail), "");
   expect(problem(good, "block 64 64 threads 96" + tail), "blocks of 64 x 64 for 96 threads");
   expect(problem(good, "block 64 40 threads 64" + tail), "blocks of 64 x 40");
   expect(problem(good, "block 128 256 threads 128" + tail), "256 sums for each thread");
-  expect(problem(good, "block 64 64 threads 128; stage loop 2 64 joined dot warps pipeline 3; stage joined"),
-         "steps of 32 bf16");
-  expect(problem(good, "block 64 64 threads 128; stage loop 2 32 joined dot warps pipeline 1; stage joined"),
+  expect(problem(good, "block 64 64 threads 128; matrix_contraction warps pipeline 3 loop 2 32; map joined"),
+         "walks its sum by itself");
+  expect(problem(good, "block 64 64 threads 128; matrix_contraction warps pipeline 1; map joined"),
          "room for 1 stages");
-  expect(problem(good, "block 128 256 threads 256; stage loop 2 32 joined dot warps pipeline 7; stage joined"),
-         "do not fit");
+  expect(problem(good, "block 128 256 threads 256; matrix_contraction warps pipeline 7; map joined"), "do not fit");
   expect(problem(product({1, 64, 66, 64}, DType::bf16), "block 64 64 threads 128" + tail), "cannot be copied as it is");
   expect(problem(make_cast(product({1, 64, 64, 64}, DType::i32), DType::f64), "block 64 64 threads 128" + tail),
          "not ones of a matrix unit");
@@ -292,11 +293,10 @@ TEST(WarpSimt, what_it_does_not_take) {
   old.tf32 = false;
   std::erase_if(old.matrix,
                 [](const MatrixInstruction& row) { return size_of(row.factor) == 1 && is_float(row.factor); });
-  const std::string bytes = "block 64 64 threads 128; stage loop 2 64 joined dot warps pipeline 3; stage joined";
-  expect(problem(product({1, 64, 64, 64, false, true}, DType::f8e4m3), bytes, old), "does not multiply f8e4m3");
-  EXPECT_EQ(problem(product({1, 64, 64, 64, false, true}, DType::i8), bytes, old), "");
-  expect(problem(product({1, 64, 64, 64, false, true}, DType::f32),
-                 "block 64 64 threads 128; stage loop 2 16 joined dot warps pipeline 3; stage joined", old),
+  expect(problem(product({1, 64, 64, 64, false, true}, DType::f8e4m3), "block 64 64 threads 128" + tail, old),
+         "does not multiply f8e4m3");
+  EXPECT_EQ(problem(product({1, 64, 64, 64, false, true}, DType::i8), "block 64 64 threads 128" + tail, old), "");
+  expect(problem(product({1, 64, 64, 64, false, true}, DType::f32), "block 64 64 threads 128" + tail, old),
          "nobody asked for products of tf32");
   remove_instructions(old, MatrixLayout::Fragments);
   expect(problem(good, "block 64 64 threads 128" + tail, old), "no matrix unit for warps");

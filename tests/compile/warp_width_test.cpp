@@ -93,8 +93,7 @@ Loops product() {
 
 // Fragments of matrices lie in 32 lanes: other machines do without that unit.
 TEST(WarpWidth, fragments_need_warps_of_their_own_width) {
-  const Schedule schedule =
-      parse_schedule("block 32 32 threads 128; stage loop 2 16 joined dot warps pipeline 3; stage joined");
+  const Schedule schedule = parse_schedule("block 32 32 threads 128; matrix_contraction warps pipeline 3; map joined");
   for (int warp : {16, 32, 64}) {
     Target target = machine(warp);
     add_instructions(target, kFragments);

@@ -101,7 +101,7 @@ TEST(InChild, DISABLED_shows_the_schedule_of_row_sums) {
   std::vector<float> sums = testing::values(testing::realize_one(testing::reduced(ReduceOp::Sum, x, {1})));
   std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(sums[0], 2415.0f);
-  EXPECT_NE(said.find("block 5 threads 1; stage loop 1 14"), std::string::npos) << said;
+  EXPECT_NE(said.find("block 5; reduction loop 1 14"), std::string::npos) << said;
 }
 
 TEST(InChild, DISABLED_warns_of_a_schedule_that_is_not_legal) {
@@ -124,10 +124,10 @@ TEST(Tune, a_tuned_schedule_is_used_and_one_that_is_not_legal_is_not) {
     }
     return wait_for(start(child, path, "0"));
   };
-  std::string good = "block 5 threads 1; stage loop 1 14; stage joined";
+  std::string good = "block 5; reduction loop 1 14; map joined";
   ASSERT_EQ(check(parse_schedule(good), workload.loops, device("cpu").target()), "") << print(workload.loops);
   EXPECT_EQ(with(good, "InChild.DISABLED_shows_the_schedule_of_row_sums"), 0);
-  for (const char* bad : {"block 5 5 5 threads 1", "block 0 threads 1; stage; stage", "nonsense"})
+  for (const char* bad : {"block 5 5 5", "block 0; reduction; map", "block 5; reduction threads 4; map", "nonsense"})
     EXPECT_EQ(with(bad, "InChild.DISABLED_warns_of_a_schedule_that_is_not_legal"), 0) << bad;
 }
 

@@ -67,6 +67,33 @@ bool Partitioner::may_read(const Unit& u, const Node* node) {
   return from == u.group || !reaches(u.group, from);
 }
 
+namespace {
+
+// What the node is computed from, each with its index and how often it is wanted.
+template <class Push>
+void push_inputs(const Node& node, const Index& index, double share, const Push& push) {
+  Expr guard = 1;  // irrelevant here
+  if (is_movement(node)) {
+    if (node.op == NodeOp::Pad) share *= upper(node.inputs[0]->shape.numel()) / upper(node.shape.numel());
+    push(node.inputs[0].get(), source_index(node, index, guard), share);
+  } else if (node.op == NodeOp::Gather) {
+    Expr chosen = Expr::index("g", node.inputs[0]->shape[static_cast<size_t>(node.attrs[0].value())]);
+    push(node.inputs[1].get(), gather_index(node, index), share);
+    push(node.inputs[0].get(), gather_source(node, index, chosen), share);
+  } else if (node.op == NodeOp::Cat) {
+    size_t axis = static_cast<size_t>(node.attrs[0].value());
+    Index source = index;
+    for (const NodeRef& input : node.inputs) {
+      push(input.get(), source, share * upper(input->shape[axis]) / upper(node.shape[axis]));
+      source[axis] = source[axis] - input->shape[axis];
+    }
+  } else {
+    for (const NodeRef& input : node.inputs) push(input.get(), index, share);
+  }
+}
+
+}  // namespace
+
 bool Partitioner::explore_once(Unit& u, bool decide, int id) {
   Visits visits;
   auto push = [&](const Node* node, Index index, double share = 1) {
@@ -154,24 +181,7 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
     ++u.evaluations;
     if (id >= 0 && !u.nest) computed_in_[&node].push_back(id);
     if (node.op == NodeOp::Barrier) wait_for(u, node.inputs[1].get(), decide);
-    if (is_movement(node)) {
-      double share = visit.share;
-      if (node.op == NodeOp::Pad) share *= upper(node.inputs[0]->shape.numel()) / upper(node.shape.numel());
-      push(node.inputs[0].get(), source_index(node, visit.index, guard), share);
-    } else if (node.op == NodeOp::Gather) {
-      Expr chosen = Expr::index("g", node.inputs[0]->shape[static_cast<size_t>(node.attrs[0].value())]);
-      push(node.inputs[1].get(), gather_index(node, visit.index), visit.share);
-      push(node.inputs[0].get(), gather_source(node, visit.index, chosen), visit.share);
-    } else if (node.op == NodeOp::Cat) {
-      size_t axis = static_cast<size_t>(node.attrs[0].value());
-      Index source = visit.index;
-      for (const NodeRef& input : node.inputs) {
-        push(input.get(), source, visit.share * upper(input->shape[axis]) / upper(node.shape[axis]));
-        source[axis] = source[axis] - input->shape[axis];
-      }
-    } else {
-      for (const NodeRef& input : node.inputs) push(input.get(), visit.index, visit.share);
-    }
+    push_inputs(node, visit.index, visit.share, push);
   }
   return true;
 }

@@ -1,7 +1,6 @@
 // Schedules for kernels whose own one could not be compiled: slow, but with as little in them as possible.
 #include <algorithm>
 
-#include "base/error.h"
 #include "compile/schedule/schedule.h"
 
 namespace heddle {
@@ -12,23 +11,20 @@ Schedule row_by_row(const Loops& loops, const Target& target) {
   constexpr int64_t kTile = 256;
   const bool simt = target.machine == Machine::Simt;
   const size_t outer = loops.outer.size();
-  Schedule schedule;
-  schedule.block.assign(outer, 1);
+  Schedule schedule = plain_schedule(loops);
   schedule.threads = simt ? 128 : 1;
-  for (const Stage& stage : loops.stages) {
-    StageSchedule plan;
+  const Sizes sizes = sizes_of(loops);
+  for (size_t s = 0; s < loops.stages.size(); ++s) {
+    StageSchedule& plan = schedule.stages[s];
     plan.joined = false;
-    int64_t left = stage.ordered ? 1 : kTile;
-    for (size_t i = stage.inner.size(); i-- > 0;) {
-      const int64_t extent = extent_of(stage.inner[i]), step = std::min(extent, left);
-      if (step < extent || stage.ordered) plan.loops.insert(plan.loops.begin(), {static_cast<int>(outer + i), step});
-      left = std::max<int64_t>(left / step, 1);
-    }
-    schedule.stages.push_back(std::move(plan));
+    loop_within(plan, sizes.inner[s], outer, kTile);
+    if (loops.stages[s].ordered) plan.loops.clear();
+    for (size_t i = 0; loops.stages[s].ordered && i < sizes.inner[s].size(); ++i)
+      plan.loops.push_back({static_cast<int>(outer + i), 1});
   }
   const bool only_rows =
       std::all_of(loops.stages.begin(), loops.stages.end(), [](const Stage& s) { return s.inner.empty(); });
-  if (only_rows && outer > 0) schedule.block[outer - 1] = std::min(extent_of(loops.outer[outer - 1]), kTile);
+  if (only_rows && outer > 0) schedule.block[outer - 1] = std::min(sizes.outer[outer - 1], kTile);
   return schedule;
 }
 

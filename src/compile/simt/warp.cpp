@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "compile/schedule/warp_simt.h"
+#include "compile/schedule/matrix_contraction.h"
 #include "compile/simt/lowering.h"
 
 namespace heddle::simt {

@@ -98,33 +98,10 @@ std::vector<bool> Tiler::axes_of_result(Value result, size_t s) const {
 
 int64_t Tiler::kept_room(size_t s, size_t i) const {
   int64_t size = std::max<int64_t>(stage(s).inner[i].extent.hi(), 1);
-  if (is_common(stage(s).inner[i].var)) size = schedule_.chunk;
+  if (is_common(stage(s).inner[i].var)) size = schedule_.chunks->size;
   for (const Level& level : schedule_.stages[s].loops)
     if (static_cast<size_t>(level.axis) == outer_ + i) return (size + level.step - 1) / level.step * level.step;
   return size;
-}
-
-void Tiler::write_kept(size_t s, const Place& p, size_t level) {
-  const std::vector<Level>& loops = schedule_.stages[s].loops;
-  if (level < loops.size()) {
-    Expr var = loop_variable(s, p, loops[level]);
-    builder_->loop(var, {}, [&](std::span<const Value>) {
-      write_kept(s, step_into(p, loops[level], var), level + 1);
-      return std::vector<Value>{};
-    });
-    held_.clear();
-    return;
-  }
-  Instance instance{s, p, substitution(s, p), {}, {}, {}};
-  write_checks(instance);
-  Dims full = dims(p, result_axes(s));
-  for (size_t r = 0; r < stage(s).results.size(); ++r) {
-    Value v = spread(value(stage(s).body.results[r], instance), full);
-    std::vector<bool> kept = result_axes(s);
-    std::fill(kept.begin(), kept.begin() + static_cast<long>(outer_), false);
-    store_result(stage(s).results[r], s, v, p, bounds(p, kept));
-    hold(stage(s).results[r], s, v, p);
-  }
 }
 
 void Tiler::hold(Value result, size_t s, Value v, const Place& p) {

@@ -48,7 +48,7 @@ void Tiler::begin_states() {
 }
 
 void Tiler::write_chunks() {
-  const int64_t parts = schedule_.parts;
+  const int64_t parts = schedule_.chunks->parts;
   Expr part = 0;
   open_phase([&] {
     if (parts > 1) part = block_variable("part", parts);
@@ -57,14 +57,14 @@ void Tiler::write_chunks() {
   chunk_base_ = span.begin;
   write_stages(Online::Role::Before);
   begin_states();
-  Expr first = 0, chunks = ceildiv(max(span.end - span.begin, 0), schedule_.chunk);
+  Expr first = 0, chunks = ceildiv(max(span.end - span.begin, 0), schedule_.chunks->size);
   if (parts > 1) {
     Expr each = ceildiv(chunks, parts);
     first = part * each;
     chunks = max(min(each, chunks - first), 0);
   }
   Expr var = Expr::index(text("l", loop_count_++), chunks);
-  chunk_base_ = span.begin + (first + var) * schedule_.chunk;
+  chunk_base_ = span.begin + (first + var) * schedule_.chunks->size;
   builder_->loop(var, {}, [&](std::span<const Value>) {
     write_stages(Online::Role::Chunk);
     return std::vector<Value>{};
@@ -127,6 +127,7 @@ void Tiler::write_chunk_stage(size_t s, const Place& p, size_t level) {
   if (pivot != SIZE_MAX)
     rescale(s, p, [&](const Place& place) {
       auto [buffer, access] = factor_access(pivot, s, place);
+      access.guard = bounds(place, outer_only(axis_count(s)));  // the pivot may have ended with the rows
       return builder_->load(buffer, loops_.values[static_cast<size_t>(stage(pivot).results[0])].dtype, access);
     });
   Value before = kernel::kNoValue;
@@ -157,7 +158,7 @@ kernel::Builder::Access Tiler::part_access(size_t s, const Place& p, const Expr&
 }
 
 void Tiler::combine_parts() {
-  const int64_t parts = schedule_.parts;
+  const int64_t parts = schedule_.chunks->parts;
   const Expr part = kernel_.phases.back().blocks.empty() ? Expr(0) : kernel_.phases.back().blocks[0];
   for (size_t s : states()) {
     Value result = stage(s).results[0];

@@ -63,7 +63,7 @@ std::vector<Tiler::Value> Tiler::scan_totals(size_t s, const Place& p, size_t le
 }
 
 void Tiler::write_split_scan() {
-  const int64_t parts = schedule_.stages[0].split, chunk = schedule_.stages[0].loops[0].step;
+  const int64_t parts = schedule_.stages[0].parts(), chunk = schedule_.stages[0].loops[0].step;
   const Expr extent = stage(0).inner[0].extent;
   const Expr rounds = ceildiv(extent, parts * chunk);
   kernel_.rounds = !rounds.is_const(1);

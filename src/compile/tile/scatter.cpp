@@ -1,7 +1,39 @@
-// Scatters whose updates are combined with what is there by atomic operations.
+// Scatters: updates one after the other, or combined with what is there by atomic operations.
+#include "base/error.h"
 #include "compile/tile/tiler.h"
 
 namespace heddle {
+
+void Tiler::divide_places() {
+  const Axis& places = stage(loops_.stages.size() - 2).inner[0];
+  int64_t parts = std::min(schedule_.stages.back().parts(), places.extent.hi());
+  if (parts <= 1) return;
+  std::vector<Expr>& blocks = kernel_.phases.back().blocks;
+  blocks.insert(blocks.begin(), Expr::index("part", parts));
+  part_ = blocks.front();
+  part_size_ = (places.extent.hi() + parts - 1) / parts;
+}
+
+void Tiler::write_update(const Inst& inst, Instance& in) {
+  const Expr& place = stage(in.stage).place;
+  Expr mine = 1;
+  if (part_size_ > 0) mine = logical_and(ge(place, part_ * part_size_), lt(place, part_ * part_size_ + part_size_));
+  size_t at = static_cast<size_t>(std::find(inst.binds.begin(), inst.binds.end(), place) - inst.binds.begin());
+  HD_ASSERT(at < inst.binds.size(), "an ordered store goes where no data says");
+  Value chosen = value(inst.args[inst.args.size() - inst.binds.size() + at], in);
+  Expr in_range = substitute(inst.guard, in.axes);
+  Instance within{in.stage, in.place, in.axes, {}, {}, {}, in_range, logical_and(in_range, mine)};
+  within.map.emplace(inst.args[inst.args.size() - inst.binds.size() + at], chosen);
+  if (builder_->type(chosen).numel() != 1 || inst.binds.size() != 1) {
+    write_store(inst, within);
+    return;
+  }
+  builder_->branch_on(within.instead, std::span(&place, 1), std::span(&chosen, 1), [&] {
+    within.instead = 1;
+    write_store(inst, within);
+    return std::vector<Value>{};
+  });
+}
 
 void Tiler::write_atomic_updates() {
   const size_t s = loops_.stages.size() - 1;

@@ -19,35 +19,38 @@ Tiler::Tiler(const Loops& loops, const Schedule& schedule, const Target& target)
     for (Value r : loops.stages[s].results) result_stage_[r] = s;
   }
   if (is_nested(loops)) number_dimensions();
-  if (schedule.chunk > 0) online_ = find_online(loops);
+  if (schedule.chunks) online_ = find_online(loops);
 }
 
 kernel::Kernel Tiler::run() {
   for (size_t s = 0; s < loops_.stages.size(); ++s)
-    for (const Staged& staged : schedule_.stages[s].staged)
-      if (staged.scope == Staged::Scope::Phase && schedule_.stages[s].pipeline > 0)
-        write_matrix_packing(s, staged);
-      else if (staged.scope == Staged::Scope::Phase)
-        write_packing_phase(s, staged);
+    for (int operand : {0, 1})
+      if (const auto& staged = staged_factor(s, operand); staged && staged->scope == Staged::Scope::Phase)
+        write_packing_phase(s, operand, *staged);
+  if (const auto* unit = as<MatrixContraction>(0)) {
+    if (unit->pack_left) write_matrix_packing(0);
+    if (unit->pack_right) write_matrix_packing(1);
+  }
   size_t first = 0;
   if (online_) {
     in_registers() ? write_chunks_in_registers() : write_chunks();
     kernel::renumber(kernel_);
     return std::move(kernel_);
   }
-  if (schedule_.stages[0].split > 1 && has_scan(stage(0))) {
+  const bool divided = schedule_.stages[0].parts() > 1;
+  if (divided && as<Scan>(0)) {
     write_split_scan();
     kernel::renumber(kernel_);
     return std::move(kernel_);
   }
-  if (schedule_.stages[0].split > 1) {
+  if (divided) {
     write_partial_phase();
     first = 1;
   }
   open_phase();
-  if (schedule_.stages.back().split > 1 && loops_.stages.back().ordered) divide_places();
+  if (schedule_.stages.back().parts() > 1 && loops_.stages.back().ordered) divide_places();
   if (first == 1) combine_partials();
-  const bool atomic = schedule_.stages.back().atomic;
+  const bool atomic = schedule_.stages.back().is<AtomicScatter>();
   take_turns([&] {
     for (size_t s = first; s + (atomic ? 1 : 0) < loops_.stages.size();) {
       size_t end = s + 1;
@@ -129,9 +132,9 @@ Tiler::Place Tiler::whole(size_t s) {
     if (!kept) p.end.back() = span.end;               // what is kept beyond does not matter, but may be read
     if (!is_common(a.var)) continue;
     p.base.back() = chunk_base_;
-    p.size.back() = schedule_.chunk;
+    p.size.back() = schedule_.chunks->size;
     p.inside.resize(p.size.size(), false);
-    p.inside.back() = unmasked_ || (p.end.back() - p.base.back()).multiple() % schedule_.chunk == 0;
+    p.inside.back() = unmasked_ || (p.end.back() - p.base.back()).multiple() % schedule_.chunks->size == 0;
   }
   if (!dims_.empty()) p.dim = dims_[s];
   if (part_size_ > 0 && s + 2 == loops_.stages.size()) {
@@ -139,16 +142,6 @@ Tiler::Place Tiler::whole(size_t s) {
     p.size.back() = part_size_;
   }
   return p;
-}
-
-void Tiler::divide_places() {
-  const Axis& places = stage(loops_.stages.size() - 2).inner[0];
-  int64_t parts = std::min(schedule_.stages.back().split, places.extent.hi());
-  if (parts <= 1) return;
-  std::vector<Expr>& blocks = kernel_.phases.back().blocks;
-  blocks.insert(blocks.begin(), Expr::index("part", parts));
-  part_ = blocks.front();
-  part_size_ = (places.extent.hi() + parts - 1) / parts;
 }
 
 Expr Tiler::loop_variable(size_t s, const Place& p, const Level& level) {
@@ -226,8 +219,7 @@ void Tiler::write_stage(size_t s, const Place& p, size_t level, size_t nest_end)
   }
   bool used_later = nest_end < loops_.stages.size();
   // A matrix unit adds to memory, so all of its loops are around it.
-  const bool matrix = schedule_.stages[s].unit == StageSchedule::Unit::Matrix && schedule_.stages[s].pipeline == 0;
-  size_t last_outer = matrix ? schedule_.stages[s].loops.size() : after_outer_loops(s, level);
+  size_t last_outer = by_panels(s) ? schedule_.stages[s].loops.size() : after_outer_loops(s, level);
   if (last_outer > level || used_later || stage(s).kept > 0) {
     accumulate_in_memory(s, p, level, last_outer, false);
     return;
@@ -242,65 +234,6 @@ size_t Tiler::after_outer_loops(size_t s, size_t level) const {
   for (size_t i = level; i < loops.size(); ++i)
     if (!reduces_axis(s, static_cast<size_t>(loops[i].axis))) last = i + 1;
   return last;
-}
-
-std::vector<Tiler::Value> Tiler::write_stores(size_t s, const Place& p, size_t level, std::vector<Value> carried) {
-  const std::vector<Level>& loops = schedule_.stages[s].loops;
-  bool inside = level == loops.size() || static_cast<size_t>(loops[level].axis) >= outer_;
-  if (inside && carried.empty()) carried = scan_starts(s, p);
-  if (level < loops.size()) {
-    Expr var = loop_variable(s, p, loops[level]);
-    return builder_->loop(var, carried, [&](std::span<const Value> now) {
-      return write_stores(s, step_into(p, loops[level], var), level + 1, {now.begin(), now.end()});
-    });
-  }
-  Instance instance{s, p, substitution(s, p), {}, std::move(carried), {}};
-  write_checks(instance);
-  for (const Inst& inst : stage(s).body.insts) {
-    if (inst.op != Op::store && inst.op != Op::combine) continue;
-    if (schedule_.stages[s].atomic)
-      write_atomic_update(inst, instance);
-    else if (stage(s).ordered)
-      write_update(inst, instance);
-    else
-      write_store(inst, instance);
-  }
-  std::vector<Value> totals;
-  for (const Inst* scan : scans(s)) {
-    value(scan->results[0], instance);
-    const std::vector<Value>& own = instance.totals.at(scan);
-    totals.insert(totals.end(), own.begin(), own.end());
-  }
-  return totals;
-}
-
-void Tiler::write_checks(Instance& in) {
-  for (const Inst& inst : stage(in.stage).body.insts) {
-    if (inst.op != Op::check) continue;
-    Builder::Access access = access_of(inst, in, false);
-    builder_->check(inst.buffer, spread(value(inst.args[0], in), extents(access.coords)), access);
-  }
-}
-
-void Tiler::write_update(const Inst& inst, Instance& in) {
-  const Expr& place = stage(in.stage).place;
-  Expr mine = 1;
-  if (part_size_ > 0) mine = logical_and(ge(place, part_ * part_size_), lt(place, part_ * part_size_ + part_size_));
-  size_t at = static_cast<size_t>(std::find(inst.binds.begin(), inst.binds.end(), place) - inst.binds.begin());
-  HD_ASSERT(at < inst.binds.size(), "an ordered store goes where no data says");
-  Value chosen = value(inst.args[inst.args.size() - inst.binds.size() + at], in);
-  Expr in_range = substitute(inst.guard, in.axes);
-  Instance within{in.stage, in.place, in.axes, {}, {}, {}, in_range, logical_and(in_range, mine)};
-  within.map.emplace(inst.args[inst.args.size() - inst.binds.size() + at], chosen);
-  if (builder_->type(chosen).numel() != 1 || inst.binds.size() != 1) {
-    write_store(inst, within);
-    return;
-  }
-  builder_->branch_on(within.instead, std::span(&place, 1), std::span(&chosen, 1), [&] {
-    within.instead = 1;
-    write_store(inst, within);
-    return std::vector<Value>{};
-  });
 }
 
 Substitution Tiler::substitution(size_t s, const Place& p) {
@@ -338,17 +271,6 @@ kernel::Builder::Access Tiler::access_of(const Inst& inst, Instance& in, bool al
   if (inst.op == Op::check) access.guard = logical_and(access.guard, bounds(in.place, used));
   access.coords = coords(in.place, used);
   return access;
-}
-
-void Tiler::write_store(const Inst& inst, Instance& in) {
-  if (write_matrix_store(inst, in)) return;
-  Builder::Access access = access_of(inst, in, true);
-  access.hint = schedule_.stages[in.stage].stream ? kernel::Hint::Stream : kernel::Hint::None;
-  Value v = spread(value(inst.args[0], in), extents(access.coords));
-  if (inst.op == Op::store)
-    builder_->store(inst.buffer, v, access);
-  else
-    builder_->combine(inst.buffer, v, inst.reducer, access);
 }
 
 Tiler::Value Tiler::value(Value v, Instance& in) {

@@ -1,4 +1,5 @@
-// The state of tile(), and its steps: loops and stores, scans, reductions, packed factors. Private to tile*.cpp.
+// The state of tile(), and its steps: what all strategies share, then the writer of each, in files of the same names as
+// in schedule/. Private to this folder.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +9,8 @@
 #include <set>
 #include <unordered_map>
 
-#include "compile/loops/contraction.h"
 #include "compile/loops/online.h"
 #include "compile/loops/useful_span.h"
-#include "compile/schedule/matrix_simt.h"
 #include "compile/schedule/schedule.h"
 #include "kernel/builder.h"
 
@@ -199,7 +198,7 @@ class Tiler {
   // ---- the common axis chunk by chunk ----
 
   void write_chunks();
-  // The same on a matrix unit (tile_online_matrix.cpp).
+  // The same on a matrix unit (nested_contraction.cpp).
   bool in_registers() const { return online_ && target_.machine == Machine::Simt; }
   void write_chunks_in_registers();
   void share_rings();
@@ -247,12 +246,12 @@ class Tiler {
     std::vector<Expr> extents;  // of the part along `axes`; the panel axis rounded up to whole panels
   };
 
-  Packed layout(size_t s, const Staged& staged, const Contraction& c, const Place& part, bool whole);
+  Packed layout(size_t s, int operand, const Staged& staged, const Contraction& c, const Place& part, bool whole);
   // Element number of the point `index` (one entry per axis, counted from the part's beginning).
   static Expr packed_address(const Packed& packed, const std::vector<Expr>& index);
   static Expr packed_size(const Packed& packed);
 
-  void write_packing_phase(size_t s, const Staged& staged);
+  void write_packing_phase(size_t s, int operand, const Staged& staged);
 
   // Copies the factor's tile at p into its place. Along the packed axis, p counts packed words.
   void copy_tile(size_t s, const Packed& packed, Value factor, const Place& p);
@@ -271,9 +270,18 @@ class Tiler {
   Value matrix_left(size_t s, const Place& p, Value factor, DType narrow);
   bool write_matrix_store(const Inst& inst, Instance& in);  // false: not one that a matrix unit can do
   bool leave_as_tiles(size_t s);
-  void write_matrix_packing(size_t s, const Staged& staged);
+  void write_matrix_packing(int operand);
   void take_turns(const std::function<void()>& body);
-  bool by_warps(size_t s) const { return schedule_.stages[s].unit == StageSchedule::Unit::Warps; }
+  // The strategy of a stage, if it is this one.
+  template <class T>
+  const T* as(size_t s) const {
+    return std::get_if<T>(&schedule_.stages[s].strategy);
+  }
+  // Factors of the stage that are copied into panels, and whether a matrix unit takes these.
+  const std::optional<Staged>& staged_factor(size_t s, int operand) const;
+  bool by_panels(size_t s) const { return as<PackedContraction>(s) && as<PackedContraction>(s)->matrix; }
+  // The steps of a sum that a SIMT machine's matrix unit takes by itself.
+  Level unit_level(size_t s) const;
 
   // Copies the parts that are due inside `level` loops of the stage.
   void write_block_packing(size_t s, const Place& p, size_t level);

@@ -8,7 +8,7 @@ namespace heddle {
 
 std::vector<Tiler::Value> Tiler::reduce(size_t s, const Place& p, size_t level, std::vector<Value> before) {
   const std::vector<Level>& loops = schedule_.stages[s].loops;
-  if (schedule_.stages[s].pipeline > 0) return matrix_dot(s, p, std::move(before));
+  if (as<MatrixContraction>(s) || as<NestedContraction>(s)) return matrix_dot(s, p, std::move(before));
   write_block_packing(s, p, level);
   if (level == loops.size()) return reduce_products(s, p, std::move(before));
   if (before.empty()) before = identities(s, p, level);
@@ -27,24 +27,22 @@ std::vector<Tiler::Value> Tiler::reduce(size_t s, const Place& p, size_t level, 
 // a sum of sums; but it costs registers to begin a new one, so a sum has many terms.
 int64_t Tiler::steps_of_a_sum(size_t s, const Level& loop) const {
   constexpr int64_t kSteps = 32, kTerms = 1024, kProducts = 2048;
-  const StageSchedule& plan = schedule_.stages[s];
+  const bool dot = as<RegisterContraction>(s) || as<PackedContraction>(s);
   const auto& combine = stage(s).reducer->combine;
   const bool rounds = std::any_of(combine.insts.begin(), combine.insts.end(), [&](const Inst& inst) {
     return inst.op == Op::add && is_float(stage(s).reducer->values[static_cast<size_t>(inst.results[0])].dtype);
   });
   // The threads of a block have no registers for more sums of products.
   if (!rounds || !dims_.empty() || !reduces_axis(s, static_cast<size_t>(loop.axis)) ||
-      (plan.dot && target_.machine == Machine::Simt))
+      (dot && target_.machine == Machine::Simt))
     return INT64_MAX;
+  const std::vector<int64_t> tile = tile_of(schedule_, loops_, s);
   int64_t each = 1;  // terms of a tile
   for (size_t i = outer_ + stage(s).kept; i < axis_count(s); ++i) {
-    int64_t size = axis(s, i).extent.hi();
-    for (const Level& level : plan.loops)
-      if (static_cast<size_t>(level.axis) == i) size = level.step;
-    each *= std::clamp<int64_t>(size, 1, kProducts);
+    each *= std::clamp<int64_t>(tile[i], 1, kProducts);
     each = std::min(each, kProducts);
   }
-  return std::max(kSteps, (plan.dot ? kProducts : kTerms) / each);
+  return std::max(kSteps, (dot ? kProducts : kTerms) / each);
 }
 
 // `left` steps of the loop, from number `first` on; `most` in a row.
@@ -74,8 +72,7 @@ std::vector<Tiler::Value> Tiler::reduce_steps(size_t s, const Place& p, const Le
 // The tile of a dot is walked by one chain of sums for each of its results.
 std::vector<Tiler::Value> Tiler::reduce_products(size_t s, const Place& p, std::vector<Value> before) {
   constexpr int64_t kMost = 1024, kFewest = 128;
-  const StageSchedule& plan = schedule_.stages[s];
-  if (!plan.dot || plan.unit != StageSchedule::Unit::Numbers) return reduce_tile(s, p, std::move(before));
+  if (!as<RegisterContraction>(s)) return reduce_tile(s, p, std::move(before));
   const size_t along = dot_axis(s);
   const int64_t size = p.size[along];
   Level loop{static_cast<int>(along), kMost / 2};
@@ -85,7 +82,7 @@ std::vector<Tiler::Value> Tiler::reduce_products(size_t s, const Place& p, std::
       loop.step = even;
       break;
     }
-  if (before.empty()) before = identities(s, p, plan.loops.size());
+  if (before.empty()) before = identities(s, p, schedule_.stages[s].loops.size());
   constexpr int64_t kSteps = 32;
   return reduce_steps(s, p, loop, 0, loop_variable(s, p, loop).extent(), kSteps, std::move(before),
                       [&](const Place& at, const std::vector<Value>& now) {
@@ -129,9 +126,9 @@ std::vector<Tiler::Value> Tiler::reduce_tile(size_t s, const Place& p, std::vect
   Expr guard = bounds(p, all);
   SmallVector<Expr, 4> where = coords(p, all);
   const size_t reduced = outer_ + stage(s).kept;  // the first such axis
-  if (schedule_.stages[s].dot) {
+  if (as<RegisterContraction>(s) || as<PackedContraction>(s)) {
     Contraction c = *find_contraction(loops_, stage(s));
-    if (schedule_.stages[s].unit == StageSchedule::Unit::Packed) {
+    if (as<PackedContraction>(s)) {
       instance.place = in_packed(s, p, numbers_per_word(loops_, *narrow_factor(loops_, stage(s), c.a)));
       where = coords(instance.place, all);
     }
@@ -195,7 +192,7 @@ void Tiler::accumulate(size_t s, const Place& p, size_t level, size_t last_outer
     held_.clear();
     return;
   }
-  if (schedule_.stages[s].unit == StageSchedule::Unit::Matrix) {
+  if (by_panels(s)) {
     write_panel_dot(s, p, logical_not(fresh));
     return;
   }
@@ -273,12 +270,12 @@ void Tiler::store_result(Value result, size_t s, Value v, const Place& p, const 
 }
 
 void Tiler::write_partial_phase() {
-  int64_t parts = schedule_.stages[0].split;
+  int64_t parts = schedule_.stages[0].parts();
   open_phase();
   Expr part = block_variable("part", parts);
   Place p = whole(0);
   const Axis& first = stage(0).inner[0];
-  int64_t step = 1;
+  int64_t step = as<MatrixContraction>(0) ? unit_level(0).step : 1;
   for (const Level& level : schedule_.stages[0].loops)
     if (static_cast<size_t>(level.axis) == outer_) step = std::max(step, level.step);
   int64_t chunk = (p.size[outer_] + parts - 1) / parts;
@@ -316,7 +313,7 @@ kernel::Builder::Access Tiler::partial_access(const Place& p, const Expr& part, 
 }
 
 void Tiler::combine_partials() {
-  int64_t parts = schedule_.stages[0].split;
+  int64_t parts = schedule_.stages[0].parts();
   Place p = block_;
   p.base.push_back(0);
   p.size.push_back(parts);

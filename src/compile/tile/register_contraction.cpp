@@ -4,14 +4,18 @@
 
 namespace heddle {
 
+const std::optional<Staged>& Tiler::staged_factor(size_t s, int operand) const {
+  static const std::optional<Staged> kNone;
+  if (const auto* contraction = as<RegisterContraction>(s)) return staged(*contraction, operand);
+  if (const auto* contraction = as<PackedContraction>(s)) return staged(*contraction, operand);
+  return kNone;
+}
+
 size_t Tiler::dot_axis(size_t s) const {
+  const std::vector<int64_t> tile = tile_of(schedule_, loops_, s);
   size_t found = outer_ + stage(s).kept;
-  for (size_t i = found; i < axis_count(s); ++i) {
-    int64_t size = axis(s, i).extent.hi();
-    for (const Level& level : schedule_.stages[s].loops)
-      if (static_cast<size_t>(level.axis) == i) size = level.step;
-    if (size > 1) found = i;
-  }
+  for (size_t i = found; i < tile.size(); ++i)
+    if (tile[i] > 1) found = i;
   return found;
 }
 
@@ -23,21 +27,21 @@ Tiler::Place Tiler::in_packed(size_t s, Place p, int64_t numbers) const {
   return p;
 }
 
-Tiler::Packed Tiler::layout(size_t s, const Staged& staged, const Contraction& c, const Place& part, bool whole) {
+Tiler::Packed Tiler::layout(size_t s, int operand, const Staged& staged, const Contraction& c, const Place& part,
+                            bool whole) {
   Packed packed;
   packed.whole = whole;
-  const std::vector<bool>& follows = staged.operand == 0 ? c.a_axes : c.b_axes;
-  int own = staged.operand == 0 ? c.a_axis : c.b_axis;
+  const std::vector<bool>& follows = operand == 0 ? c.a_axes : c.b_axes;
+  int own = operand == 0 ? c.a_axis : c.b_axis;
   HD_ASSERT(own >= 0, "only a factor with an axis of its own can be staged");
   packed.panel_axis = static_cast<size_t>(own);
   packed.panel = std::max<int64_t>(staged.panel, 1);
   packed.part = part;
-  const StageSchedule::Unit unit = schedule_.stages[s].unit;
-  if (unit != StageSchedule::Unit::Numbers) {
+  if (as<PackedContraction>(s)) {
     packed.packed_axis = dot_axis(s);
     packed.numbers = numbers_per_word(loops_, *narrow_factor(loops_, stage(s), c.a));
     packed.part = in_packed(s, part, packed.numbers);
-    if (unit == StageSchedule::Unit::Matrix && staged.operand == 0) packed.run = kernel::kPanelDepth;
+    if (by_panels(s) && operand == 0) packed.run = kernel::kPanelDepth;
   }
   for (size_t i = 0; i < axis_count(s); ++i)
     if (follows[i] && i != packed.packed_axis) packed.axes.push_back(i);
@@ -48,12 +52,11 @@ Tiler::Packed Tiler::layout(size_t s, const Staged& staged, const Contraction& c
     if (i == packed.panel_axis) extent = ceildiv(extent, packed.panel) * packed.panel;
     if (i == packed.packed_axis && whole) extent = ceildiv(extent, packed.numbers);
     // What lies beyond the end counts as zero.
-    if (i == packed.packed_axis && unit == StageSchedule::Unit::Matrix)
-      extent = ceildiv(extent, kernel::kPanelDepth) * kernel::kPanelDepth;
+    if (i == packed.packed_axis && by_panels(s)) extent = ceildiv(extent, kernel::kPanelDepth) * kernel::kPanelDepth;
     packed.extents.push_back(extent);
   }
   if (schedule_.threads > 1 && !whole && target_.shared_banks > 1 && packed.panel >= target_.shared_banks)
-    packed.pad = target_.vector_bytes / size_of(packed_dtype(packed, staged.operand == 0 ? c.a : c.b));
+    packed.pad = target_.vector_bytes / size_of(packed_dtype(packed, operand == 0 ? c.a : c.b));
   return packed;
 }
 
@@ -79,7 +82,7 @@ DType Tiler::packed_dtype(const Packed& packed, Value factor) const {
   return packed.numbers > 1 ? DType::u32 : loops_.values[static_cast<size_t>(factor)].dtype;
 }
 
-void Tiler::write_packing_phase(size_t s, const Staged& staged) {
+void Tiler::write_packing_phase(size_t s, int operand, const Staged& staged) {
   Contraction c = *find_contraction(loops_, stage(s));
   kernel_.phases.emplace_back();
   builder_.emplace(kernel_, kernel_.phases.back());
@@ -90,8 +93,8 @@ void Tiler::write_packing_phase(size_t s, const Staged& staged) {
     part.size.push_back(std::max<int64_t>(axis(s, i).extent.hi(), 1));
     part.end.push_back(axis(s, i).extent);
   }
-  Packed packed = layout(s, staged, c, part, true);
-  Value factor = staged.operand == 0 ? c.a : c.b;
+  Packed packed = layout(s, operand, staged, c, part, true);
+  Value factor = operand == 0 ? c.a : c.b;
   packed.buffer = static_cast<int>(kernel_.buffers.size());
   kernel_.buffers.push_back(
       {text("packed", packed.buffer), packed_dtype(packed, factor), kernel::Space::Temp, packed_size(packed)});
@@ -111,7 +114,7 @@ void Tiler::write_packing_phase(size_t s, const Staged& staged) {
     p.base[i] = follows != packed.axes.end() ? block_variable(text("p", i), ceildiv(extent, size)) * size : Expr(0);
   }
   copy_tile(s, packed, factor, p);
-  packed_[{s, staged.operand}] = packed;
+  packed_[{s, operand}] = packed;
 }
 
 // Packed words of several numbers each, zeros where the axis has ended.
@@ -180,17 +183,18 @@ void Tiler::write_block_packing(size_t s, const Place& at, size_t level) {
     packed_at_.reset();
     return;
   }
-  for (const Staged& staged : schedule_.stages[s].staged) {
-    if (staged.scope != Staged::Scope::Block || static_cast<size_t>(staged.depth) != level) continue;
+  for (int operand : {0, 1}) {
+    const std::optional<Staged>& staged = staged_factor(s, operand);
+    if (!staged || staged->scope != Staged::Scope::Block || static_cast<size_t>(staged->depth) != level) continue;
     Contraction c = *find_contraction(loops_, stage(s));
-    Packed packed = layout(s, staged, c, at, false);
-    Value factor = staged.operand == 0 ? c.a : c.b;
-    auto known = packed_.find({s, staged.operand});
+    Packed packed = layout(s, operand, *staged, c, at, false);
+    Value factor = operand == 0 ? c.a : c.b;
+    auto known = packed_.find({s, operand});
     packed.buffer = known != packed_.end() ? known->second.buffer : static_cast<int>(kernel_.buffers.size());
     if (known == packed_.end())
       kernel_.buffers.push_back(
           {text("packed", packed.buffer), packed_dtype(packed, factor), kernel::Space::Shared, packed_size(packed)});
-    packed_[{s, staged.operand}] = packed;
+    packed_[{s, operand}] = packed;
     Place p = packed.part;
     if (packed.numbers > 1) {
       // Zeros up to the end of the part.

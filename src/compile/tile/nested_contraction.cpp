@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "compile/loops/contraction.h"
 #include "compile/tile/tiler.h"
 #include "kernel/tensor_maps.h"
 
@@ -18,7 +17,7 @@ void Tiler::write_chunks_in_registers() {
     if (schedule_.block[i] > 1)
       block_.base[i] = (ceildiv(loops_.outer[i].extent, schedule_.block[i]) - 1) * schedule_.block[i] - block_.base[i];
   const Span span = span_of(*common_axis(loops_));
-  const Expr chunks = ceildiv(max(span.end - span.begin, 0), schedule_.chunk);
+  const Expr chunks = ceildiv(max(span.end - span.begin, 0), schedule_.chunks->size);
   const std::vector<size_t> carried = states();
   std::vector<Value> state;
   for (size_t s : carried)
@@ -26,7 +25,7 @@ void Tiler::write_chunks_in_registers() {
   auto walk = [&](const Expr& first, const Expr& count) {
     const Expr var = Expr::index(text("l", loop_count_++), count);
     turn_ = first + var;
-    chunk_base_ = span.begin + turn_ * schedule_.chunk;
+    chunk_base_ = span.begin + turn_ * schedule_.chunks->size;
     state = builder_->loop(var, state, [&](std::span<const Value> now) {
       for (size_t i = 0; i < carried.size(); ++i) registers_[stage(carried[i]).results[0]] = now[i];
       std::map<size_t, Value> changes;  // by pivot
@@ -42,7 +41,7 @@ void Tiler::write_chunks_in_registers() {
   const Unmasked part = unmasked_part(loops_, *common_axis(loops_));
   const std::optional<Expr> edge = part.conditions.empty() ? std::nullopt : extreme(part.end, false);
   Expr unmasked = 0;
-  if (edge) unmasked = max(min(floordiv(*edge - span.begin, schedule_.chunk), chunks), 0);
+  if (edge) unmasked = max(min(floordiv(*edge - span.begin, schedule_.chunks->size), chunks), 0);
   if (!unmasked.is_const(0)) {
     share_rings();
     unmasked_.emplace(part.conditions.begin(), part.conditions.end());
@@ -66,14 +65,14 @@ void Tiler::write_chunks_in_registers() {
 // What is on its way at the end of one loop over chunks is for the next one.
 void Tiler::share_rings() {
   for (size_t s = 0; s < loops_.stages.size(); ++s) {
-    const int pipeline = schedule_.stages[s].pipeline;
-    if (pipeline == 0) continue;
+    if (!as<NestedContraction>(s)) continue;
+    const auto pipeline = static_cast<int>(as<NestedContraction>(s)->pipeline);
     const Contraction c = *find_contraction(loops_, stage(s));
     const Dims results = dims(whole(s), result_axes(s));
     const int64_t rows = schedule_.block[static_cast<size_t>(c.a_axis)];
     const int64_t columns = std::accumulate(results.begin(), results.end(), int64_t{1}, std::multiplies<>()) / rows;
     rings_[s] = static_cast<int>(kernel_.buffers.size());
-    const int64_t steps = staying_steps(stage(s).inner.back(), schedule_.stages[s].loops[0].step);
+    const int64_t steps = staying_steps(stage(s).inner.back());
     const kernel::MatrixRing ring = reduces_common(s) ? kernel::MatrixRing{0, columns, pipeline}
                                                       : kernel::MatrixRing{rows, columns, pipeline, steps};
     kernel_.buffers.push_back({text("ring", s), DType::u8, kernel::Space::Shared, ring.bytes()});

@@ -1,9 +1,169 @@
-#include "compile/schedule/schedule_contraction.h"
+#include "compile/schedule/register_contraction.h"
 
 #include <algorithm>
 #include <cmath>
 
+#include "compile/schedule/schedule.h"
+
 namespace heddle {
+namespace {
+
+// ---- legality ----
+
+// A dot runs along one reduced axis.
+std::string check_dot(const Site& at, const std::optional<Contraction>& c) {
+  if (!c) return text("stage ", at.s, " is no sum of products");
+  if (at.stage().inner.size() == at.stage().kept) return at.problem("dot needs a reduced axis");
+  const auto reduced = at.tile.begin() + static_cast<long>(at.loops.outer.size() + at.stage().kept);
+  if (std::count_if(reduced, at.tile.end(), [](int64_t size) { return size > 1; }) > 1)
+    return at.problem("a dot runs along one reduced axis, the others need loops of step 1");
+  return "";
+}
+
+std::string check_staged(const std::optional<Staged>& staged, int operand, const Site& at, const Contraction& c) {
+  if (!staged) return "";
+  const int axis = operand == 0 ? c.a_axis : c.b_axis;
+  if (axis < 0) return at.problem("operand ", operand, " has no axis of its own");
+  const auto own = static_cast<size_t>(axis);
+  const bool outer = own < at.loops.outer.size();
+  const int64_t whole = outer ? at.schedule.block[own] : staged->panel;
+  if (staged->panel > 1 && (at.tile[own] != staged->panel || whole % staged->panel != 0))
+    return at.problem("panels of ", staged->panel, " but tiles of ", at.tile[own], " in blocks of ", whole);
+  if (staged->scope == Staged::Scope::Block) {
+    const bool there = staged->depth >= 0 && static_cast<size_t>(staged->depth) <= at.plan().loops.size();
+    return there ? "" : text("stage ", at.s, " has no loop number ", staged->depth);
+  }
+  const int64_t chunk = at.schedule.chunks ? at.schedule.chunks->size : 0;
+  if (staged->panel > 1 && !outer && chunk % staged->panel != 0)
+    return at.problem("chunks of ", chunk, " end inside panels of ", staged->panel);
+  return at.s == 0 ? "" : at.problem("only the first stage can pack in a phase");
+}
+
+template <class T>
+std::string check_factors(const T& contraction, const Site& at, const Contraction& c) {
+  std::string problem = check_staged(contraction.left, 0, at, c);
+  return problem.empty() ? check_staged(contraction.right, 1, at, c) : problem;
+}
+
+// A matrix unit adds 32 x 32 sums in memory, inside all loops.
+std::string check_panels(const Site& at, const Contraction& c, DType dtype) {
+  if (!find_instruction(at.target, MatrixLayout::Panels, dtype)) return "the machine has no matrix unit";
+  const size_t outer = at.loops.outer.size();
+  bool outer_seen = false;
+  for (const Level& level : at.plan().loops) {
+    if (static_cast<size_t>(level.axis) < outer)
+      outer_seen = true;
+    else if (outer_seen)
+      return at.problem("a loop inside a tile of the matrix unit");
+  }
+  if (at.s + 1 < at.schedule.stages.size() && at.schedule.stages[at.s + 1].joined)
+    return text("stage ", at.s + 1, " cannot join a matrix unit");
+  for (size_t i = 0; i < outer; ++i) {
+    const bool own = static_cast<int>(i) == c.a_axis || static_cast<int>(i) == c.b_axis;
+    if (at.tile[i] != (own ? kernel::kPanelRows : 1))
+      return at.problem("a matrix unit takes tiles of ", kernel::kPanelRows);
+    if (static_cast<int>(i) > c.b_axis && at.schedule.block[i] != 1) return at.problem("rows are not neighbours");
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string check(const RegisterContraction& contraction, const Site& at) {
+  const std::optional<Contraction> c = find_contraction(at.loops, at.stage());
+  if (std::string problem = check_dot(at, c); !problem.empty()) return problem;
+  if (std::string problem = check_parts(contraction.parts, at); !problem.empty()) return problem;
+  return check_factors(contraction, at, *c);
+}
+
+// Both factors are packed, and chunks of the reduced axis hold whole words.
+std::string check(const PackedContraction& contraction, const Site& at) {
+  const std::optional<Contraction> c = find_contraction(at.loops, at.stage());
+  if (std::string problem = check_dot(at, c); !problem.empty()) return problem;
+  if (is_nested(at.loops) || at.simt()) return at.problem("packed factors in nested loops, or on a SIMT machine");
+  auto a = narrow_factor(at.loops, at.stage(), c->a), b = narrow_factor(at.loops, at.stage(), c->b);
+  if (!a || !b || !c->is_matmul()) return at.problem("its factors cannot be packed into words");
+  if (!contraction.left || !contraction.right || contraction.left->panel < 2 || contraction.right->panel < 2)
+    return at.problem("packed factors lie in panels");
+  const size_t outer = at.loops.outer.size();
+  size_t along = at.tile.size();  // the reduced axis that holds words
+  for (size_t i = outer; i < at.tile.size(); ++i)
+    if (at.tile[i] > 1) along = i;
+  if (along == at.tile.size()) return at.problem("no axis to pack");
+  if (!c->a_axes[along] || !c->b_axes[along]) return at.problem("a factor does not follow the packed axis");
+  const int64_t chunk = numbers_per_word(at.loops, *a) * (contraction.matrix ? kernel::kPanelDepth : 1);
+  for (const Level& level : at.plan().loops)
+    if (static_cast<size_t>(level.axis) >= outer && level.step != 1 && level.step % chunk != 0)
+      return at.problem("steps of ", level.step, " along an axis of chunks of ", chunk);
+  if (contraction.matrix)
+    if (std::string problem = check_panels(at, *c, at.loops.values[static_cast<size_t>(*a)].dtype); !problem.empty())
+      return problem;
+  return check_factors(contraction, at, *c);
+}
+
+// ---- search ----
+
+namespace {
+
+void change_staged(std::optional<Staged>& staged, const Site& at, const Draw& draw) {
+  if (staged && draw(2) == 0) {
+    staged.reset();
+    return;
+  }
+  if (!staged) staged = Staged{.panel = 2};  // repair() makes it as wide as the tile
+  staged->scope = draw(2) ? Staged::Scope::Phase : Staged::Scope::Block;
+  staged->depth = static_cast<int>(draw(std::ssize(at.plan().loops) + 1));
+  if (draw(4) == 0) staged->panel = staged->panel > 1 ? 0 : 2;
+}
+
+template <class T>
+void repair_staged(T& contraction, const Site& at) {
+  const std::optional<Contraction> c = find_contraction(at.loops, at.stage());
+  for (int operand : {0, 1}) {
+    std::optional<Staged>& of = staged(contraction, operand);
+    if (!of) continue;
+    const int axis = !c ? -1 : operand == 0 ? c->a_axis : c->b_axis;
+    of->depth =
+        of->scope == Staged::Scope::Phase ? 0 : std::clamp(of->depth, 0, static_cast<int>(std::ssize(at.plan().loops)));
+    if (axis >= 0 && of->panel > 1) of->panel = at.tile[static_cast<size_t>(axis)];
+  }
+}
+
+}  // namespace
+
+void change(RegisterContraction& contraction, const Site& at, const Draw& draw) {
+  if (draw(3) == 0)
+    contraction.parts = draw_parts(contraction.parts, at.target, draw);
+  else
+    change_staged(staged(contraction, static_cast<int>(draw(2))), at, draw);
+}
+
+void change(PackedContraction& contraction, const Site& at, const Draw& draw) {
+  if (draw(3) == 0)
+    contraction.matrix = !contraction.matrix;
+  else
+    change_staged(staged(contraction, static_cast<int>(draw(2))), at, draw);
+}
+
+void repair(RegisterContraction& contraction, const Site& at) { repair_staged(contraction, at); }
+
+void repair(PackedContraction& contraction, const Site& at) {
+  for (int operand : {0, 1}) {
+    std::optional<Staged>& of = staged(contraction, operand);
+    if (!of) of.emplace();
+    of->panel = 2;
+  }
+  repair_staged(contraction, at);
+}
+
+void draw_loops(const PackedContraction&, StageSchedule& plan, const Site& at, const Draw&) {
+  for (Level& level : plan.loops)
+    if (static_cast<size_t>(level.axis) >= at.loops.outer.size() && level.step > 1)
+      level.step = std::max<int64_t>(4, level.step / 4 * 4);
+}
+
+// ---- the default choice on a CPU ----
+
 namespace {
 
 // A block is no larger than this many rows and columns: its rows of a and a panel of b stay in the caches.
@@ -27,9 +187,6 @@ constexpr int64_t kPackingCycles = 8;
 constexpr int64_t kLanesCycles = 6;
 // A sum is divided among cores when it is so many times as long as the result is wide; a part is at least so long.
 constexpr int64_t kLongSum = 8, kShortestPart = 256;
-
-int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-int64_t pieces(int64_t size, int64_t step) { return (size + step - 1) / step; }
 
 // How a factor lies in memory.
 struct Factor {
@@ -87,16 +244,15 @@ Micro micro_tile(int64_t m, int64_t n, int lanes, int registers) {
 }
 
 // Several numbers to a word, where the machine multiplies such words faster.
-StageSchedule::Unit choose_unit(const Loops& loops, const Stage& stage, const Contraction& c, size_t along,
-                                const Target& target) {
-  using Unit = StageSchedule::Unit;
+std::optional<PackedContraction> choose_words(const Loops& loops, const Stage& stage, const Contraction& c,
+                                              size_t along, const Target& target) {
   auto a = narrow_factor(loops, stage, c.a), b = narrow_factor(loops, stage, c.b);
-  if (!a || !b || !c.a_axes[along] || !c.b_axes[along]) return Unit::Numbers;
-  if (stage.inner[along - loops.outer.size()].extent.hi() < 2) return Unit::Numbers;
-  const auto last = static_cast<int>(loops.outer.size()) - 1;
+  if (!a || !b || !c.a_axes[along] || !c.b_axes[along]) return {};
+  if (stage.inner[along - loops.outer.size()].extent.hi() < 2) return {};
   const DType factor = loops.values[static_cast<size_t>(*a)].dtype;
-  if (find_instruction(target, MatrixLayout::Panels, factor) && c.b_axis == last) return Unit::Matrix;
-  return find_instruction(target, MatrixLayout::Packed, factor) ? Unit::Packed : Unit::Numbers;
+  if (find_instruction(target, MatrixLayout::Panels, factor) && c.b_axis == static_cast<int>(loops.outer.size()) - 1)
+    return PackedContraction{.matrix = true};
+  return find_instruction(target, MatrixLayout::Packed, factor) ? std::optional(PackedContraction{}) : std::nullopt;
 }
 
 // The share of its time that a core works, if blocks of this size are divided among all of them. Each block packs its
@@ -160,14 +316,12 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   const Factor fa = look_at(loops, stage, c.a, loops.outer[a].var, stage.inner[depth].var);
   const Factor fb = look_at(loops, stage, c.b, loops.outer[b].var, stage.inner[depth].var);
   StageSchedule& plan = schedule.stages[0];
-  plan.dot = true;
-
-  using Unit = StageSchedule::Unit;
   // Walked along short sums, b would cost more at their ends than a packed copy of it does.
   const bool short_sums = fb.inner == 1 && fb.own != 1 && m * kLanesCycles > k / lanes * kPackingCycles;
   const bool few_rows = m <= kFewRows && fb.plain && fb.bytes > target.l2_bytes && !short_sums;
-  if (!few_rows) plan.unit = choose_unit(loops, stage, c, outer + depth, target);
-  const bool matrix = plan.unit == Unit::Matrix;
+  const std::optional<PackedContraction> packed =
+      few_rows ? std::nullopt : choose_words(loops, stage, c, outer + depth, target);
+  const bool words = packed.has_value(), matrix = words && packed->matrix;
   Micro micro = micro_tile(m, n, lanes, target.vector_registers);
   if (matrix) micro = {kernel::kPanelRows, kernel::kPanelRows};
   int64_t kc = k, mc = round_up(std::min(m, kBlockRows), micro.rows);
@@ -203,7 +357,6 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   }
   // Vectors of b must be neighbours in memory, and few enough to stay near.
   const bool walk_b = few_rows && (fb.inner == 1 || fb.own == 1);
-  const bool words = plan.unit != Unit::Numbers;
   const bool pack_b = !walk_b && (words || !fb.plain || fb.cast || fb.own != 1 || k * n * fb.size > target.l2_bytes);
   // A copy of all windows of an image would be many times the image.
   const bool one_block = pack_b && (m <= kOneBlockRows || !one_axis) && !matrix && !row_wise;
@@ -215,11 +368,12 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
     if (i != a && i != b) others *= static_cast<double>(extent_of(loops.outer[i]));
   auto blocks = [&] { return others * static_cast<double>(pieces(m, mc) * pieces(n, nc)); };
   const double wanted = target.cores == 1 ? 1 : 4.0 * target.cores;
+  int64_t parts = 1;
   if (one_axis && !words && blocks() < target.cores && k >= kLongSum * std::max(m, n) &&
       k >= kShortestPart * target.cores) {
     // Few results, and each a long sum: the sums are divided, along their first axis.
-    plan.split = std::min(static_cast<int64_t>(wanted / blocks()), k / kShortestPart);
-    kc = std::min(kc, round_up(pieces(k, plan.split), lanes));
+    parts = std::min(static_cast<int64_t>(wanted / blocks()), k / kShortestPart);
+    kc = std::min(kc, round_up(pieces(k, parts), lanes));
   } else {
     while (blocks() < wanted && (mc > micro.rows || nc > micro.columns)) {
       const bool cut_rows = nc == micro.columns || (!one_block && mc > micro.rows && (row_wise || mc * 2 > nc));
@@ -229,7 +383,7 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   }
   mc = round_up(pieces(m, pieces(m, mc)), micro.rows);
   nc = round_up(pieces(n, pieces(n, nc)), micro.columns);
-  if (one_block && plan.split == 1 && target.cores > 1) even_out(m, n, others, mc, nc, micro, target.cores);
+  if (one_block && parts == 1 && target.cores > 1) even_out(m, n, others, mc, nc, micro, target.cores);
   schedule.block[a] = mc;
   schedule.block[b] = nc;
 
@@ -250,13 +404,71 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
     schedule.stages[s].joined = s > 1 || !in_memory;
   }
 
-  if (walk_b) return;
   // Elements of a are read one by one, so rows may start anywhere; columns of them may not be far apart.
   const bool far = std::abs(fa.inner) * fa.size >= kFarApart && fa.bytes > target.l2_bytes / 2;
-  if (words || !fa.plain || fa.cast || far || !one_axis)
-    plan.staged.push_back({0, Staged::Scope::Phase, 0, micro.rows});
-  if (pack_b)
-    plan.staged.push_back({1, one_block ? Staged::Scope::Block : Staged::Scope::Phase, kc < k ? 2 : 1, micro.columns});
+  auto choose = [&](auto contraction) {
+    if (!walk_b && (words || !fa.plain || fa.cast || far || !one_axis))
+      contraction.left = {Staged::Scope::Phase, 0, micro.rows};
+    if (pack_b && one_block)
+      contraction.right = {Staged::Scope::Block, kc < k ? 2 : 1, micro.columns};
+    else if (pack_b)
+      contraction.right = {Staged::Scope::Phase, 0, micro.columns};
+    plan.strategy = contraction;
+  };
+  words ? choose(*packed) : choose(RegisterContraction{.parts = parts});
+}
+
+// ---- the default choice on a SIMT machine ----
+
+void schedule_contraction_simt(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target) {
+  // Threads that share a tile, and how deep a step goes: measured on an H200. A thread of the larger ones holds 8 x 8
+  // sums, and two blocks have room on a multiprocessor. Of the smallest 4 x 4, for products that leave much idle.
+  struct Tile {
+    int64_t rows, columns;
+    int threads;
+    int64_t depth;
+  };
+  constexpr Tile kTiles[] = {{128, 128, 256, 8}, {64, 64, 64, 16}, {32, 32, 64, 32}};
+  constexpr double kLeastWaves = 1.5;  // blocks for each multiprocessor, or the next smaller tile is taken
+  constexpr int kWarps = 8;            // warps that keep a multiprocessor going
+  constexpr int64_t kLeastPart = 192;  // of a divided sum
+  const ProductSizes sizes = product_sizes(loops, c);
+  const auto [a, b, m, n, k, others, together] = sizes;
+  StageSchedule& plan = schedule.stages[0];
+  RegisterContraction& contraction = plan.strategy.emplace<RegisterContraction>();
+  // Few blocks with long sums: the sums are divided.
+  auto divide = [&, depth_of_sum = k](double warps) {
+    const auto split =
+        std::min(static_cast<int64_t>(std::round(kWarps * target.multiprocessors / warps)), depth_of_sum / kLeastPart);
+    if (split <= 1) return;
+    contraction.parts = split;
+    if (!check(schedule, loops, target).empty()) contraction.parts = 1;
+  };
+  auto loop_by = [&, depth_of_sum = k](int64_t step) {
+    if (step < depth_of_sum) plan.loops = {{static_cast<int>(loops.outer.size()), step}};
+    return static_cast<int>(plan.loops.size());
+  };
+  if (std::min(m, n) < kTiles[2].rows || loops.values[static_cast<size_t>(c.a)].dtype != DType::f32) {
+    schedule.block[a] = std::min<int64_t>(64, m);
+    schedule.block[b] = std::min<int64_t>(64, n);
+    const int depth = loop_by(8);
+    contraction.left = contraction.right = {Staged::Scope::Block, depth, 0};
+    divide(sizes.blocks(schedule.block[a], schedule.block[b]) * schedule.threads / target.warp);
+    return;
+  }
+  const Tile* tile = kTiles;
+  while (tile != std::end(kTiles) - 1 && sizes.blocks(tile->rows, tile->columns) < kLeastWaves * target.multiprocessors)
+    ++tile;
+  schedule.block[a] = tile->rows;
+  schedule.block[b] = tile->columns;
+  schedule.threads = tile->threads;
+  // A step that leaves nothing over, if there is one nearly as deep.
+  int64_t step = tile->depth;
+  while (step > tile->depth * 3 / 4 && k % step != 0) --step;
+  const int depth = loop_by(k % step == 0 ? step : tile->depth);
+  contraction.left = {Staged::Scope::Block, depth, tile->rows};
+  contraction.right = {Staged::Scope::Block, depth, tile->columns};
+  divide(sizes.blocks(tile->rows, tile->columns) * tile->threads / target.warp);
 }
 
 }  // namespace heddle

@@ -1,8 +1,5 @@
 // Contractions on a SIMT machine's matrix unit, at tile level: one instruction for the whole sum, factors that must be
 // packed first, results that leave as tiles, and persistent blocks.
-#include "base/error.h"
-#include "compile/schedule/matrix_simt.h"
-#include "compile/schedule/warp_simt.h"
 #include "compile/tile/tiler.h"
 
 namespace heddle {
@@ -42,31 +39,39 @@ kernel::Region Tiler::region_at(size_t s, const MatrixView& view, const Place& p
   return region;
 }
 
+Level Tiler::unit_level(size_t s) const {
+  const auto* unit = as<MatrixContraction>(s);
+  const bool warps = unit && unit->warps;
+  const Value factor = *unit_factor(loops_, stage(s), *find_contraction(loops_, stage(s)), 1, warps);
+  return {static_cast<int>(outer_ + stage(s).kept),
+          unit_depth(loops_.values[static_cast<size_t>(factor)].dtype, warps)};
+}
+
 std::vector<Tiler::Value> Tiler::matrix_dot(size_t s, const Place& p, std::vector<Value> before) {
   const Contraction c = *find_contraction(loops_, stage(s));
-  const Level& level = schedule_.stages[s].loops[0];
+  const Level level = unit_level(s);
+  const auto* unit = as<MatrixContraction>(s);
+  const bool warps = unit && unit->warps;
   // A left factor in registers has all tiles; what is outside is 0 there.
   const bool held = in_registers() && reduces_common(s);
   const Expr step =
-      held ? Expr::index(text("l", loop_count_++), schedule_.chunk / level.step) : loop_variable(s, p, level);
+      held ? Expr::index(text("l", loop_count_++), schedule_.chunks->size / level.step) : loop_variable(s, p, level);
   const Place at = step_into(p, level, step);
   std::vector<kernel::Region> regions;
   for (int operand : {0, 1}) {
     if (held && operand == 0) continue;
     auto packed = matrices_.find(operand);
-    auto direct = [&] {
-      return by_warps(s) ? *warp_view(loops_, stage(s), c, operand) : *factor_view(loops_, stage(s), c, operand);
-    };
+    auto direct = [&] { return *factor_view(loops_, stage(s), c, operand, warps); };
     regions.push_back(region_at(s, packed != matrices_.end() ? packed->second : direct(), at));
-    if (in_registers() && operand == 0) regions.back().stays = staying_steps(stage(s).inner.back(), level.step) > 0;
+    if (in_registers() && operand == 0) regions.back().stays = staying_steps(stage(s).inner.back()) > 0;
   }
   Expr taken = 0;
   if (!turn_.is_const(0)) taken = turn_ * (step.is_var() ? step.extent() : Expr(1));
   kernel::Type type{loops_.values[static_cast<size_t>(stage(s).results[0])].dtype, dims(at, result_axes(s))};
-  const int pipeline = schedule_.stages[s].pipeline;
+  const auto pipeline = static_cast<int>(unit ? unit->pipeline : as<NestedContraction>(s)->pipeline);
   if (!in_registers()) {
     std::vector<Value> sums;
-    if (by_warps(s))
+    if (warps)
       sums = {builder_->warp_dot(std::move(regions), step, pipeline, type)};
     else
       sums = builder_->matrix_dot({}, std::move(regions), step, pipeline, taken, type);
@@ -107,13 +112,12 @@ bool Tiler::leave_as_tiles(size_t s) {
 }
 
 bool Tiler::write_matrix_store(const Inst& inst, Instance& in) {
+  const auto* unit = as<MatrixContraction>(0);
   size_t from = 0;  // the last product
   for (size_t s = 0; s < in.stage; ++s)
-    if (schedule_.stages[s].pipeline > 0) from = s;
-  const StageSchedule& product = schedule_.stages[from];
-  if (product.pipeline == 0 || by_warps(from) || product.split > 1 || inst.op != Op::store || in.stage == 0 ||
-      !leave_as_tiles(in.stage))
-    return false;
+    if (as<NestedContraction>(s)) from = s;
+  const bool by_groups = as<NestedContraction>(from) || (unit && !unit->warps && unit->parts == 1);
+  if (!by_groups || inst.op != Op::store || in.stage == 0 || !leave_as_tiles(in.stage)) return false;
   const Contraction c = *find_contraction(loops_, stage(from));
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
   // The axis of its columns may have another number here.
@@ -130,22 +134,20 @@ bool Tiler::write_matrix_store(const Inst& inst, Instance& in) {
 }
 
 // A copy of the narrow numbers with rows of whole 16 bytes, the fast axis as it is in memory.
-void Tiler::write_matrix_packing(size_t s, const Staged& staged) {
+void Tiler::write_matrix_packing(int operand) {
+  constexpr size_t s = 0;
   constexpr int64_t kRows = 16, kColumns = 256;  // of a block
   const Contraction c = *find_contraction(loops_, stage(s));
-  const Value factor = staged.operand == 0 ? c.a : c.b;
-  const Value narrow =
-      by_warps(s) ? warp_factor(loops_, stage(s), c, factor) : *matrix_factor(loops_, stage(s), factor);
-  const std::vector<bool>& follows = staged.operand == 0 ? c.a_axes : c.b_axes;
-  const auto own = static_cast<size_t>(staged.operand == 0 ? c.a_axis : c.b_axis);
+  const Value narrow = *unit_factor(loops_, stage(s), c, operand, as<MatrixContraction>(s)->warps);
+  const std::vector<bool>& follows = operand == 0 ? c.a_axes : c.b_axes;
+  const auto own = static_cast<size_t>(operand == 0 ? c.a_axis : c.b_axis);
   const DType dtype = loops_.values[static_cast<size_t>(narrow)].dtype;
   kernel_.phases.emplace_back();
   builder_.emplace(kernel_, kernel_.phases.back());
   registers_.clear();
 
   MatrixView view;
-  // Only elements of two bytes can be transposed on their way to a matrix unit.
-  view.transposed = size_of(dtype) == 2 && packed_transposed(loops_, stage(s), c, staged.operand);
+  view.transposed = packed_transposed(loops_, stage(s), c, operand, dtype);
   view.axes = view.transposed ? SmallVector<size_t, 4>{own, outer_} : SmallVector<size_t, 4>{outer_, own};
   for (size_t i = outer_; i-- > 0;)
     if (follows[i] && i != own) view.axes.push_back(i);
@@ -182,12 +184,13 @@ void Tiler::write_matrix_packing(size_t s, const Staged& staged) {
   access.guard = bounds(p, used);
   access.coords = coords(p, used);
   builder_->store(view.buffer, spread(v, extents(access.coords)), access);
-  matrices_[staged.operand] = view;
+  matrices_[operand] = view;
 }
 
 // The blocks of a phase, taken in turn by a few persistent ones: down a group of rows, then the next column.
 void Tiler::take_turns(const std::function<void()>& body) {
-  if (schedule_.persistent == 0) return body();
+  const auto* unit = as<MatrixContraction>(0);
+  if (!unit || unit->persistent == 0) return body();
   const Contraction c = *find_contraction(loops_, stage(0));
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
   kernel_.phases.back().blocks.clear();
@@ -197,7 +200,7 @@ void Tiler::take_turns(const std::function<void()>& body) {
     count.push_back(ceildiv(loops_.outer[i].extent, schedule_.block[i]));
     total = total * count.back();
   }
-  const Expr persistent = min(total, schedule_.persistent);
+  const Expr persistent = min(total, unit->persistent);
   const Expr block = block_variable("block", persistent);
   const Expr turns = ceildiv(total - block, persistent);
   turn_ = turns.lo() == 1 && turns.hi() == 1 ? Expr(0) : Expr::index("turn", turns);
@@ -205,8 +208,8 @@ void Tiler::take_turns(const std::function<void()>& body) {
     const Expr tile = block + turn_ * persistent, matrix = count[a] * count[b];
     const Expr within = mod(tile, matrix);
     Expr rest = floordiv(tile, matrix);
-    const Expr strip = count[b] * schedule_.group, from = floordiv(within, strip) * schedule_.group;
-    const Expr height = min(count[a] - from, schedule_.group);
+    const Expr strip = count[b] * unit->group, from = floordiv(within, strip) * unit->group;
+    const Expr height = min(count[a] - from, unit->group);
     std::vector<Expr> at(outer_);
     at[a] = from + mod(mod(within, strip), height);
     at[b] = floordiv(mod(within, strip), height);

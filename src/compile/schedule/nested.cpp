@@ -4,15 +4,41 @@
 //              side by side: vectors run across them
 //   statistics a vector of rows at a time, with what is kept for the sums that follow
 //   sums       a chunk of the common axis at a time, so that both factors stay in the L1 cache
-#include "compile/schedule/schedule_nested.h"
+#include "compile/schedule/nested.h"
 
 #include <algorithm>
 
-#include "compile/loops/contraction.h"
 #include "compile/loops/online.h"
-#include "compile/schedule/matrix_simt.h"
+#include "compile/schedule/schedule.h"
 
 namespace heddle {
+
+std::string check_kept_simt(const Schedule& schedule, const Loops& loops, const Target& target) {
+  if (target.machine != Machine::Simt || !is_nested(loops) || schedule.chunks) return "";
+  int64_t kept = 0, largest = 0;
+  for (size_t s = 0; s < loops.stages.size(); ++s) {
+    const Stage& stage = loops.stages[s];
+    int64_t block = 1, results = 0, tile = 1;
+    for (int64_t size : schedule.block) block *= size;
+    for (kernel::Value v : stage.results) results += size_of(loops.values[static_cast<size_t>(v)].dtype);
+    for (size_t i = 0; i < stage.kept; ++i) results *= stage.inner[i].extent.hi() + 64;
+    for (int64_t size : tile_of(schedule, loops, s)) tile = std::min(tile * size, target.shared_bytes);
+    kept += results * block;
+    largest = std::max(largest, tile * 4 * (schedule.stages[s].is<RegisterContraction>() ? 2 : 1));
+  }
+  if (kept > target.shared_bytes / 2) return text(kept, " bytes of shared memory for what stages keep");
+  if (largest > target.shared_bytes / 8) return text("tiles of ", largest, " bytes in nested loops");
+  return "";
+}
+
+void change_chunks(Schedule& schedule, const Target& target, const Draw& draw) {
+  constexpr int64_t kChunks[] = {0, 128, 256, 512, 1024, 2048};
+  const int64_t parts[] = {1, 1, 2, target.cores, 2 * target.cores, 16};
+  const int64_t size = kChunks[draw(std::size(kChunks))];
+  schedule.chunks.reset();
+  if (size > 0) schedule.chunks = {size, parts[draw(std::size(parts))]};
+}
+
 namespace {
 
 // Rows of a block, about, and elements of the common axis that a sum takes at a time.
@@ -25,8 +51,6 @@ constexpr int64_t kRowsChunk = 1024, kFewRowsChunk = 1024;
 // cache.
 constexpr int64_t kFewRowsStep = 32;
 constexpr int64_t kWantedBlocks = 16;
-
-int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // Whether a later stage reduces over the axis: such results lie row by row of it.
 bool reduced_later(const Loops& loops, const Expr& var) {
@@ -51,13 +75,11 @@ bool lies_across(const Stage& stage, kernel::Value v, const Axis& axis) {
 
 // Parts of a long axis for every core, where there are few blocks.
 void divide_long_rows(Schedule& schedule, const Loops& loops) {
-  if (schedule.chunk == 0) return;
-  int64_t blocks = 1;
-  for (size_t i = 0; i < loops.outer.size(); ++i)
-    blocks *= (extent_of(loops.outer[i]) + schedule.block[i] - 1) / schedule.block[i];
-  const int64_t chunks = extent_of(*common_axis(loops)) / schedule.chunk;
+  if (!schedule.chunks) return;
+  const auto blocks = static_cast<int64_t>(blocks_of(schedule, sizes_of(loops)));
+  const int64_t chunks = extent_of(*common_axis(loops)) / schedule.chunks->size;
   if (2 * blocks <= kWantedBlocks)
-    schedule.parts = std::clamp<int64_t>(kWantedBlocks / blocks, 1, std::max<int64_t>(chunks / 2, 1));
+    schedule.chunks->parts = std::clamp<int64_t>(kWantedBlocks / blocks, 1, std::max<int64_t>(chunks / 2, 1));
 }
 
 // A block takes one row, or the few that meet the same factors: those are read once, at the speed of memory, and
@@ -70,7 +92,7 @@ void schedule_few_rows(Schedule& schedule, const Loops& loops, const Target& tar
   if (row < outer) schedule.block[row] = rows;
   const bool online = find_online(loops).has_value();
   const int irow = static_cast<int>(row);
-  if (online) schedule.chunk = std::min(kFewRowsChunk, round_up(extent_of(*common), 4 * lanes));
+  if (online) schedule.chunks = {std::min(kFewRowsChunk, round_up(extent_of(*common), 4 * lanes))};
   divide_long_rows(schedule, loops);
   for (size_t s = 0; s < loops.stages.size(); ++s) {
     const Stage& stage = loops.stages[s];
@@ -80,12 +102,12 @@ void schedule_few_rows(Schedule& schedule, const Loops& loops, const Target& tar
     const bool keeps_common = stage.kept > 0 && common && stage.inner[0].var == common->var;
     if (stage.reducer && keeps_common && stage.kept == 1) {
       // Rows of the factor, a few at a time.
-      const int64_t length = online ? schedule.chunk : extent_of(*common);
+      const int64_t length = online ? schedule.chunks->size : extent_of(*common);
       plan.loops = {{first, std::min<int64_t>(lanes, length)}};
       if (rows > 1) plan.loops.push_back({irow, 1});
     } else if (stage.reducer && stage.kept == 1 && common && stage.inner[1].var == common->var) {
-      const int64_t length = online ? schedule.chunk : extent_of(*common);
-      plan.dot = c && c->is_matmul() && rows > 1;
+      const int64_t length = online ? schedule.chunks->size : extent_of(*common);
+      if (c && c->is_matmul() && rows > 1) plan.strategy = RegisterContraction{};
       const int64_t wide = std::min<int64_t>(8 * lanes, extent_of(stage.inner[0]));
       int64_t high = std::max<int64_t>(sums / ((wide + lanes - 1) / lanes), 1);
       while (rows % high != 0) --high;
@@ -95,7 +117,8 @@ void schedule_few_rows(Schedule& schedule, const Loops& loops, const Target& tar
     } else {
       if (row < outer && rows > 1) plan.loops = {{static_cast<int>(row), 1}};
       plan.joined = s > 0 && !stage.inner.empty() && loops.stages[s - 1].inner.size() == 1 &&
-                    !schedule.stages[s - 1].dot && schedule.stages[s - 1].loops.size() == plan.loops.size();
+                    !schedule.stages[s - 1].is<RegisterContraction>() &&
+                    schedule.stages[s - 1].loops.size() == plan.loops.size();
     }
   }
 }
@@ -103,7 +126,7 @@ void schedule_few_rows(Schedule& schedule, const Loops& loops, const Target& tar
 }  // namespace
 
 bool nest_pays(const Schedule& schedule, const Loops& loops, const Target& target) {
-  if (target.machine != Machine::Simt || schedule.chunk > 0) return true;
+  if (target.machine != Machine::Simt || schedule.chunks) return true;
   constexpr double kMost = 1 << 26;  // products
   double most = 0;
   for (const Stage& stage : loops.stages) {
@@ -118,9 +141,7 @@ bool nest_pays(const Schedule& schedule, const Loops& loops, const Target& targe
 Schedule nested_schedule(const Loops& loops, const Target& target) {
   const size_t outer = loops.outer.size();
   const bool simd = target.machine == Machine::Simd;
-  Schedule schedule;
-  schedule.block.assign(outer, 1);
-  schedule.stages.resize(loops.stages.size());
+  Schedule schedule = plain_schedule(loops);
   schedule.threads = simd ? 1 : 256;
   for (StageSchedule& plan : schedule.stages) plan.joined = false;
   // The rows: what the computed factor of a sum follows.
@@ -134,18 +155,11 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
   const int64_t lanes = simd ? target.vector_bytes / 4 : 4;
   const int64_t rows = outer > 0 ? extent_of(loops.outer[row]) : 1;
   if (!simd) {
-    if (schedule_online_simt(schedule, loops, target)) return schedule;
+    if (schedule_nested_unit(schedule, loops, target)) return schedule;
     // Small tiles: everything waits in shared memory.
     constexpr int64_t kTile = 512;
-    for (size_t s = 0; s < loops.stages.size(); ++s) {
-      int64_t left = kTile;
-      for (size_t i = loops.stages[s].inner.size(); i-- > 0;) {
-        int64_t extent = extent_of(loops.stages[s].inner[i]), step = std::min(extent, left);
-        if (step < extent)
-          schedule.stages[s].loops.insert(schedule.stages[s].loops.begin(), {static_cast<int>(outer + i), step});
-        left = std::max<int64_t>(left / step, 1);
-      }
-    }
+    const Sizes sizes = sizes_of(loops);
+    for (size_t s = 0; s < loops.stages.size(); ++s) loop_within(schedule.stages[s], sizes.inner[s], outer, kTile);
     return schedule;
   }
   if (rows <= kFewNestedRows || !multiplies) {
@@ -161,7 +175,7 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
   std::optional<Axis> common = common_axis(loops);
   if (block * per_row > target.l2_bytes && find_online(loops)) {
     // Chunks in place of fewer rows.
-    schedule.chunk = kRowsChunk;
+    schedule.chunks = {kRowsChunk};
     per_row = per_row / extent_of(*common) * kRowsChunk;
   }
   while (block > beside && block * per_row > target.l2_bytes) block -= beside;
@@ -179,20 +193,20 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
     const bool product = c && c->is_matmul() && stage.kept == 1;
     const int first = static_cast<int>(outer), reduced = first + static_cast<int>(stage.kept);
     if (product && reduced_later(loops, stage.inner[0].var)) {
-      plan.dot = true;
+      RegisterContraction& contraction = plan.strategy.emplace<RegisterContraction>();
       plan.loops = {{first, std::min(sums / (together / lanes), extent_of(stage.inner[0]))}};
       if (together < block) plan.loops.push_back({irow, together});
-      if (c->a_axis == irow) plan.staged = {{0, Staged::Scope::Block, 0, together}};
+      if (c->a_axis == irow) contraction.left = {Staged::Scope::Block, 0, together};
     } else if (product && together == block && c->a_axis == irow && lies_across(stage, c->b, stage.inner[0])) {
       // A weight of rows of inputs: its elements one by one, against vectors of rows.
-      plan.dot = true;
-      const int64_t length = schedule.chunk > 0 ? schedule.chunk : extent_of(stage.inner[1]);
+      plan.strategy = RegisterContraction{};
+      const int64_t length = schedule.chunks ? schedule.chunks->size : extent_of(stage.inner[1]);
       const int64_t high = std::min(sums / (together / lanes), extent_of(stage.inner[0]));
       if (length > kAcrossChunk) plan.loops.push_back({reduced, kAcrossChunk});
       if (high < extent_of(stage.inner[0])) plan.loops.push_back({first, high});
     } else if (product) {
-      plan.dot = true;
-      const int64_t length = schedule.chunk > 0 ? schedule.chunk : extent_of(stage.inner[1]);
+      plan.strategy = RegisterContraction{};
+      const int64_t length = schedule.chunks ? schedule.chunks->size : extent_of(stage.inner[1]);
       int64_t chunk = std::min(kSumChunk, length);
       int64_t wide = std::min<int64_t>(4 * lanes, extent_of(stage.inner[0]));
       int64_t high = std::min(sums / ((wide + lanes - 1) / lanes), block);
@@ -206,8 +220,7 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
       // Statistics, the stores of them, and what is kept beside them.
       plan.loops = {{irow, lanes}};
       const StageSchedule* before = s > 0 ? &schedule.stages[s - 1] : nullptr;
-      plan.joined = before && !before->dot && before->loops.size() == 1 && before->loops[0].axis == irow &&
-                    before->loops[0].step == lanes;
+      plan.joined = before && !before->is<RegisterContraction>() && before->loops == plan.loops;
     }
   }
   return schedule;

@@ -4,9 +4,8 @@
 // sums stay in registers, become the left factor of the next product there, and that one's sums are carried on.
 #include <algorithm>
 
-#include "base/error.h"
 #include "compile/loops/online.h"
-#include "compile/schedule/matrix_simt.h"
+#include "compile/schedule/schedule.h"
 #include "kernel/tensor_maps.h"
 
 namespace heddle {
@@ -14,8 +13,6 @@ namespace {
 
 using kernel::kMatrixRows;
 using kernel::kMatrixThreads;
-
-int64_t whole_columns(int64_t size) { return (size + kMatrixRows - 1) / kMatrixRows * kMatrixRows; }
 
 // A sum of products with one kept axis and one reduced one.
 std::optional<Contraction> product_of(const Loops& loops, size_t s) {
@@ -37,7 +34,7 @@ bool is_kept_by_product(const Loops& loops, const Expr& var) {
 // The columns of a product's sums.
 int64_t columns_of(const Loops& loops, const Schedule& schedule, size_t s) {
   const Axis& axis = loops.stages[s].inner[0];
-  return axis.var == common_axis(loops)->var ? schedule.chunk : whole_columns(extent_of(axis));
+  return axis.var == common_axis(loops)->var ? schedule.chunks->size : round_up(extent_of(axis), kMatrixRows);
 }
 
 // Whether the factor is the result of an earlier stage, or a cast of it.
@@ -68,41 +65,33 @@ bool is_narrow(const Loops& loops, kernel::Value result, DType dtype) {
 
 DType dtype_of(const Loops& loops, int buffer) { return loops.buffers[static_cast<size_t>(buffer)].dtype; }
 
-std::string check_product(const Schedule& schedule, const Loops& loops, size_t s, size_t row, bool carries) {
-  const StageSchedule& plan = schedule.stages[s];
-  const Stage& stage = loops.stages[s];
-  const auto c = product_of(loops, s);
-  if (!c || static_cast<size_t>(c->a_axis) != row) return text("stage ", s, ": not a product of rows of the block");
-  if (!plan.dot || plan.unit != StageSchedule::Unit::Matrix || plan.pipeline < 1 || !plan.staged.empty())
-    return text("stage ", s, ": a product without the matrix unit");
-  std::optional<MatrixView> right = factor_view(loops, stage, *c, 1);
-  if (!right) return text("stage ", s, ": operand 1 cannot be copied as it is");
-  const DType narrow = dtype_of(loops, right->buffer);
-  const auto reduced = static_cast<int>(loops.outer.size() + 1);
-  const int64_t depth = kernel::kMatrixBytes / size_of(narrow);
-  if (plan.loops.size() != 1 || plan.loops[0].axis != reduced || plan.loops[0].step != depth)
-    return text("stage ", s, ": a matrix unit takes steps of ", depth);
-  if (columns_of(loops, schedule, s) > 256) return text("stage ", s, ": too many columns");
+// Numbers of two bytes, which the unit takes in steps of.
+constexpr int64_t kDepth = kernel::kMatrixBytes / 2;
+
+std::string check_product(const NestedContraction& product, const Site& at, size_t row, bool carries) {
+  const auto c = product_of(at.loops, at.s);
+  if (!c || static_cast<size_t>(c->a_axis) != row) return at.problem("not a product of rows of the block");
+  if (product.pipeline < 1 || !at.plan().loops.empty()) return at.problem("a matrix unit walks its sum by itself");
+  std::optional<MatrixView> right = factor_view(at.loops, at.stage(), *c, 1, false);
+  if (!right) return at.problem("operand 1 cannot be copied as it is");
+  const DType narrow = dtype_of(at.loops, right->buffer);
+  if (columns_of(at.loops, at.schedule, at.s) > 256) return at.problem("too many columns");
   if (!carries) {
-    std::optional<MatrixView> left = factor_view(loops, stage, *c, 0);
-    if (!left || dtype_of(loops, left->buffer) != narrow)
-      return text("stage ", s, ": operand 0 cannot be copied as it is");
-    return "";
+    std::optional<MatrixView> left = factor_view(at.loops, at.stage(), *c, 0, false);
+    return left && dtype_of(at.loops, left->buffer) == narrow ? "" : at.problem("operand 0 cannot be copied as it is");
   }
-  auto computed = computed_factor(loops, stage, c->a);
-  if (!computed || !is_narrow(loops, *computed, narrow))
-    return text("stage ", s, ": operand 0 is not made of ", narrow);
+  auto computed = computed_factor(at.loops, at.stage(), c->a);
+  if (!computed || !is_narrow(at.loops, *computed, narrow)) return at.problem("operand 0 is not made of ", narrow);
   return "";
 }
 
-}  // namespace
-
-std::string check_online_simt(const Schedule& schedule, const Loops& loops, const Target& target) {
+// Everything but memory for factors and results is registers.
+std::string check_unit_chunks(const Schedule& schedule, const Loops& loops, const Target& target) {
   if (!find_instruction(target, MatrixLayout::Shared)) return "chunks without a matrix unit";
-  if (schedule.parts != 1 || schedule.persistent != 0)
-    return "parts of chunks, or persistent blocks, on a SIMT machine";
+  const int64_t chunk = schedule.chunks->size;
+  if (schedule.chunks->parts != 1) return "parts of chunks on a SIMT machine";
   const Online online = *find_online(loops);
-  if (schedule.chunk % kMatrixRows != 0 || schedule.chunk > 256) return text("chunks of ", schedule.chunk);
+  if (chunk % kMatrixRows != 0 || chunk > 256) return text("chunks of ", chunk);
   size_t row = loops.outer.size();
   for (size_t i = 0; i < loops.outer.size(); ++i) {
     if (schedule.block[i] == 1) continue;
@@ -118,6 +107,7 @@ std::string check_online_simt(const Schedule& schedule, const Loops& loops, cons
   for (size_t s = 0; s < loops.stages.size(); ++s) {
     const Stage& stage = loops.stages[s];
     const StageSchedule& plan = schedule.stages[s];
+    const auto* product = std::get_if<NestedContraction>(&plan.strategy);
     for (const kernel::Inst& inst : stage.body.insts)
       if (inst.op == kernel::Op::check) return text("stage ", s, ": a matrix unit does not look at indices");
     if (online.roles[s] == Online::Role::Before) return text("stage ", s, " comes before all chunks");
@@ -126,15 +116,19 @@ std::string check_online_simt(const Schedule& schedule, const Loops& loops, cons
                                      [&](const Axis& axis) { return axis.var == online.along; });
     if (stage.reducer && (stage.inner.size() > 1 || !reduces_common)) {
       if (online.roles[s] != Online::Role::Chunk) return text("stage ", s, ": a sum behind all chunks");
-      if (std::string problem = check_product(schedule, loops, s, row, reduces_common); !problem.empty())
+      if (!product) return text("stage ", s, ": a product without the matrix unit");
+      if (std::string problem = check_product(*product, site_of(schedule, loops, target, s), row, reduces_common);
+          !problem.empty())
         return problem;
       const int64_t columns = columns_of(loops, schedule, s);
-      const int64_t steps = reduces_common ? 0 : staying_steps(stage.inner.back(), plan.loops[0].step);
-      bytes += kernel::MatrixRing{reduces_common ? 0 : rows, columns, plan.pipeline, steps}.bytes() + 1024;
+      const int64_t steps = reduces_common ? 0 : staying_steps(stage.inner.back());
+      bytes +=
+          kernel::MatrixRing{reduces_common ? 0 : rows, columns, static_cast<int>(product->pipeline), steps}.bytes() +
+          1024;
       registers += columns / 2 + (reduces_common ? 0 : columns / 4);
       continue;
     }
-    if (plan.dot || plan.pipeline != 0 || !plan.loops.empty() || !plan.staged.empty())
+    if (!(plan.is<Map>() || plan.is<RowReduction>()) || !plan.loops.empty())
       return text("stage ", s, " cannot be walked between products");
     // Rows of further axes would all be there at once, each filled up to whole columns.
     for (const Axis& axis : stage.inner)
@@ -147,7 +141,30 @@ std::string check_online_simt(const Schedule& schedule, const Loops& loops, cons
   return "";
 }
 
-bool schedule_online_simt(Schedule& schedule, const Loops& loops, const Target& target, std::string* why) {
+}  // namespace
+
+int64_t staying_steps(const Axis& summed) {
+  constexpr int64_t kMost = 4;
+  if (!summed.extent.is_const()) return 0;
+  const int64_t steps = pieces(summed.extent.value(), kDepth);
+  return steps <= kMost ? steps : 0;
+}
+
+std::string check_chunks(const Schedule& schedule, const Loops& loops, const Target& target) {
+  if (!schedule.chunks) return "";
+  const auto [size, parts] = *schedule.chunks;
+  if (size < 1 || size > 1 << 16 || parts < 1) return text(parts, " parts of chunks of ", size);
+  if (!is_nested(loops) || !find_online(loops)) return "chunks of an axis that cannot be rescaled";
+  return target.machine == Machine::Simt ? check_unit_chunks(schedule, loops, target) : "";
+}
+
+std::string check(const NestedContraction&, const Site& at) {
+  return at.simt() && at.schedule.chunks ? "" : at.problem("a product of chunks without chunks, or on a SIMD machine");
+}
+
+void change(NestedContraction& product, const Site&, const Draw& draw) { product.pipeline += draw(2) == 0 ? 1 : -1; }
+
+bool schedule_nested_unit(Schedule& schedule, const Loops& loops, const Target& target, std::string* why) {
   if (!find_instruction(target, MatrixLayout::Shared)) return refused(why, "the machine has none that copies");
   if (!find_online(loops)) return refused(why, "its nested sums cannot be taken in blocks");
   size_t row = loops.outer.size();
@@ -159,26 +176,19 @@ bool schedule_online_simt(Schedule& schedule, const Loops& loops, const Target& 
   if (rows < kLeastRows) return refused(why, rows, " rows, and fewer than ", kLeastRows, " gain nothing");
   // Chunks, and stages of the pipeline for sums that are carried on.
   for (auto [chunk, stages] : {std::pair<int64_t, int64_t>{128, 4}, {128, 3}, {128, 2}, {64, 2}}) {
-    Schedule candidate = schedule;
+    Schedule candidate = plain_schedule(loops);
+    for (StageSchedule& plan : candidate.stages) plan.joined = false;
     const int64_t block = rows <= kMatrixRows ? kMatrixRows : 2 * kMatrixRows;
-    candidate.block.assign(loops.outer.size(), 1);
     candidate.block[row] = block;
     candidate.threads = static_cast<int>((block / kMatrixRows + 1) * kMatrixThreads);
-    candidate.chunk = chunk;
+    candidate.chunks = {chunk};
     for (size_t s = 0; s < loops.stages.size(); ++s) {
-      StageSchedule& plan = candidate.stages[s];
-      plan = StageSchedule();
-      plan.joined = false;
       auto c = product_of(loops, s);
       if (!c) continue;
-      std::optional<MatrixView> right = factor_view(loops, loops.stages[s], *c, 1);
-      if (!right) return refused(why, "a factor of stage ", s, " is no f16 or bf16 that can be copied as it is");
-      plan.dot = true;
-      plan.unit = StageSchedule::Unit::Matrix;
-      const int64_t depth = kernel::kMatrixBytes / size_of(dtype_of(loops, right->buffer));
-      plan.loops = {{static_cast<int>(loops.outer.size() + 1), depth}};
+      if (!factor_view(loops, loops.stages[s], *c, 1, false))
+        return refused(why, "a factor of stage ", s, " is no f16 or bf16 that can be copied as it is");
       const bool carries = !(loops.stages[s].inner[0].var == common_axis(loops)->var);
-      plan.pipeline = carries ? static_cast<int>(stages) : 4;
+      candidate.stages[s].strategy = NestedContraction{carries ? stages : 4};
     }
     if (std::string problem = check(candidate, loops, target); !problem.empty()) {
       refused(why, problem);

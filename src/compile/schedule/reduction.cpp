@@ -1,0 +1,185 @@
+#include "compile/schedule/reduction.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "compile/schedule/schedule.h"
+
+namespace heddle {
+
+std::string check_parts(int64_t parts, const Site& at) {
+  if (parts < 1) return at.problem(parts, " parts");
+  if (parts == 1) return "";
+  if (at.s != 0 || at.stage().inner.empty() || is_nested(at.loops)) return text("stage ", at.s, " cannot be split");
+  for (size_t later = 1; later < at.loops.stages.size(); ++later)
+    if (at.loops.stages[later].reducer) return "a split needs the only reduction of the kernel";
+  return "";
+}
+
+std::string check(const RowReduction&, const Site& at) {
+  return at.stage().reducer ? "" : at.problem("it reduces nothing");
+}
+
+std::string check(const SplitReduction& reduction, const Site& at) {
+  if (!at.stage().reducer) return at.problem("it reduces nothing");
+  return reduction.parts == 1 ? at.problem("a split into one part") : check_parts(reduction.parts, at);
+}
+
+void change(RowReduction&, const Site&, const Draw&) {}
+
+void change(SplitReduction& reduction, const Site& at, const Draw& draw) {
+  reduction.parts = draw_parts(reduction.parts, at.target, draw);
+}
+
+namespace {
+
+// Terms that one accumulator of a column adds up one after the other.
+constexpr int64_t kLongestChain = 1024;
+
+// Splits the only reduction when the grid alone has too few blocks to fill the machine.
+void split_reduction(Schedule& schedule, const Loops& loops, const Sizes& sizes, const Target& target) {
+  if (!reduces_once(loops) || sizes.points < 1 << 17) return;
+  const double blocks = blocks_of(schedule, sizes);
+  // A multiprocessor hides the time that memory takes behind many blocks.
+  const bool simd = target.machine == Machine::Simd;
+  double wanted = simd ? 16 : 8.0 * target.multiprocessors;
+  if (blocks * (simd ? 2 : 4) > wanted) return;
+  int64_t step = 1;
+  int outer = static_cast<int>(sizes.outer.size());
+  for (const Level& level : schedule.stages[0].loops)
+    if (level.axis == outer) step = level.step;
+  int64_t steps = pieces(sizes.inner[0][0], step);
+  // Every part writes its results to memory: it must read many times as much.
+  const int64_t steps_per_part = simd ? 16 : 4;
+  if (blocks * static_cast<double>(schedule.block.empty() ? 1 : schedule.block.back()) > 1) steps /= steps_per_part;
+  const auto parts = std::clamp<int64_t>(static_cast<int64_t>(wanted / blocks), 1, std::max<int64_t>(steps, 1));
+  if (parts > 1) schedule.stages[0].strategy = SplitReduction{parts};
+}
+
+// Columns to walk at a time. Measured: two cache lines of each of 16 rows keep the prefetchers going; more columns or
+// more rows lose 20 %.
+int64_t column_step(const Loops& loops) {
+  constexpr int64_t kBytes = 128;
+  int64_t size = 1;
+  for (const kernel::Inst& inst : loops.stages[0].body.insts)
+    if (inst.op == kernel::Op::load)
+      size = std::max<int64_t>(size, size_of(loops.buffers[static_cast<size_t>(inst.buffer)].dtype));
+  return kBytes / size;
+}
+
+// Reducing the columns of a wide matrix on a CPU: memory is read in order, a few whole rows at a time, and the results
+// of a block wait in the L1 cache.
+void schedule_wide_columns(Schedule& schedule, const Loops& loops, const Sizes& sizes, size_t column_axis) {
+  constexpr int64_t kWidest = 4096;
+  // A vector times a matrix multiplies besides: half as many rows and twice as many columns gain 20 %.
+  const bool product = find_contraction(loops, loops.stages[0]).has_value();
+  const int64_t step = column_step(loops) * (product ? 2 : 1), most_rows = product ? 8 : 16;
+  int64_t columns = sizes.outer[column_axis];
+  schedule.block[column_axis] = round_up(pieces(columns, pieces(columns, kWidest)), step);
+  int outer = static_cast<int>(sizes.outer.size());
+  StageSchedule& plan = schedule.stages[0];
+  for (size_t i = 0; i < sizes.inner[0].size(); ++i)
+    plan.loops.push_back(
+        {outer + static_cast<int>(i), i + 1 < sizes.inner[0].size() ? 1 : std::min(most_rows, sizes.inner[0][i])});
+  plan.loops.push_back({static_cast<int>(column_axis), step});
+  for (size_t s = 1; s < schedule.stages.size(); ++s) schedule.stages[s].joined = s > 1;
+}
+
+// Whether each sum is short enough for one thread, which a SIMT machine has one for: windows of a pool, a filter of one
+// channel. `apart`: neighbouring threads read neighbours in memory, or nobody does.
+bool worth_a_thread(const Loops& loops, const Sizes& sizes, int64_t longest, bool apart) {
+  constexpr int64_t kShort = 64, kShortRow = 16;
+  constexpr double kManySums = 1 << 15;
+  return reduces_once(loops) && sizes.rows >= kManySums && longest <= (apart ? kShort : kShortRow);
+}
+
+}  // namespace
+
+void schedule_rows(Schedule& schedule, const Loops& loops, const Sizes& sizes, const Target& target) {
+  bool simd = target.machine == Machine::Simd;
+  size_t rank = sizes.outer.size();
+  double along_outer = 0, along_inner = 0;
+  int64_t widest = 1;
+  size_t column_axis = rank;
+  for (size_t s = 0; s < loops.stages.size(); ++s) {
+    std::vector<double> score = unit_strides(loops, loops.stages[s]);
+    int64_t inner = 1;
+    for (int64_t e : sizes.inner[s]) inner *= e;
+    widest = std::max(widest, inner);
+    if (inner == 1) continue;
+    for (size_t i = 0; i < score.size(); ++i) {
+      (i < rank ? along_outer : along_inner) += score[i];
+      if (i < rank && score[i] > 0) column_axis = i;
+    }
+  }
+  int64_t limit = simd ? kWholeRow : 8192, piece = simd ? kRowPiece : 4096;
+  bool columns = along_outer > along_inner && column_axis < rank;
+  if (!simd && !columns && widest > limit && widest <= 4 * limit && !reduces_once(loops)) {
+    // Longer rows are held by more threads: reading them again costs more.
+    limit = widest;
+    schedule.threads = widest <= 2 * 8192 ? 512 : 1024;
+  }
+  if (columns && simd && reduces_once(loops) && sizes.outer[column_axis] > 256 && sizes.inner[0].back() > 1) {
+    schedule_wide_columns(schedule, loops, sizes, column_axis);
+    split_reduction(schedule, loops, sizes, target);
+    return;
+  }
+  if (columns && simd && widest <= 64 && sizes.outer[column_axis] > 64) {
+    // Few rows of a wide matrix: a strip of columns stays in the L1 cache through all stages.
+    int64_t step = column_step(loops);
+    schedule.block[column_axis] = std::min(round_up(sizes.outer[column_axis], step), round_up(4096, step));
+    for (StageSchedule& plan : schedule.stages) plan.loops = {{static_cast<int>(column_axis), step}};
+    return;
+  }
+  if (!simd && worth_a_thread(loops, sizes, widest, column_axis < rank || along_inner == 0)) {
+    fill_block(schedule, sizes, 1024);
+    for (size_t i = 0; i < sizes.inner[0].size(); ++i)
+      if (sizes.inner[0][i] > 1) schedule.stages[0].loops.push_back({static_cast<int>(rank + i), 1});
+    return;
+  }
+  if (columns) {
+    int64_t width = simd ? 256 : 128;
+    schedule.block[column_axis] = std::min(sizes.outer[column_axis], width);
+    limit = std::clamp<int64_t>((simd ? 1 << 16 : 8192) / schedule.block[column_axis], 1, kLongestChain);
+    piece = limit;
+  } else if (rank > 0) {
+    int64_t wanted = simd ? 2048 : 4096;
+    if (widest < wanted / 2) schedule.block[rank - 1] = std::clamp<int64_t>(wanted / widest, 1, sizes.outer[rank - 1]);
+    // Keep enough blocks for everybody.
+    double blocks = sizes.rows / static_cast<double>(schedule.block[rank - 1]);
+    double least = simd ? 4.0 * target.cores : 1.0 * target.multiprocessors;
+    if (blocks < least && sizes.points > 1 << 15)
+      schedule.block[rank - 1] =
+          std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(schedule.block[rank - 1]) * blocks / least));
+    // Of little work a block of threads takes one element a thread: blocks wait beside each other.
+    while (!simd && sizes.rows < least * static_cast<double>(schedule.block[rank - 1]) &&
+           schedule.block[rank - 1] * widest > schedule.threads && schedule.block[rank - 1] > 1)
+      schedule.block[rank - 1] = (schedule.block[rank - 1] + 1) / 2;
+  }
+  for (size_t s = 0; s < loops.stages.size(); ++s) loop_inner(schedule.stages[s], sizes.inner[s], rank, limit, piece);
+  split_reduction(schedule, loops, sizes, target);
+}
+
+// No tile of such a product is worth staging. Threads run along the summed
+// axis where memory does, and share the results at the end; else along the long axis of the result.
+bool schedule_thin(Schedule& schedule, const Loops& loops, const Sizes& sizes, const Contraction& c,
+                   const Target& target) {
+  constexpr int64_t kThin = 16, kWhole = 16384, kLongSum = 1024;
+  const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis), rank = sizes.outer.size();
+  if (std::min(sizes.outer[a], sizes.outer[b]) > kThin) return false;
+  const size_t thin = sizes.outer[a] <= sizes.outer[b] ? a : b, wide = thin == a ? b : a;
+  const std::vector<double> score = unit_strides(loops, loops.stages[0]);
+  if (score[rank] >= score[wide]) {
+    schedule.block[thin] = sizes.outer[thin];
+    schedule.block[wide] = std::clamp<int64_t>(sizes.outer[wide] / 64, 1, 2);
+  } else {
+    schedule.block[wide] = std::min<int64_t>(sizes.outer[wide], 64);
+  }
+  const auto held = static_cast<int64_t>(std::bit_floor(
+      static_cast<uint64_t>(std::max<int64_t>(kWhole / (schedule.block[thin] * schedule.block[wide]), 1))));
+  loop_inner(schedule.stages[0], sizes.inner[0], rank, held, held);
+  if (sizes.inner[0][0] > kLongSum) split_reduction(schedule, loops, sizes, target);
+  return true;
+}
+
+}  // namespace heddle

@@ -1,0 +1,33 @@
+// Scatters: updates in their order, or in any order by atomic operations.
+#pragma once
+
+#include "compile/schedule/sizes.h"
+
+namespace heddle {
+
+struct Scatter {
+  int64_t parts = 1;  // of the axis that is written to; each looks at all updates and does its own
+
+  static constexpr const char* kName = "scatter";
+  static constexpr auto fields() { return std::make_tuple(std::pair{"parts", &Scatter::parts}); }
+};
+
+// SIMT, of updates that combine: in a phase of its own. The first loop runs over the updates; each of its rounds is a
+// block.
+struct AtomicScatter {
+  int64_t parts = 1;  // of the axis that is written to: blocks of the phase before, which stores the base
+
+  static constexpr const char* kName = "atomic_scatter";
+  static constexpr auto fields() { return std::make_tuple(std::pair{"parts", &AtomicScatter::parts}); }
+};
+
+std::string check(const Scatter& scatter, const Site& at);
+std::string check(const AtomicScatter& scatter, const Site& at);
+void change(Scatter& scatter, const Site& at, const Draw& draw);
+void change(AtomicScatter& scatter, const Site& at, const Draw& draw);
+// Loops that the strategy cannot do without.
+void draw_loops(const Scatter& scatter, StageSchedule& plan, const Site& at, const Draw& draw);
+void draw_loops(const AtomicScatter& scatter, StageSchedule& plan, const Site& at, const Draw& draw);
+void schedule_scatter(Schedule& schedule, const Loops& loops, const Sizes& sizes, const Target& target);
+
+}  // namespace heddle

@@ -1,0 +1,80 @@
+// Stages that compute element by element: what they store, and what they keep for later stages.
+#include "compile/tile/tiler.h"
+
+namespace heddle {
+
+std::vector<Tiler::Value> Tiler::write_stores(size_t s, const Place& p, size_t level, std::vector<Value> carried) {
+  const std::vector<Level>& loops = schedule_.stages[s].loops;
+  bool inside = level == loops.size() || static_cast<size_t>(loops[level].axis) >= outer_;
+  if (inside && carried.empty()) carried = scan_starts(s, p);
+  if (level < loops.size()) {
+    Expr var = loop_variable(s, p, loops[level]);
+    return builder_->loop(var, carried, [&](std::span<const Value> now) {
+      return write_stores(s, step_into(p, loops[level], var), level + 1, {now.begin(), now.end()});
+    });
+  }
+  Instance instance{s, p, substitution(s, p), {}, std::move(carried), {}};
+  write_checks(instance);
+  for (const Inst& inst : stage(s).body.insts) {
+    if (inst.op != Op::store && inst.op != Op::combine) continue;
+    if (as<AtomicScatter>(s))
+      write_atomic_update(inst, instance);
+    else if (stage(s).ordered)
+      write_update(inst, instance);
+    else
+      write_store(inst, instance);
+  }
+  std::vector<Value> totals;
+  for (const Inst* scan : scans(s)) {
+    value(scan->results[0], instance);
+    const std::vector<Value>& own = instance.totals.at(scan);
+    totals.insert(totals.end(), own.begin(), own.end());
+  }
+  return totals;
+}
+
+void Tiler::write_checks(Instance& in) {
+  for (const Inst& inst : stage(in.stage).body.insts) {
+    if (inst.op != Op::check) continue;
+    Builder::Access access = access_of(inst, in, false);
+    builder_->check(inst.buffer, spread(value(inst.args[0], in), extents(access.coords)), access);
+  }
+}
+
+void Tiler::write_store(const Inst& inst, Instance& in) {
+  if (write_matrix_store(inst, in)) return;
+  Builder::Access access = access_of(inst, in, true);
+  const auto* map = as<Map>(in.stage);
+  const auto* scan = as<Scan>(in.stage);
+  if ((map && map->stream) || (scan && scan->stream)) access.hint = kernel::Hint::Stream;
+  Value v = spread(value(inst.args[0], in), extents(access.coords));
+  if (inst.op == Op::store)
+    builder_->store(inst.buffer, v, access);
+  else
+    builder_->combine(inst.buffer, v, inst.reducer, access);
+}
+
+void Tiler::write_kept(size_t s, const Place& p, size_t level) {
+  const std::vector<Level>& loops = schedule_.stages[s].loops;
+  if (level < loops.size()) {
+    Expr var = loop_variable(s, p, loops[level]);
+    builder_->loop(var, {}, [&](std::span<const Value>) {
+      write_kept(s, step_into(p, loops[level], var), level + 1);
+      return std::vector<Value>{};
+    });
+    held_.clear();
+    return;
+  }
+  Instance instance{s, p, substitution(s, p), {}, {}, {}};
+  write_checks(instance);
+  Dims full = dims(p, result_axes(s));
+  for (size_t r = 0; r < stage(s).results.size(); ++r) {
+    Value v = spread(value(stage(s).body.results[r], instance), full);
+    std::vector<bool> kept = result_axes(s);
+    std::fill(kept.begin(), kept.begin() + static_cast<long>(outer_), false);
+    store_result(stage(s).results[r], s, v, p, bounds(p, kept));
+    hold(stage(s).results[r], s, v, p);
+  }
+}
+
+}  // namespace heddle
