@@ -54,7 +54,7 @@ std::vector<Workload> collect(const TuneOptions& options, const Device& wanted) 
 }
 
 // "2048x2048, 2048": outer axes, then the inner ones of each stage that has any.
-std::string sizes_of(const Loops& loops) {
+std::string sizes_text(const Loops& loops) {
   auto list = [](const std::vector<Axis>& axes) {
     std::string result;
     for (const Axis& axis : axes) result += text(result.empty() ? "" : "x", axis.extent);
@@ -63,7 +63,8 @@ std::string sizes_of(const Loops& loops) {
   std::string result = list(loops.outer);
   for (const Stage& stage : loops.stages)
     if (!stage.inner.empty()) result += ", " + list(stage.inner);
-  return result.size() > 36 ? result.substr(0, 33) + "..." : result;
+  if (result.size() > 36) result.replace(33, std::string::npos, "...");
+  return result;
 }
 
 std::string time_text(double seconds) {
@@ -76,7 +77,7 @@ std::string time_text(double seconds) {
 }
 
 void print_row(const Loops& loops, double default_seconds, double seconds, const std::string& note) {
-  std::printf("  %-40.40s %-36s %11s %11s %6.2f  %s\n", loops.name.c_str(), sizes_of(loops).c_str(),
+  std::printf("  %-40.40s %-36s %11s %11s %6.2f  %s\n", loops.name.c_str(), sizes_text(loops).c_str(),
               time_text(default_seconds).c_str(), time_text(seconds).c_str(), default_seconds / seconds, note.c_str());
   std::fflush(stdout);
 }
@@ -169,7 +170,7 @@ int try_schedules(const Workload& workload, Device& device, std::vector<Attempt>
   if (schedules.empty()) return 0;
   int wrong = 0;
   schedules.insert(schedules.begin(), print(default_schedule(workload.loops, device.target_for(workload.tf32))));
-  std::printf("  %s, %s\n", workload.loops.name.c_str(), sizes_of(workload.loops).c_str());
+  std::printf("  %s, %s\n", workload.loops.name.c_str(), sizes_text(workload.loops).c_str());
   Rotation rotation(workload, device);
   for (const std::string& described : schedules) {
     std::string problem;

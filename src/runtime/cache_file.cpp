@@ -116,12 +116,11 @@ Aside set_aside_before(const std::string& path) {
   for (std::filesystem::directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem)) {
     const std::string name = at->path().filename();
     if (!name.starts_with(begin)) continue;
-    std::string rest = name.substr(begin.size());
-    for (const char* of_sqlite : {"-wal", "-shm"})
-      if (rest.ends_with(of_sqlite)) rest.resize(rest.size() - std::strlen(of_sqlite));
+    std::string_view rest = std::string_view(name).substr(begin.size());
+    for (std::string_view of_sqlite : {"-wal", "-shm"})
+      if (rest.ends_with(of_sqlite)) rest.remove_suffix(of_sqlite.size());
     // The time, and a number if there are several.
-    const std::string time = rest.substr(0, kTimeForm.size());
-    const std::string count = rest.substr(time.size());
+    const std::string time(rest.substr(0, kTimeForm.size())), count(rest.substr(time.size()));
     if (!has_form(time, kTimeForm)) continue;
     if (count == "-" || count.size() > kCountForm.size() || !has_form(count, kCountForm.substr(0, count.size())))
       continue;

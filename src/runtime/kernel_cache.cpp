@@ -242,8 +242,9 @@ std::shared_ptr<Executable> compile(const Program::Step& step, const Key& key, D
     if (!result) std::rethrow_exception(fault);
     ++replaced;
     constexpr size_t kMostText = 400;
-    if (what.size() > kMostText) what = what.substr(0, kMostText) + " ...";
-    warn(text("kernel ", name, " runs slowly, with a plainer schedule, because of a fault of Heddle: ", what));
+    const char* more = what.size() > kMostText ? " ..." : "";
+    warn(text("kernel ", name, " runs slowly, with a plainer schedule, because of a fault of Heddle: ",
+              std::string_view(what).substr(0, kMostText), more));
   } else if (disk) {
     store_kernel(*disk, key.structure, choice, device, compilation.threads(), code, step.tf32);
   }

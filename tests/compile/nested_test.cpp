@@ -104,7 +104,7 @@ TEST(Nested, a_weight_of_rows_of_inputs_meets_vectors_of_rows) {
     const Loops& loops = program.steps[0].loops;
     Schedule schedule = default_schedule(loops, Target{});
     const size_t product = loops.stages.size() - 2;  // before what stores its results
-    EXPECT_TRUE(schedule.stages[product].dot);
+    EXPECT_TRUE(schedule.stages[product].is<RegisterContraction>());
     int64_t rows = schedule.block[0];
     for (const Level& level : schedule.stages[product].loops)
       if (level.axis == 0) rows = level.step;
