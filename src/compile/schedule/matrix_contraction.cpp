@@ -151,6 +151,16 @@ void draw_matrix(Schedule& schedule, const Loops& loops, const Contraction& c, c
 
 // ---- the default choice ----
 
+bool leaves_as_tiles(const Loops& loops, const Stage& stage) {
+  int64_t results = 0, bytes = 0;
+  for (const kernel::Inst& inst : stage.body.insts) {
+    if (inst.op != kernel::Op::store) continue;
+    ++results;
+    bytes += size_of(loops.values[static_cast<size_t>(inst.args[0])].dtype);
+  }
+  return results == 1 || bytes <= 4;
+}
+
 double ProductSizes::blocks(int64_t rows, int64_t columns) const {
   return others * together * static_cast<double>(pieces(m, rows) * pieces(n, columns));
 }
@@ -272,10 +282,13 @@ bool choose(Schedule& schedule, const Loops& loops, const Contraction& c, const 
   unit.pack_right = !factor_view(loops, loops.stages[0], c, 1, warps);
   unit.persistent = warps ? kEachItsOwn : target.multiprocessors;
   unit.group = kGroup;
+  // Results that leave element by element are code for every element of a thread: of the largest tiles it takes the
+  // driver seconds to assemble, and what reads and writes so much gains nothing by them.
+  const int64_t widest = warps || leaves_as_tiles(loops, loops.stages.back()) ? 256 : 128;
   Fastest fastest;
   for (const Choice& choice : warps ? std::span<const Choice>(kWarpChoices) : kGroupChoices)
     for (bool high : {false, true}) {
-      if (high && (!warps || choice.rows == choice.columns)) continue;
+      if ((high && (!warps || choice.rows == choice.columns)) || choice.columns > widest) continue;
       Schedule candidate = schedule;
       candidate.block.assign(loops.outer.size(), 1);
       candidate.block[sizes.a] = high ? choice.columns : choice.rows;

@@ -96,4 +96,8 @@ struct ProductSizes {
 };
 ProductSizes product_sizes(const Loops& loops, const Contraction& c);
 
+// Whether the results of a stage leave a unit of groups as tiles, which are then in registers as a whole. Beside the
+// sums there is room for one, or for two of narrow numbers: more results leave element by element.
+bool leaves_as_tiles(const Loops& loops, const Stage& stage);
+
 }  // namespace heddle

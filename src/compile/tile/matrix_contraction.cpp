@@ -99,25 +99,13 @@ Tiler::Value Tiler::matrix_left(size_t s, const Place& p, Value factor, DType na
   return builder_->op(ScalarOp::where, {counts, v, builder_->constant(Scalar::of(narrow, 0))});
 }
 
-// A tile that leaves as a whole is in registers as a whole. Beside the sums there is room for one, or for two of narrow
-// numbers: with more results they leave element by element.
-bool Tiler::leave_as_tiles(size_t s) {
-  int64_t results = 0, bytes = 0;
-  for (const Inst& inst : stage(s).body.insts) {
-    if (inst.op != Op::store) continue;
-    ++results;
-    bytes += size_of(loops_.values[static_cast<size_t>(inst.args[0])].dtype);
-  }
-  return results == 1 || bytes <= 4;
-}
-
 bool Tiler::write_matrix_store(const Inst& inst, Instance& in) {
   const auto* unit = as<MatrixContraction>(0);
   size_t from = 0;  // the last product
   for (size_t s = 0; s < in.stage; ++s)
     if (as<NestedContraction>(s)) from = s;
   const bool by_groups = as<NestedContraction>(from) || (unit && !unit->warps && unit->parts == 1);
-  if (!by_groups || inst.op != Op::store || in.stage == 0 || !leave_as_tiles(in.stage)) return false;
+  if (!by_groups || inst.op != Op::store || in.stage == 0 || !leaves_as_tiles(loops_, stage(in.stage))) return false;
   const Contraction c = *find_contraction(loops_, stage(from));
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
   // The axis of its columns may have another number here.

@@ -269,7 +269,6 @@ class Tiler {
   std::vector<Value> matrix_dot(size_t s, const Place& p, std::vector<Value> before);
   Value matrix_left(size_t s, const Place& p, Value factor, DType narrow);
   bool write_matrix_store(const Inst& inst, Instance& in);  // false: not one that a matrix unit can do
-  bool leave_as_tiles(size_t s);
   void write_matrix_packing(int operand);
   void take_turns(const std::function<void()>& body);
   // The strategy of a stage, if it is this one.
