@@ -89,7 +89,8 @@ bool lists_rows() { return only_rows; }
 void set_lists_rows(bool on) { only_rows = on; }
 
 bool part_of_all(const std::string& suite) {
-  return (suite != "gpu" && suite != "patterns") || (!config().device.empty() && config().device != "cpu");
+  return (suite != "gpu" && suite != "patterns" && suite != "first") ||
+         (!config().device.empty() && config().device != "cpu");
 }
 
 std::vector<std::string> suite_names() {

@@ -95,11 +95,12 @@ void StructureWriter::write(const Body& body) {
 }
 
 Structure structure(const Reducer& reducer) {
+  const auto& [identity, values, combine] = reducer;
   Structure result;
-  StructureWriter writer(result, reducer.values, Variables::Scoped);
-  writer.word(reducer.identity.size());
-  for (const Scalar& scalar : reducer.identity) writer.write(scalar);
-  writer.write(reducer.combine);
+  StructureWriter writer(result, values, Variables::Scoped);
+  writer.word(identity.size());
+  for (const Scalar& scalar : identity) writer.write(scalar);
+  writer.write(combine);
   return result;
 }
 
@@ -115,9 +116,9 @@ Structure structure(const Kernel& kernel) {
   writer.word(buffers.size());
   for (const Buffer& buffer : buffers) writer.write(buffer);
   writer.word(phases.size());
-  for (const Phase& phase : phases) {
-    writer.declare(phase.blocks);
-    writer.write(phase.body);
+  for (const auto& [blocks, body] : phases) {
+    writer.declare(blocks);
+    writer.write(body);
   }
   return result;
 }

@@ -10,7 +10,7 @@ using kernel::Body;
 using kernel::Inst;
 using kernel::Op;
 
-constexpr size_t kMostPairs = 1024;  // beyond, finding out is not worth the time
+constexpr size_t kMostPairs = 4096;  // beyond, finding out is not worth the time
 
 bool same_elements(const Inst& load, const Inst& store) {
   if (!load.binds.empty() || !store.binds.empty() || load.coords.size() != store.coords.size()) return false;

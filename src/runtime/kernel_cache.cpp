@@ -341,7 +341,10 @@ std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::
     work();
   }
   std::vector<std::shared_ptr<Executable>> result;
-  for (size_t s = 0; s < steps.size(); ++s) result.push_back(compiled_step(steps[s], std::move(keys[s]), device));
+  for (size_t s = 0; s < steps.size(); ++s) {
+    result.push_back(compiled_step(steps[s], std::move(keys[s]), device));
+    result.back()->expect_segments(steps[s].segments.size());
+  }
   return result;
 }
 

@@ -121,7 +121,7 @@ std::vector<const Inst*> Lowering::large_stores(std::span<const Inst> insts) con
   int64_t held = 0;
   for (const Inst& inst : insts) {
     if (inst.op != Op::store) {
-      if (waits(inst)) break;
+      if (waits(inst) || inst.op == Op::check) break;
       continue;
     }
     bool rolled = false;
@@ -168,7 +168,8 @@ void Lowering::emit_in_parts(std::span<const Inst* const> stores) {
 bool Lowering::waits(const Inst& inst) const {
   return inst.op == Op::loop || inst.op == Op::branch || inst.op == Op::reduce || inst.op == Op::dot ||
          inst.op == Op::scan || inst.op == Op::combine || inst.op == Op::matrix_dot || inst.op == Op::warp_dot ||
-         inst.op == Op::matrix_store || (inst.op == Op::load && plan_.values[inst.results[0]].defined);
+         inst.op == Op::matrix_store || inst.op == Op::check ||
+         (inst.op == Op::load && plan_.values[inst.results[0]].defined);
 }
 
 // `insts` begins with a store. Where more stores follow at once, as when operands of a contraction are staged, their
