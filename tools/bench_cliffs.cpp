@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <memory>
 
 #include "base/error.h"
@@ -85,6 +86,29 @@ void measure_moves(double seconds, const Report& report) {
   measure({"two heat steps, 1080x1920", 1, 2.2, [&] { two(x); }, [&] { one(x); }, "2.2 x one step"}, seconds, report);
 }
 
+// Results below the normal numbers, and where a mask excludes: as long as ordinary ones.
+void measure_underflow(double seconds, const Report& report) {
+  Tensor ordinary = randn({256, 256}).realize(), tiny = (ordinary - 95).realize(), large = (ordinary + 95).realize();
+  auto against = [&](const std::string& name, std::function<Tensor(const Tensor&)> function, const Tensor& x) {
+    auto captured = jit([function](const Tensor& given) { return function(given); });
+    auto calls = [captured](const Tensor& given) mutable {
+      for (int i = 0; i < 10; ++i) captured(given);
+    };
+    measure({name, 0.5, 1, [=]() mutable { calls(x); }, [=]() mutable { calls(ordinary); }, "of ordinary numbers"},
+            seconds, report);
+  };
+  against("exp of -95, 256x256", [](const Tensor& x) { return exp(x); }, tiny);
+  against(
+      "exp of -inf, 256x256", [](const Tensor& x) { return exp(x); },
+      full({256, 256}, -std::numeric_limits<double>::infinity()).realize());
+  against("sigmoid of 95, 256x256", [](const Tensor& x) { return sigmoid(x); }, large);
+  against("pow(2, -140), 256x256", [](const Tensor& x) { return pow(2., x); }, (ordinary - 140).realize());
+  Tensor mask = tril(ones({256, 256}, kBool)).realize();
+  against(
+      "softmax under a causal mask, 256x256", [](const Tensor& x) { return softmax(x, -1); },
+      where(mask, ordinary, -std::numeric_limits<double>::infinity()).realize());
+}
+
 void measure_stacks(double seconds, const Report& report) {
   auto rows = std::make_shared<std::vector<Tensor>>();
   for (int i = 0; i < 1000; ++i) rows->push_back(randn({1000}).realize());
@@ -145,6 +169,7 @@ void measure_lstm(double seconds, const Report& report) {
 
 void measure_cliffs(double seconds, const Report& report) {
   measure_moves(seconds, report);
+  measure_underflow(seconds, report);
   measure_stacks(seconds, report);
   measure_lstm(seconds, report);
   measure_cliffs_of_numbers(seconds, report);

@@ -28,7 +28,7 @@ Num with_sign(const Num& value, const Num& sign) {
   return (value.bits_as(integer) | (sign.bits_as(integer) & bit)).bits_as(value.dtype());
 }
 
-std::vector<Num> where_any(const Num& condition, const std::vector<Num>& usual,
+std::vector<Num> where_any(const Num& condition, const std::function<std::vector<Num>()>& usual,
                            const std::function<std::vector<Num>()>& rare) {
   Builder& builder = *condition.builder;
   if (builder.level() == Level::Tile) return rare();
@@ -41,7 +41,7 @@ std::vector<Num> where_any(const Num& condition, const std::vector<Num>& usual,
   if (!builder.type(any).shape.empty())
     any = builder.reduce(std::span(&any, 1), 0, simple_reducer(ScalarOp::bit_or, kBool))[0];
   std::vector<Num> results;
-  for (Value v : builder.branch_on(any, [&] { return values(rare()); }, [&] { return values(usual); }))
+  for (Value v : builder.branch_on(any, [&] { return values(rare()); }, [&] { return values(usual()); }))
     results.push_back({&builder, v});
   return results;
 }

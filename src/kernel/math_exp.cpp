@@ -35,14 +35,44 @@ Num tail(const Num& r) {
 // it.
 constexpr double kScalingShift = 0x1.8p52 + 2 * 1023;
 
+// A result below the normal numbers, as a multiple of the smallest number. As a product of floats it would take a CPU
+// a hundred times as long.
+constexpr int kSmallest32 = 149, kSmallest64 = 1074;  // 2^-149, 2^-1074
+
+Num is_subnormal_power(const Num& n) { return less(n, n.is_double() ? -1022.0 : -126.0); }
+
+// The float whose bits are `multiple`, rounded to an integer. Only for 0 <= multiple < 2^(mantissa bits).
+Num multiple_of_smallest(const Num& multiple) {
+  bool wide = multiple.is_double();
+  int64_t bits_of_unit = wide ? int64_t{1023 + 52} << 52 : int64_t{127 + 23} << 23;
+  Num rounded = multiple + (wide ? 0x1p52 : 0x1p23);
+  return (rounded.bits_as(wide ? kI64 : kI32) - bits_of_unit).bits_as(multiple.dtype());
+}
+
 // value * 2^n, the low bits of the integer `biased` being n and twice the bias. Two steps, half of n each, for 2^n
 // alone may be out of range: the halves of `biased` are the exponent fields of the two factors. Shifting left drops the
 // rest.
-Num scale_by_halves(const Num& value, const Num& biased) {
-  int mantissa = value.is_double() ? 52 : 23;
-  Num whole = biased << mantissa;
-  Num half = (biased >> 1) << mantissa;
-  return value * half.bits_as(value.dtype()) * (whole - half).bits_as(value.dtype());
+Num scale_by_halves(const Num& value, const Num& n, const Num& biased) {
+  bool wide = value.is_double();
+  int mantissa = wide ? 52 : 23;
+  Num subnormal = is_subnormal_power(n);
+  Num raised = biased + choose(subnormal, biased.constant(wide ? kSmallest64 : kSmallest32), biased.constant(0));
+  Num whole = raised << mantissa;
+  Num half = (raised >> 1) << mantissa;
+  Num product = value * half.bits_as(value.dtype()) * (whole - half).bits_as(value.dtype());
+  return choose(subnormal, multiple_of_smallest(product), product);
+}
+
+// value * 2^n for n >= -152, by the op `scale`. f32 only.
+Num scale_narrow(const Num& value, const Num& n) {
+  auto product = [&](const Num& by) { return value.apply(ScalarOp::scale, {by}); };
+  Num subnormal = is_subnormal_power(n);
+  return where_any(
+      subnormal, [&] { return std::vector{product(n)}; },
+      [&] {
+        Num raised = product(n + choose(subnormal, n.constant(double{kSmallest32}), n.constant(0.0)));
+        return std::vector{choose(subnormal, multiple_of_smallest(raised), raised)};
+      })[0];
 }
 
 }  // namespace
@@ -59,7 +89,8 @@ Num power_of_two(const Num& shifted, int offset) {
 
 Num scale_by_power(const Num& value, const Num& shifted) {
   bool wide = value.is_double();
-  return scale_by_halves(value, shifted.bits_as(wide ? kI64 : kI32) + (wide ? 2 * 1023 : 2 * 127));
+  Num n = shifted - rounding_shift(shifted.dtype());
+  return scale_by_halves(value, n, shifted.bits_as(wide ? kI64 : kI32) + (wide ? 2 * 1023 : 2 * 127));
 }
 
 Num small_exp2(const Num& r) {
@@ -76,7 +107,7 @@ namespace {
 Num wide_exp(const Num& x) {
   // Beyond these the result is 0 or infinity, and n would leave the range of scale_by_halves.
   auto [shifted, n, r] = reduce(smaller(larger(x, -746.0), 710.0), kScalingShift);
-  return scale_by_halves(fma(fma(tail(r), r, 1.0), r, 1.0), shifted.bits_as(kI64));
+  return scale_by_halves(fma(fma(tail(r), r, 1.0), r, 1.0), n, shifted.bits_as(kI64));
 }
 
 // 2^(x factor) by the machine's 2^r: x factor = n + r, n so bounded that 2^n is a normal number. Where n stays behind,
@@ -101,22 +132,24 @@ Num narrow_exp(const Num& x, Powers powers) {
   Num r = fma(n, -0x1.7f7d1cp-20, fma(n, -0x1.62e4p-1, bounded));
   // (e^r - 1) / r, shorter than tail(), its error weighed by the ulp of e^r.
   Num slope = polynomial(r, {0x1.ffffeep-1, 0x1.fffdc0p-2, 0x1.555d52p-3, 0x1.573c1cp-5, 0x1.0eb33ep-7});
-  return fma(slope, r, 1.0).apply(ScalarOp::scale, {n});
+  return scale_narrow(fma(slope, r, 1.0), n);
 }
 
 Num wide_exp2(const Num& x) {
   Num bounded = smaller(larger(x, -1076.0), 1025.0);
   Num shifted = bounded + kScalingShift;
-  return scale_by_halves(small_exp2(bounded - (shifted - kScalingShift)), shifted.bits_as(kI64));
+  Num n = shifted - kScalingShift;
+  return scale_by_halves(small_exp2(bounded - n), n, shifted.bits_as(kI64));
 }
 
 Num narrow_exp2(const Num& x) {
-  // Infinities need no bounds: r is NaN for them, and scale looks at n alone.
-  Num n = x.apply(ScalarOp::round);
-  Num r = x - n;
+  // Infinity needs no bound: r is NaN then, and scale looks at n alone.
+  Num bounded = larger(x, -152.0);
+  Num n = bounded.apply(ScalarOp::round);
+  Num r = bounded - n;
   // (2^r - 1) / r, shorter than in small_exp2(), its error weighed by the ulp of 2^r.
   Num slope = polynomial(r, {0x1.62e424p-1, 0x1.ebf9b6p-3, 0x1.c6babcp-5, 0x1.3cec48p-7, 0x1.5aab6ap-10});
-  return fma(slope, r, 1.0).apply(ScalarOp::scale, {n});
+  return scale_narrow(fma(slope, r, 1.0), n);
 }
 
 }  // namespace

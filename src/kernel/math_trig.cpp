@@ -150,11 +150,13 @@ Reduced reduce(const Num& a) {
     return list;
   };
   std::vector<Num> usual = listed(ordinary);
-  std::vector<Num> parts = where_any(large, usual, [&] {
-    std::vector<Num> exact = listed(reduce_large(a));
-    for (size_t k = 0; k < exact.size(); ++k) exact[k] = choose(large, exact[k], usual[k]);
-    return exact;
-  });
+  std::vector<Num> parts = where_any(
+      large, [&] { return usual; },
+      [&] {
+        std::vector<Num> exact = listed(reduce_large(a));
+        for (size_t k = 0; k < exact.size(); ++k) exact[k] = choose(large, exact[k], usual[k]);
+        return exact;
+      });
   return {parts[0], parts[1], a.is_double() ? ordinary.low : parts[2]};
 }
 

@@ -301,8 +301,9 @@ TEST(ExpandMath, the_hot_functions_are_short) {
     visit(kernel.phases[0].body, [&](const Inst& inst) { count += is_scalar_op(inst.op) || inst.op == Op::cast; });
     return count;
   };
-  EXPECT_LE(length(S::exp), 12);
-  EXPECT_LE(length(S::exp2), 8);
+  // Seven of them for results below the normal numbers: behind a branch in a thread, which this kernel does not have.
+  EXPECT_LE(length(S::exp), 18);
+  EXPECT_LE(length(S::exp2), 15);
   EXPECT_LE(length(S::tanh), 22);
   EXPECT_LE(length(S::log), 30);
   EXPECT_LE(length(S::erf), 29);
