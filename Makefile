@@ -8,6 +8,8 @@ LONG_FUZZ_SECONDS = 900
 THREADED = test_base test_expr test_graph test_codegen test_runtime test_tensor test_capture
 THREADED_TESTS = *hread*:*Concurren*:*Pool*:*Intern*:*Log*:*Registry*:*Leak*:*Realize*:*Donation*:*Parallel*:*everal*
 THREADED_SEEDS = 20
+# Children of fork() start threads of their own; the sanitizer would end them.
+TSAN = TSAN_OPTIONS=die_after_fork=0
 
 CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 SOURCES = $(shell find include src tests tools bench examples -name '*.h' -o -name '*.cpp' 2>/dev/null)
@@ -53,9 +55,9 @@ test-tsan: build/tsan/build.ninja
 	cmake --build build/tsan -j $(JOBS) --target $(THREADED) fuzz_threads
 	@for program in $(THREADED); do \
 	  echo "$$program under the thread sanitizer"; \
-	  build/tsan/tests/$$program --gtest_brief=1 --gtest_filter='$(THREADED_TESTS)' || exit 1; \
+	  $(TSAN) build/tsan/tests/$$program --gtest_brief=1 --gtest_filter='$(THREADED_TESTS)' || exit 1; \
 	done
-	build/tsan/tests/fuzz_threads --seeds 0:$(THREADED_SEEDS)
+	$(TSAN) build/tsan/tests/fuzz_threads --seeds 0:$(THREADED_SEEDS)
 
 test-all: ## test, a build with clang, the thread sanitizer, and long fuzzing
 	@$(MAKE) --no-print-directory test

@@ -20,3 +20,5 @@
 #include <heddle/relaxed.h>
 #include <heddle/tensor.h>
 #include <heddle/vmap.h>
+
+#include <cmath>  // INFINITY and NAN, which programs with masks write

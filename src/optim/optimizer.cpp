@@ -46,9 +46,12 @@ Parameters::Parameters(const NamedTensors& list) : groups{Group{list, {}, 1}} {}
 Parameters::Parameters(std::vector<Group> list) : groups(std::move(list)) {}
 
 std::vector<Group> decay_matrices(const NamedTensors& parameters, double weight_decay) {
-  std::vector<Group> groups{{{}, weight_decay, 1}, {{}, 0.0, 1}};
-  for (const auto& [name, tensor] : parameters)
-    groups[tensor.rank() >= 2 ? 0 : 1].parameters.emplace_back(name, tensor);
+  std::vector<Group> groups;
+  for (const auto& [name, tensor] : parameters) {
+    const double decay = tensor.rank() >= 2 ? weight_decay : 0;
+    if (groups.empty() || groups.back().weight_decay != decay) groups.push_back({{}, decay, 1});
+    groups.back().parameters.emplace_back(name, tensor);
+  }
   return groups;
 }
 
@@ -97,6 +100,8 @@ void Optimizer::update(Entry& entry, const Tensor& gradient, const Tensor& lr, c
 
 namespace {
 
+const char* const kNoBackward =
+    "call backward() first. If the module was given other tensors since (to() does so), build the optimiser after that";
 const char* const kFrozen =
     "it requires none any more: was it frozen after the optimiser was made? Freeze first, then make the optimiser";
 
@@ -108,6 +113,12 @@ std::string Optimizer::frozen_text() const {
   return "";
 }
 
+std::vector<Tensor> Optimizer::parameters() const {
+  std::vector<Tensor> list;
+  for (const Entry& e : entries_) list.push_back(e.parameter);
+  return list;
+}
+
 void Optimizer::step(const std::vector<Tensor>& gradients, const std::vector<Tensor>& also) {
   if (gradients.size() != entries_.size())
     throw ValueError(
@@ -116,7 +127,8 @@ void Optimizer::step(const std::vector<Tensor>& gradients, const std::vector<Ten
     const Entry& e = entries_[i];
     if (static_cast<std::vector<int64_t>>(gradients[i].shape()) != e.parameter.shape())
       throw ShapeError(text(rule_.name, ": a gradient of shape ", gradients[i].shape(), " for parameter ", e.name,
-                            " of shape ", e.parameter.shape()));
+                            " of shape ", e.parameter.shape(),
+                            "; gradients come in the order of the optimiser's parameters()"));
     if (gradients[i].dtype() != e.parameter.dtype() && gradients[i].dtype() != state_dtype(e.parameter.dtype()))
       throw DTypeError(text(rule_.name, ": a gradient of dtype ", gradients[i].dtype(), " for parameter ", e.name,
                             " of dtype ", e.parameter.dtype()));
@@ -141,7 +153,7 @@ void Optimizer::step() {
     std::optional<Tensor> gradient = e.parameter.grad();
     if (!gradient)
       throw ValueError(text(rule_.name, ": parameter ", e.name, " has no gradient; ",
-                            e.parameter.requires_grad() ? "call backward() first" : kFrozen));
+                            e.parameter.requires_grad() ? kNoBackward : kFrozen));
     gradients.push_back(*gradient);
   }
   step(gradients);

@@ -159,6 +159,30 @@ TEST(Optimizer, groups_have_their_own_decay_and_rate) {
   expect_close(*layer.bias, {0, 0});
 }
 
+TEST(Optimizer, groups_of_matrices_keep_the_order) {
+  nn::Sequential net(nn::Linear(3, 4), nn::LayerNorm(4), nn::Linear(4, 2));
+  AdamW opt(decay_matrices(net.named_parameters(), 0.05), {.lr = 1e-3});
+  const std::vector<Tensor> trained = opt.parameters(), given = net.parameters();
+  ASSERT_EQ(trained.size(), given.size());
+  for (size_t i = 0; i < given.size(); ++i) EXPECT_EQ(trained[i].shape(), given[i].shape());
+  Tensor loss = sum(square(net(ones({2, 3}))));
+  opt.step(grad(loss, net.parameters()));
+  opt.step(grad(sum(square(net(ones({2, 3})))), opt.parameters()));
+}
+
+TEST(Optimizer, a_module_that_was_converted_needs_another_optimiser) {
+  nn::Linear layer(2, 2);
+  SGD opt(layer, {.lr = 0.1});
+  layer.to(kBF16);
+  sum(layer(ones({1, 2}, kBF16))).backward();
+  try {
+    opt.step();
+    FAIL();
+  } catch (const ValueError& error) {
+    EXPECT_NE(std::string(error.what()).find("build the optimiser after that"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Optimizer, small_floats_keep_a_master_copy) {
   for (DType dtype : {kBF16, kF16}) {
     Tensor p = full(4, 1, dtype).realize();

@@ -30,7 +30,8 @@ class Parameters {
   std::vector<Group> groups;
 };
 
-// Two groups: tensors of two axes or more with weight decay, the others (biases, norms) without.
+// Tensors of two axes or more with weight decay, the others (biases, norms) without. Neighbours of one kind share a
+// group, so the order stays: gradients of `net.parameters()` fit.
 std::vector<Group> decay_matrices(const NamedTensors& parameters, double weight_decay);
 
 // What a rule may use besides tensors of the parameter's shape.
@@ -54,7 +55,10 @@ class Optimizer {
  public:
   Optimizer(const Parameters& parameters, const Schedule& lr, double weight_decay, Rule rule);
 
-  // One step. Gradients come in the order of the parameters, of all groups one after the other. Outside of a captured
+  // What it trains: all groups, one after the other.
+  std::vector<Tensor> parameters() const;
+
+  // One step. Gradients come in the order of parameters(). Outside of a captured
   // function the new values are computed at once, together with `also`: put the loss there.
   void step(const std::vector<Tensor>& gradients, const std::vector<Tensor>& also = {});
 
