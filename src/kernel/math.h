@@ -72,8 +72,9 @@ inline Num choose(const Num& condition, const Num& yes, const Num& no) {
   return condition.apply(ScalarOp::where, {yes, no});
 }
 
-// rare() if some element's condition holds, else usual(). rare() computes what is right for all elements, as many values
-// as usual() gives; at tile level and in reducers, where nothing can be jumped over, it is what is always computed.
+// rare() if some element's condition holds, else usual(). rare() computes what is right for all elements, as many
+// values as usual() gives; at tile level and in reducers, where nothing can be jumped over, it is what is always
+// computed.
 std::vector<Num> where_any(const Num& condition, const std::function<std::vector<Num>()>& usual,
                            const std::function<std::vector<Num>()>& rare);
 

@@ -19,8 +19,9 @@ class AnyLayer {
   template <class L>
     requires(!std::same_as<L, AnyLayer> && Layer<L>)
   AnyLayer(L layer) : self_(std::make_unique<Model<L>>(std::move(layer))) {
-    static_assert(!std::derived_from<L, ModuleState> || Visitable<L>,
-                  "a layer that is a module needs a visit() that names its tensors and modules, or they are not trained");
+    static_assert(
+        !std::derived_from<L, ModuleState> || Visitable<L>,
+        "a layer that is a module needs a visit() that names its tensors and modules, or they are not trained");
   }
   AnyLayer(const AnyLayer& other) : self_(other.self_->clone()) {}
   AnyLayer(AnyLayer&&) = default;
