@@ -38,6 +38,37 @@ void for_each_index(const Index& shape, F f) {
   }
 }
 
+// How far apart elements along each axis are, in row-major order.
+Index strides_of(const Index& shape) {
+  Index strides(shape.size());
+  int64_t step = 1;
+  for (size_t i = shape.size(); i-- > 0; step *= shape[i]) strides[i] = step;
+  return strides;
+}
+
+// Another array as an array of some shape sees it: from `start` on, so far along each axis.
+struct Strided {
+  Index steps;
+  int64_t start = 0;
+};
+
+// Calls f(position, place) for every index of shape, in row-major order: where the strided array has that element.
+template <class F>
+void for_each_place(const Index& shape, const Strided& other, F f) {
+  int64_t n = product(shape), place = other.start;
+  const int64_t inner = shape.empty() ? 1 : shape.back(), step = shape.empty() ? 0 : other.steps.back();
+  Index at(shape.size(), 0);
+  for (int64_t position = 0; position < n;) {
+    for (int64_t k = 0; k < inner; ++k) f(position++, place + k * step);
+    for (size_t i = shape.empty() ? 0 : shape.size() - 1; i-- > 0;) {
+      place += other.steps[i];
+      if (++at[i] < shape[i]) break;
+      place -= other.steps[i] * shape[i];
+      at[i] = 0;
+    }
+  }
+}
+
 HostArray filled(DType dtype, Index shape, const heddle::Scalar& value) {
   HostArray array{dtype, std::move(shape), {}, {}};
   if (is_float(dtype))
@@ -69,6 +100,42 @@ void set(HostArray& array, int64_t i, const heddle::Scalar& value) {
 void combine_into(HostArray& array, int64_t i, ScalarOp op, const heddle::Scalar& value) {
   Scalar both[] = {get(array, i), value};
   set(array, i, apply_unrounded(op, both, array.dtype));
+}
+
+// array[places] = op(array[places], x), element by element of x.
+void combine_all(HostArray& array, const Strided& places, ScalarOp op, const HostArray& x) {
+  if (!is_float(array.dtype)) {
+    for_each_place(x.shape, places,
+                   [&](int64_t position, int64_t to) { combine_into(array, to, op, get(x, position)); });
+    return;
+  }
+  double* to = array.floats.data();
+  const double* from = x.floats.data();
+  for_each_place(x.shape, places, [&](int64_t position, int64_t place) {
+    if (op == ScalarOp::add) {  // most of what is computed
+      to[place] += from[position];
+    } else {
+      const double both[] = {to[place], from[position]};
+      to[place] = apply_double(op, both);
+    }
+  });
+}
+
+// The windows of an array: attrs as NodeOp::Window has them, axis, size, stride, dilation.
+Strided windows(const Index& strides, const Index& attrs) {
+  Strided seen{strides};
+  seen.steps[attrs[0]] *= attrs[2];
+  seen.steps.push_back(strides[attrs[0]] * attrs[3]);
+  return seen;
+}
+
+// Calls f(to, from) with the elements of both, which have one dtype.
+template <class F>
+void with_elements(HostArray& to, const HostArray& from, F f) {
+  if (is_float(to.dtype))
+    f(to.floats.data(), from.floats.data());
+  else
+    f(to.integers.data(), from.integers.data());
 }
 
 class Evaluation {
@@ -146,7 +213,7 @@ HostArray Evaluation::buffer(const Node& node) const {
   if (static_cast<uint64_t>(result.numel()) * size_of(node.dtype) > node.storage->bytes())
     throw ShapeError(text("evaluate: ", node.dtype, node.shape, " does not fit into its ", node.storage->bytes(),
                           " bytes of storage"));
-  for (int64_t i = 0; i < result.numel(); ++i) set(result, i, load_scalar(data, i, node.dtype));
+  for (int64_t i = 0, n = result.numel(); i < n; ++i) set(result, i, load_scalar(data, i, node.dtype));
   return result;
 }
 
@@ -166,10 +233,27 @@ HostArray Evaluation::input(const Node& node) const {
 
 HostArray Evaluation::elementwise(const Node& node) const {
   HostArray result = empty(node.dtype, operand(node, 0).shape);
-  SmallVector<Scalar, 3> values(node.inputs.size());
-  for (int64_t i = 0; i < result.numel(); ++i) {
-    for (size_t k = 0; k < values.size(); ++k) values[k] = get(operand(node, k), i);
-    set(result, i, apply_unrounded(node.scalar_op, values, node.dtype));
+  SmallVector<const HostArray*, 3> from;
+  bool floats = is_float(node.dtype);
+  for (size_t k = 0; k < node.inputs.size(); ++k) {
+    from.push_back(&operand(node, k));
+    floats &= is_float(from[k]->dtype);
+  }
+  const int64_t n = result.numel();
+  if (floats && node.scalar_op == ScalarOp::mul) {  // most of what is computed
+    for (int64_t i = 0; i < n; ++i) result.floats[i] = from[0]->floats[i] * from[1]->floats[i];
+  } else if (floats) {
+    double values[3];
+    for (int64_t i = 0; i < n; ++i) {
+      for (size_t k = 0; k < from.size(); ++k) values[k] = from[k]->floats[i];
+      result.floats[i] = apply_double(node.scalar_op, {values, from.size()});
+    }
+  } else {
+    SmallVector<Scalar, 3> values(from.size());
+    for (int64_t i = 0; i < n; ++i) {
+      for (size_t k = 0; k < values.size(); ++k) values[k] = get(*from[k], i);
+      set(result, i, apply_unrounded(node.scalar_op, values, node.dtype));
+    }
   }
   return result;
 }
@@ -177,7 +261,7 @@ HostArray Evaluation::elementwise(const Node& node) const {
 HostArray Evaluation::cast_of(const Node& node) const {
   const HostArray& x = operand(node, 0);
   HostArray result = empty(node.dtype, x.shape);
-  for (int64_t i = 0; i < result.numel(); ++i) {
+  for (int64_t i = 0, n = result.numel(); i < n; ++i) {
     Scalar value = get(x, i);
     if (node.op == NodeOp::Bitcast)
       value = bitcast(is_float(x.dtype) ? Scalar::of(x.dtype, value.f) : value, node.dtype);
@@ -194,15 +278,12 @@ HostArray Evaluation::cast_of(const Node& node) const {
 HostArray Evaluation::reduce(const Node& node) const {
   const HostArray& x = operand(node, 0);
   HostArray result = filled(node.dtype, sizes(node.shape), reduce_identity(node.reduce_op, node.dtype));
-  std::vector<char> reduced(x.shape.size(), 0);
-  for (const Expr& attr : node.attrs) reduced[attr.value()] = 1;
-  ScalarOp op = combiner(node.reduce_op);
-  for_each_index(x.shape, [&](int64_t position, const Index& at) {
-    Index kept;
-    for (size_t i = 0; i < at.size(); ++i)
-      if (!reduced[i]) kept.push_back(at[i]);
-    combine_into(result, flat(result.shape, kept), op, get(x, position));
-  });
+  Strided places{Index(x.shape.size(), 1)};
+  for (const Expr& attr : node.attrs) places.steps[attr.value()] = 0;
+  const Index strides = strides_of(result.shape);
+  for (size_t i = 0, kept = 0; i < x.shape.size(); ++i)
+    if (places.steps[i] != 0) places.steps[i] = strides[kept++];
+  combine_all(result, places, combiner(node.reduce_op), x);
   return result;
 }
 
@@ -274,27 +355,28 @@ HostArray Evaluation::scan(const Node& node) const {
 HostArray Evaluation::view(const Node& node) const {
   const HostArray& x = operand(node, 0);
   HostArray result = empty(node.dtype, sizes(node.shape));
-  Index attrs = sizes(node.attrs), from(x.shape.size());
-  for_each_index(result.shape, [&](int64_t position, const Index& at) {
-    switch (node.op) {
-      case NodeOp::Permute:
-        for (size_t i = 0; i < at.size(); ++i) from[attrs[i]] = at[i];
-        break;
-      case NodeOp::Expand:
-        for (size_t i = 0; i < at.size(); ++i) from[i] = x.shape[i] == 1 ? 0 : at[i];
-        break;
-      case NodeOp::Shrink:
-        for (size_t i = 0; i < at.size(); ++i) from[i] = at[i] + attrs[i];
-        break;
-      case NodeOp::Flip:
-        from = at;
-        for (int64_t flipped : attrs) from[flipped] = x.shape[flipped] - 1 - at[flipped];
-        break;
-      default:  // Window
-        from.assign(at.begin(), at.end() - 1);
-        from[attrs[0]] = at[attrs[0]] * attrs[2] + at.back() * attrs[3];
-    }
-    set(result, position, get(x, flat(x.shape, from)));
+  const Index attrs = sizes(node.attrs), strides = strides_of(x.shape);
+  Strided from{strides};
+  switch (node.op) {
+    case NodeOp::Permute:
+      for (size_t i = 0; i < attrs.size(); ++i) from.steps[i] = strides[attrs[i]];
+      break;
+    case NodeOp::Expand:
+      for (size_t i = 0; i < strides.size(); ++i) from.steps[i] = x.shape[i] == 1 ? 0 : strides[i];
+      break;
+    case NodeOp::Shrink:
+      for (size_t i = 0; i < attrs.size(); ++i) from.start += attrs[i] * strides[i];
+      break;
+    case NodeOp::Flip:
+      for (int64_t flipped : attrs) {
+        from.start += (x.shape[flipped] - 1) * strides[flipped];
+        from.steps[flipped] = -strides[flipped];
+      }
+      break;
+    default: from = windows(strides, attrs);
+  }
+  with_elements(result, x, [&](auto* to, const auto* elements) {
+    for_each_place(result.shape, from, [&](int64_t position, int64_t place) { to[position] = elements[place]; });
   });
   return result;
 }
@@ -302,36 +384,30 @@ HostArray Evaluation::view(const Node& node) const {
 HostArray Evaluation::pad(const Node& node) const {
   const HostArray& x = operand(node, 0);
   HostArray result = filled(node.dtype, sizes(node.shape), node.literal);
-  Index attrs = sizes(node.attrs);
-  for_each_index(x.shape, [&](int64_t position, const Index& at) {
-    Index to = at;
-    for (size_t i = 0; i < to.size(); ++i) to[i] += attrs[2 * i];
-    set(result, flat(result.shape, to), get(x, position));
+  const Index attrs = sizes(node.attrs);
+  Strided to{strides_of(result.shape)};
+  for (size_t i = 0; i < x.shape.size(); ++i) to.start += attrs[2 * i] * to.steps[i];
+  with_elements(result, x, [&](auto* padded, const auto* elements) {
+    for_each_place(x.shape, to, [&](int64_t position, int64_t place) { padded[place] = elements[position]; });
   });
   return result;
 }
 
 HostArray Evaluation::unwindow(const Node& node) const {
-  const HostArray& x = operand(node, 0);
   HostArray result = empty(node.dtype, sizes(node.shape));
-  Index attrs = sizes(node.attrs);
-  for_each_index(x.shape, [&](int64_t position, const Index& at) {
-    Index to(at.begin(), at.end() - 1);
-    to[attrs[0]] = at[attrs[0]] * attrs[2] + at.back() * attrs[3];
-    combine_into(result, flat(result.shape, to), ScalarOp::add, get(x, position));
-  });
+  combine_all(result, windows(strides_of(result.shape), sizes(node.attrs)), ScalarOp::add, operand(node, 0));
   return result;
 }
 
 HostArray Evaluation::cat(const Node& node) const {
   HostArray result = empty(node.dtype, sizes(node.shape));
   int64_t start = 0;
+  const Index strides = strides_of(result.shape);
   for (size_t k = 0; k < node.inputs.size(); ++k) {
     const HostArray& part = operand(node, k);
-    for_each_index(part.shape, [&](int64_t position, const Index& at) {
-      Index to = at;
-      to[axis(node)] += start;
-      set(result, flat(result.shape, to), get(part, position));
+    with_elements(result, part, [&](auto* to, const auto* elements) {
+      for_each_place(part.shape, {strides, start * strides[axis(node)]},
+                     [&](int64_t position, int64_t place) { to[place] = elements[position]; });
     });
     start += part.shape[axis(node)];
   }
