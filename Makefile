@@ -9,7 +9,7 @@ THREADED = test_base test_expr test_graph test_codegen test_runtime test_tensor 
 THREADED_TESTS = *hread*:*Concurren*:*Pool*:*Intern*:*Log*:*Registry*:*Leak*:*Realize*:*Donation*:*Parallel*:*everal*
 THREADED_SEEDS = 20
 # Children of fork() start threads of their own; the sanitizer would end them.
-TSAN = TSAN_OPTIONS=die_after_fork=0
+TSAN = TSAN_OPTIONS="die_after_fork=0 $$TSAN_OPTIONS"
 
 CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 SOURCES = $(shell find include src tests tools bench examples -name '*.h' -o -name '*.cpp' 2>/dev/null)
