@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "base/error.h"
+#include "base/fork.h"
 #include "tensor/build.h"
 #include "tensor/recording.h"
 #include "tensor/together.h"
@@ -60,6 +61,16 @@ NodeRef with_part_of(const NodeRef& x, size_t axis, const Expr& size) {
   return result;
 }
 
+// The same elements under another shape, with gradients to where they come from.
+NodeRef with_gradient_of(const NodeRef& named, const NodeRef& x) {
+  NoFork whole;  // no child of fork() meets the rule half made
+  static const auto rule =
+      std::make_shared<const GradientRule>(GradientRule{"with_dim", [](const Node& node, const NodeRef& g) {
+                                                          return std::vector{make_reshape(g, node.inputs[1]->shape)};
+                                                        }});
+  return make_pullback(named, std::span(&x, 1), rule);
+}
+
 }  // namespace
 
 Tensor Tensor::with_dim(int64_t axis, const Dim& size) const {
@@ -78,8 +89,9 @@ Tensor Tensor::with_dim(int64_t axis, const Dim& size) const {
   if (NodeRef part = with_part_of(x, at, shape[at])) return Tensor(part);
   refuse_in_capture("with_dim()");
   // The number may be all over the graph of a value that is still to be computed.
-  x = realized(*this);
-  return Tensor(make_buffer(x->storage, x->dtype, shape));
+  NodeRef data = realized(*this);
+  NodeRef named = make_buffer(data->storage, data->dtype, shape);
+  return Tensor(requires_grad() ? with_gradient_of(named, x) : named);
 }
 
 Shape to_symbolic_shape(const char* op, const Dims& dims, DType dtype) {

@@ -169,7 +169,7 @@ const Case kCases[] = {
     HD_BOTH("quantile", Each, Each, quantile(x, 0.25, axis)),
     HD_BOTH("median of the other axis", Each, Each, median(x, 1 - axis)),
     HD_CASE("searchsorted", Each, Each, HD_LINE, searchsorted(x* x, weight({5}))),
-    HD_CASE("searchsorted values", OneAboveZero, One, HD_LINE, searchsorted(tensor({-1., 0., 1.}), x)),
+    HD_CASE("searchsorted values", OneAboveZero, OneAboveZero, HD_LINE, searchsorted(tensor({-1., 0., 1.}), x)),
     // reductions
     HD_BOTH("sum", One, One, sum(x, axis)),
     HD_BOTH("sum of the other axis", One, One, sum(x, 1 - axis)),

@@ -40,6 +40,23 @@ void expect_one_plan(const std::string& what, const Function& f, const std::vect
 
 const std::vector<int64_t> kSizes = {37, 1, 40, 1000, 2, 64};
 
+TEST(Symbolic, gradients_reach_what_was_named) {
+  const Dim n = dim("n", 1, 64);
+  for (int64_t rows : {5, 64}) {
+    Tensor table = noise_tensor({64, 3}), w = noise_tensor({rows, 3}, 2);
+    table.requires_grad_();
+    w.requires_grad_();
+    // A part, the whole, a parameter, and what is computed of one.
+    Tensor loss = sum(square(table.slice(0, 0, rows).with_dim(0, n))) + sum(square(w.with_dim(0, n))) +
+                  sum((w * 3).with_dim(0, n)) + sum(w);
+    std::vector<Tensor> g = grad(loss, {table, w});
+    expect_equal(g[0].slice(0, 0, rows), doubles(table.slice(0, 0, rows) * 2));
+    expect_equal(g[1], doubles(w * 2 + 4));
+    Tensor second = grad(sum(square(grad(sum(w.with_dim(0, n) * w.with_dim(0, n)), {w})[0])), {w})[0];
+    expect_equal(second, doubles(w * 8));
+  }
+}
+
 TEST(Symbolic, elementwise_operators_share_a_plan) {
   Tensor row = noise_tensor({12}, 5);
   expect_one_plan("chain", [](const Tensor& x) { return std::vector{tanh(x * 2 + 1)}; }, kSizes);
