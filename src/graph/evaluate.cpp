@@ -6,6 +6,7 @@
 #include "graph/build.h"
 #include "graph/graph.h"
 #include "graph/node_map.h"
+#include "graph/strided.h"
 
 namespace heddle {
 namespace {
@@ -33,37 +34,6 @@ void for_each_index(const Index& shape, F f) {
     f(position, at);
     for (size_t i = shape.size(); i-- > 0;) {
       if (++at[i] < shape[i]) break;
-      at[i] = 0;
-    }
-  }
-}
-
-// How far apart elements along each axis are, in row-major order.
-Index strides_of(const Index& shape) {
-  Index strides(shape.size());
-  int64_t step = 1;
-  for (size_t i = shape.size(); i-- > 0; step *= shape[i]) strides[i] = step;
-  return strides;
-}
-
-// Another array as an array of some shape sees it: from `start` on, so far along each axis.
-struct Strided {
-  Index steps;
-  int64_t start = 0;
-};
-
-// Calls f(position, place) for every index of shape, in row-major order: where the strided array has that element.
-template <class F>
-void for_each_place(const Index& shape, const Strided& other, F f) {
-  int64_t n = product(shape), place = other.start;
-  const int64_t inner = shape.empty() ? 1 : shape.back(), step = shape.empty() ? 0 : other.steps.back();
-  Index at(shape.size(), 0);
-  for (int64_t position = 0; position < n;) {
-    for (int64_t k = 0; k < inner; ++k) f(position++, place + k * step);
-    for (size_t i = shape.empty() ? 0 : shape.size() - 1; i-- > 0;) {
-      place += other.steps[i];
-      if (++at[i] < shape[i]) break;
-      place -= other.steps[i] * shape[i];
       at[i] = 0;
     }
   }
@@ -119,14 +89,6 @@ void combine_all(HostArray& array, const Strided& places, ScalarOp op, const Hos
       to[place] = apply_double(op, both);
     }
   });
-}
-
-// The windows of an array: attrs as NodeOp::Window has them, axis, size, stride, dilation.
-Strided windows(const Index& strides, const Index& attrs) {
-  Strided seen{strides};
-  seen.steps[attrs[0]] *= attrs[2];
-  seen.steps.push_back(strides[attrs[0]] * attrs[3]);
-  return seen;
 }
 
 // Calls f(to, from) with the elements of both, which have one dtype.
@@ -278,12 +240,7 @@ HostArray Evaluation::cast_of(const Node& node) const {
 HostArray Evaluation::reduce(const Node& node) const {
   const HostArray& x = operand(node, 0);
   HostArray result = filled(node.dtype, sizes(node.shape), reduce_identity(node.reduce_op, node.dtype));
-  Strided places{Index(x.shape.size(), 1)};
-  for (const Expr& attr : node.attrs) places.steps[attr.value()] = 0;
-  const Index strides = strides_of(result.shape);
-  for (size_t i = 0, kept = 0; i < x.shape.size(); ++i)
-    if (places.steps[i] != 0) places.steps[i] = strides[kept++];
-  combine_all(result, places, combiner(node.reduce_op), x);
+  combine_all(result, result_seen(result.shape, x.shape.size(), sizes(node.attrs)), combiner(node.reduce_op), x);
   return result;
 }
 
@@ -355,26 +312,7 @@ HostArray Evaluation::scan(const Node& node) const {
 HostArray Evaluation::view(const Node& node) const {
   const HostArray& x = operand(node, 0);
   HostArray result = empty(node.dtype, sizes(node.shape));
-  const Index attrs = sizes(node.attrs), strides = strides_of(x.shape);
-  Strided from{strides};
-  switch (node.op) {
-    case NodeOp::Permute:
-      for (size_t i = 0; i < attrs.size(); ++i) from.steps[i] = strides[attrs[i]];
-      break;
-    case NodeOp::Expand:
-      for (size_t i = 0; i < strides.size(); ++i) from.steps[i] = x.shape[i] == 1 ? 0 : strides[i];
-      break;
-    case NodeOp::Shrink:
-      for (size_t i = 0; i < attrs.size(); ++i) from.start += attrs[i] * strides[i];
-      break;
-    case NodeOp::Flip:
-      for (int64_t flipped : attrs) {
-        from.start += (x.shape[flipped] - 1) * strides[flipped];
-        from.steps[flipped] = -strides[flipped];
-      }
-      break;
-    default: from = windows(strides, attrs);
-  }
+  const Strided from = seen_by(node.op, x.shape, sizes(node.attrs));
   with_elements(result, x, [&](auto* to, const auto* elements) {
     for_each_place(result.shape, from, [&](int64_t position, int64_t place) { to[position] = elements[place]; });
   });

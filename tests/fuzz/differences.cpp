@@ -85,8 +85,11 @@ bool Differences::agree(Random& random, double rounding) {
   double here = value(0), up = value(h), down = value(-h), up2 = value(2 * h), down2 = value(-2 * h);
   double near = (up - down) / (2 * h), far = (up2 - down2) / (4 * h);
   // What cancels to nothing leaves the rounding of what it was made of: numbers of about 1.
-  constexpr double kRounding = 1e-14;
-  double vague = kRounding + rounding / h + 1e-9 * sum + 1e-7 * (size + std::abs(near));
+  constexpr double kRounding = 1e-16;
+  double weight = 0;
+  for (const HostArray& cotangent : cotangents_)
+    for (double c : cotangent.floats) weight += std::abs(c);
+  double vague = (kRounding * weight + rounding) / h + 1e-9 * sum + 1e-7 * (size + std::abs(near));
   bool smooth = std::abs(near - far) <= 100 * vague && std::abs(up + down - 2 * here) / h <= 1e-2 * size + 100 * vague;
   if (!smooth || bad_indices_ > 0) return false;
   double difference = near + (near - far) / 3;

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "core/ops.h"
 #include "graph/random_values.h"
+#include "graph/strided.h"
 
 namespace heddle::fuzz {
 namespace {
@@ -44,35 +45,6 @@ double rounding(double x, DType dtype) {
 
 // Sums of small floats are made in f32.
 double unit_of_sums(DType dtype) { return unit(size_of(dtype) < 4 ? DType::f32 : dtype); }
-
-Sizes strides_of(const Sizes& shape) {
-  Sizes strides(shape.size());
-  int64_t step = 1;
-  for (size_t i = shape.size(); i-- > 0; step *= shape[i]) strides[i] = step;
-  return strides;
-}
-
-// Elements of `shape` in row-major order, beside the places in other memory that strides lead to.
-struct Walk {
-  int64_t base = 0;
-  Sizes strides;
-
-  template <class F>
-  void over(const Sizes& shape, F f) const {
-    int64_t count = 1, place = base;
-    for (int64_t n : shape) count *= n;
-    Sizes index(shape.size(), 0);
-    for (int64_t position = 0; position < count; ++position) {
-      f(static_cast<size_t>(position), static_cast<size_t>(place));
-      for (size_t i = shape.size(); i-- > 0;) {
-        place += strides[i];
-        if (++index[i] < shape[i]) break;
-        place -= strides[i] * shape[i];
-        index[i] = 0;
-      }
-    }
-  }
-};
 
 // A sum, and all that is needed to say how far off it may be.
 struct Sum {
@@ -118,6 +90,11 @@ class Rounding {
   const HostArray& value(const Node& node, size_t input) const { return values_[number_.at(node.inputs[input].get())]; }
   const Errors& error(const Node& node, size_t input) const { return errors_[number_.at(node.inputs[input].get())]; }
   static int64_t attr(const Node& node, size_t i) { return node.attrs[i].value(); }
+  static Sizes attrs(const Node& node) {
+    Sizes result;
+    for (const Expr& attr : node.attrs) result.push_back(attr.value());
+    return result;
+  }
 
   Errors compute(const Node& node, size_t i) {
     switch (node.op) {
@@ -285,29 +262,19 @@ class Rounding {
     return result;
   }
 
-  // From the elements of a reduction's operand to those of its result.
-  static Walk reduced(const Node& node, const Sizes& from, const Sizes& to) {
-    std::vector<char> gone(from.size(), 0);
-    for (const Expr& axis : node.attrs) gone[static_cast<size_t>(axis.value())] = 1;
-    Walk walk;
-    Sizes strides = strides_of(to);
-    for (size_t i = 0, kept = 0; i < from.size(); ++i) walk.strides.push_back(gone[i] ? 0 : strides[kept++]);
-    return walk;
-  }
-
   Errors reduce(const Node& node, const HostArray& out) const {
     const HostArray& x = value(node, 0);
     const Errors& from = error(node, 0);
     size_t count = static_cast<size_t>(out.numel());
-    Walk walk = reduced(node, x.shape, out.shape);
+    const Strided places = result_seen(out.shape, x.shape.size(), attrs(node));
     Errors result(count, 0);
     if (node.reduce_op == ReduceOp::Sum) {
       std::vector<Sum> sums(count);
-      walk.over(x.shape, [&](size_t i, size_t to) { sums[to].add(number(x, i), at(from, i), out.dtype); });
+      for_each_place(x.shape, places, [&](size_t i, size_t to) { sums[to].add(number(x, i), at(from, i), out.dtype); });
       for (size_t i = 0; i < count; ++i) result[i] = sums[i].off(number(out, i), out.dtype);
     } else if (node.reduce_op == ReduceOp::Prod) {
       std::vector<double> with(count, 1), without(count, 1), steps(count, 0);
-      walk.over(x.shape, [&](size_t i, size_t to) {
+      for_each_place(x.shape, places, [&](size_t i, size_t to) {
         with[to] *= std::abs(number(x, i)) + at(from, i);
         without[to] *= std::abs(number(x, i));
         ++steps[to];
@@ -315,16 +282,17 @@ class Rounding {
       for (size_t i = 0; i < count; ++i)
         result[i] = with[i] - without[i] + steps[i] * rounding(number(out, i), out.dtype);
     } else if (!from.empty()) {
-      result = extreme(node.reduce_op == ReduceOp::Max ? 1 : -1, x, from, out, walk);
+      result = extreme(node.reduce_op == ReduceOp::Max ? 1 : -1, x, from, out, places);
     }
     return result;
   }
 
   // The largest that any element can be, and what the largest is at least.
-  static Errors extreme(double sign, const HostArray& x, const Errors& from, const HostArray& out, const Walk& walk) {
+  static Errors extreme(double sign, const HostArray& x, const Errors& from, const HostArray& out,
+                        const Strided& places) {
     size_t count = static_cast<size_t>(out.numel());
     Errors high(count, -kUnknown), low(count, -kUnknown), result(count, 0);
-    walk.over(x.shape, [&](size_t i, size_t to) {
+    for_each_place(x.shape, places, [&](size_t i, size_t to) {
       high[to] = std::max(high[to], sign * number(x, i) + at(from, i));
       low[to] = std::max(low[to], sign * number(x, i) - at(from, i));
     });
@@ -341,10 +309,10 @@ class Rounding {
     positions.assign(static_cast<size_t>(out.numel()), 0);
     if (from.empty()) return {};
     double sign = node.reduce_op == ReduceOp::Max ? 1 : -1;
-    Walk walk = reduced(node, x.shape, out.shape);
-    Errors result = extreme(sign, x, from, out, walk);
+    const Strided places = result_seen(out.shape, x.shape.size(), attrs(node));
+    Errors result = extreme(sign, x, from, out, places);
     std::vector<int> close(positions.size(), 0);
-    walk.over(x.shape, [&](size_t i, size_t to) {
+    for_each_place(x.shape, places, [&](size_t i, size_t to) {
       if (sign * number(x, i) + at(from, i) >= sign * number(out, to) - result[to]) ++close[to];
     });
     for (size_t i = 0; i < close.size(); ++i) positions[i] = close[i] > 1 ? kUnknown : 0;
@@ -405,49 +373,24 @@ class Rounding {
   Errors view(const Node& node, const HostArray& out) const {
     const Errors& from = error(node, 0);
     if (from.empty()) return {};
-    const Sizes& shape = value(node, 0).shape;
-    Sizes strides = strides_of(shape);
-    Walk walk;
-    for (size_t i = 0; i < out.shape.size(); ++i) {
-      if (node.op == NodeOp::Permute)
-        walk.strides.push_back(strides[static_cast<size_t>(attr(node, i))]);
-      else if (node.op == NodeOp::Expand)
-        walk.strides.push_back(shape[i] == 1 ? 0 : strides[i]);
-      else if (i < strides.size())
-        walk.strides.push_back(strides[i]);
-      if (node.op == NodeOp::Shrink) walk.base += attr(node, i) * strides[i];
-    }
-    for (size_t k = 0; node.op == NodeOp::Flip && k < node.attrs.size(); ++k) {
-      size_t axis = static_cast<size_t>(attr(node, k));
-      walk.base += (shape[axis] - 1) * strides[axis];
-      walk.strides[axis] = -strides[axis];
-    }
-    if (node.op == NodeOp::Window) walk.strides = windows(node, strides);
+    const Strided places = seen_by(node.op, value(node, 0).shape, attrs(node));
     Errors result(static_cast<size_t>(out.numel()), 0);
-    walk.over(out.shape, [&](size_t i, size_t place) { result[i] = from[place]; });
+    for_each_place(out.shape, places, [&](size_t i, size_t place) { result[i] = from[place]; });
     return result;
-  }
-
-  // Strides of windows over an axis of something that has these.
-  static Sizes windows(const Node& node, Sizes strides) {
-    size_t axis = static_cast<size_t>(attr(node, 0));
-    strides.push_back(strides[axis] * attr(node, 3));
-    strides[axis] *= attr(node, 2);
-    return strides;
   }
 
   Errors placed(const Node& node, const HostArray& out) const {
     Errors result(static_cast<size_t>(out.numel()), 0);
-    Walk walk;
-    walk.strides = strides_of(out.shape);
+    Strided places{strides_of(out.shape)};
     for (size_t i = 0; node.op == NodeOp::Pad && i < out.shape.size(); ++i)
-      walk.base += attr(node, 2 * i) * walk.strides[i];
+      places.start += attr(node, 2 * i) * places.steps[i];
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       const Errors& from = error(node, k);
-      if (!from.empty()) walk.over(value(node, k).shape, [&](size_t i, size_t place) { result[place] = from[i]; });
+      if (!from.empty())
+        for_each_place(value(node, k).shape, places, [&](size_t i, size_t place) { result[place] = from[i]; });
       if (node.op != NodeOp::Cat) break;
       size_t axis = static_cast<size_t>(attr(node, 0));
-      walk.base += value(node, k).shape[axis] * walk.strides[axis];
+      places.start += value(node, k).shape[axis] * places.steps[axis];
     }
     return result;
   }
@@ -455,10 +398,9 @@ class Rounding {
   Errors unwindow(const Node& node, const HostArray& out) const {
     const HostArray& x = value(node, 0);
     std::vector<Sum> sums(static_cast<size_t>(out.numel()));
-    Walk walk;
-    walk.strides = windows(node, strides_of(out.shape));
-    walk.over(x.shape,
-              [&](size_t i, size_t place) { sums[place].add(number(x, i), at(error(node, 0), i), out.dtype); });
+    const Strided places = windows(strides_of(out.shape), attrs(node));
+    for_each_place(x.shape, places,
+                   [&](size_t i, size_t place) { sums[place].add(number(x, i), at(error(node, 0), i), out.dtype); });
     Errors result(sums.size(), 0);
     for (size_t i = 0; i < sums.size(); ++i) result[i] = sums[i].off(number(out, i), out.dtype);
     return result;
@@ -475,11 +417,11 @@ class Rounding {
       return std::clamp<int64_t>(static_cast<int64_t>(index.integers[i]), 0, n - 1) * step;
     };
     Errors result(static_cast<size_t>(out.numel()), 0);
-    Walk walk;
-    walk.strides = strides_of(x.shape);
+    Strided places{strides_of(x.shape)};
     if (attr(node, 1) != 0) {
-      walk.strides[axis] = 0;
-      walk.over(out.shape, [&](size_t i, size_t base) { result[i] = from[base + static_cast<size_t>(place(i))]; });
+      places.steps[axis] = 0;
+      for_each_place(out.shape, places,
+                     [&](size_t i, size_t base) { result[i] = from[base + static_cast<size_t>(place(i))]; });
       return result;
     }
     size_t inner = static_cast<size_t>(step), many = static_cast<size_t>(index.numel());
@@ -500,10 +442,9 @@ class Rounding {
       result[i] = at(error(node, 0), i);
       sums[i].add(number(base, i), result[i], out.dtype);
     }
-    Walk walk;
-    walk.strides = strides_of(out.shape);
-    int64_t step = std::exchange(walk.strides[axis], 0);
-    walk.over(index.shape, [&](size_t i, size_t place) {
+    Strided places{strides_of(out.shape)};
+    int64_t step = std::exchange(places.steps[axis], 0);
+    for_each_place(index.shape, places, [&](size_t i, size_t place) {
       int64_t chosen = static_cast<int64_t>(index.integers[i]);
       if (chosen < 0 || chosen >= out.shape[axis]) return;
       size_t to = place + static_cast<size_t>(chosen * step);
