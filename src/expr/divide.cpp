@@ -343,9 +343,6 @@ DivMod divide_by_expression(const Expr& a, const Expr& divisor, Wanted wanted) {
   return {Expr(0), remainder_symbolic(split.rest, divisor)};
 }
 
-// A symbol that can have one value only is that value.
-Expr folded(const Expr& e) { return e.is_var() && e.lo() == e.hi() ? Expr(e.lo()) : e; }
-
 void check_divisor(const char* operation, const Expr& a, const Expr& b) {
   if (b.hi() <= 0) throw ValueError(text(operation, ": the divisor of ", a, " should be positive, not ", b));
 }

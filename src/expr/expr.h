@@ -107,6 +107,9 @@ Expr logical_or(const Expr& a, const Expr& b);
 Expr logical_not(const Expr& a);
 Expr select(const Expr& condition, const Expr& if_true, const Expr& if_false);
 
+// A variable that can have one value only is that value.
+inline Expr folded(const Expr& e) { return e.is_var() && e.lo() == e.hi() ? Expr(e.lo()) : e; }
+
 // Replaces variables (matched as handles) everywhere, simplifying again. Linear in the size of the expression.
 using Substitution = std::vector<std::pair<Expr, Expr>>;
 Expr substitute(const Expr& e, const Substitution& replacements);

@@ -198,8 +198,6 @@ Expr extreme(ExprKind kind, const Expr& a, const Expr& b, Keep keep) {
   return chain(kind, kept, 0);
 }
 
-Expr folded(const Expr& e) { return e.is_var() && e.lo() == e.hi() ? Expr(e.lo()) : e; }
-
 }  // namespace
 
 Expr min(const Expr& a, const Expr& b) { return extreme(ExprKind::Min, folded(a), folded(b), at_most); }

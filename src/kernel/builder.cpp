@@ -78,7 +78,7 @@ Value Builder::bitcast(Value v, DType to) {
 Value Builder::index(DType dtype, const Expr& address, std::span<const Expr> coords) {
   Inst inst;
   inst.op = Op::index;
-  inst.address = address;
+  inst.address = folded(address);
   inst.coords = SmallVector<Expr, 4>(coords);
   return append(std::move(inst), {dtype, extents(coords)});
 }
