@@ -11,6 +11,9 @@ THREADED_SEEDS = 20
 # Children of fork() start threads of their own; the sanitizer would end them.
 TSAN = TSAN_OPTIONS="die_after_fork=0 $$TSAN_OPTIONS"
 
+# Short traces of where memory was allocated, and less of it kept back once freed: a fifth of the time.
+ASAN = ASAN_OPTIONS="malloc_context_size=6:quarantine_size_mb=32:$$ASAN_OPTIONS"
+
 CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 SOURCES = $(shell find include src tests tools bench examples -name '*.h' -o -name '*.cpp' 2>/dev/null)
 
@@ -49,7 +52,7 @@ test-dev: build/dev/build.ninja
 
 test-asan: build/asan/build.ninja
 	cmake --build build/asan -j $(JOBS) --target tests/all
-	$(CTEST) --test-dir build/asan -LE 'slow|performance'
+	$(ASAN) $(CTEST) --test-dir build/asan -LE 'slow|performance'
 
 test-tsan: build/tsan/build.ninja
 	cmake --build build/tsan -j $(JOBS) --target $(THREADED) fuzz_threads
