@@ -2,7 +2,7 @@
 
 JOBS ?= $(shell nproc)
 SECONDS = 60
-LONG_FUZZ_SECONDS = 900
+LONG_FUZZ_SECONDS = 300
 
 # Test programs that use several threads: what the thread sanitizer looks at.
 THREADED = test_base test_expr test_graph test_codegen test_runtime test_tensor test_capture
