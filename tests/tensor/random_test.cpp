@@ -368,7 +368,8 @@ std::pair<uint64_t, uint64_t> checksums_with(const std::string& setting) {
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
   EXPECT_GT(length, 0);
   self[length] = 0;
-  std::string command = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX " + setting + " '" + self + "' --gtest_filter=RandomChild.prints_a_checksum";
+  std::string command = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX " + setting + " '" + self +
+                        "' --gtest_filter=RandomChild.prints_a_checksum";
   FILE* pipe = popen(command.c_str(), "r");
   EXPECT_TRUE(pipe);
   unsigned long long all = 0, integer = 0;
