@@ -1,5 +1,5 @@
 // The models of bench/zoo: time of inference and of a training step, seconds of the first call, launches; PyTorch
-// beside it with the same weights. On a GPU where HEDDLE_DEVICE names one.
+// beside it with the same weights. On a GPU where HEDDLE_DEVICE names one, there in f32 and in bf16.
 #include <unistd.h>
 
 #include <cmath>
@@ -66,19 +66,24 @@ double floor_of(const std::function<void()>& call) {
 
 struct Work {
   const zoo::Entry& entry;
+  DType dtype;
   const char* what;  // "forward" or "step"
   zoo::Instance& model;
   const Function& function;
 };
 
+std::string row_name(const zoo::Entry& entry, const char* what, DType dtype) {
+  return dtype == entry.dtype ? text(entry.name, " ", what) : text(entry.name, " ", what, " ", dtype);
+}
+
 void measure(const Work& work, Peers& peers, double seconds, const Report& report) {
-  Contest contest{.name = text(work.entry.name, " ", work.what), .group = work.what, .unit = "ms"};
+  Contest contest{.name = row_name(work.entry, work.what, work.dtype), .group = work.what, .unit = "ms"};
   if (!wanted(contest.name)) return;
   StateFile file(work.model);
   contest.row = {{"work", "zoo"},
                  {"model", work.entry.name},
                  {"what", work.what},
-                 {"dtype", name(work.entry.dtype)},
+                 {"dtype", name(work.dtype)},
                  {"data", data_rows(work.model)}};
   if (lists_rows()) return run_contest(peers, contest, seconds, report);
   contest.row["file"] = file.path();
@@ -115,13 +120,17 @@ void measure(const Work& work, Peers& peers, double seconds, const Report& repor
 void measure_zoo(double seconds, const Report& report) {
   Peers peers(on_gpu() ? 1 : device("cpu").threads(), peers_python(), false, on_gpu() ? "cuda" : "cpu", true);
   for (const zoo::Entry& entry : zoo::entries()) {
-    const bool forward = wanted(text(entry.name, " forward")), step = wanted(text(entry.name, " step"));
-    if (!forward && !step) continue;
-    zoo::Instance model = entry.make(zoo::Size::Bench, entry.dtype);
-    model.train(false);
-    measure({entry, "forward", model, model.forward}, peers, seconds, report);
-    model.train(true);
-    measure({entry, "step", model, model.step}, peers, seconds, report);
+    std::vector<DType> dtypes{entry.dtype};
+    for (DType other : {DType::f32, DType::bf16})
+      if (on_gpu() && other != entry.dtype) dtypes.push_back(other);
+    for (DType dtype : dtypes) {
+      if (!wanted(row_name(entry, "forward", dtype)) && !wanted(row_name(entry, "step", dtype))) continue;
+      zoo::Instance model = entry.make(zoo::Size::Bench, dtype);
+      model.train(false);
+      measure({entry, dtype, "forward", model, model.forward}, peers, seconds, report);
+      model.train(true);
+      measure({entry, dtype, "step", model, model.step}, peers, seconds, report);
+    }
   }
 }
 
