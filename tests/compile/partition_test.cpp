@@ -1,4 +1,6 @@
 // What goes to memory between kernels, and in which order of axes.
+#include <set>
+
 #include "compile/fuse/index_map.h"
 #include "compile/loops/contraction.h"
 #include "nest_graphs.h"
@@ -54,6 +56,23 @@ TEST(Partition, windows_of_a_permuted_image_are_read_from_a_copy_in_their_order)
 TEST(Partition, a_permuted_factor_of_a_product_is_read_where_it_lies) {
   NodeRef root = matmul(transposed(leaf({64, 96}, 1)), leaf({64, 80}, 2));
   EXPECT_EQ(fuse(std::span(&root, 1)).steps.size(), 1u);
+}
+
+// The last kernel could join either of the first two.
+TEST(Partition, does_not_depend_on_where_nodes_lie_in_memory) {
+  std::vector<NodeRef> held;
+  std::set<std::string> programs;
+  for (int round = 0; round < 20; ++round) {
+    NodeRef a = leaf({16, 32}, 1), b = leaf({16, 32}, 2), c = leaf({16, 32}, 3), d = leaf({16, 32}, 4);
+    std::vector<NodeRef> roots{op(ScalarOp::mul, {a, c}), op(ScalarOp::tanh, {op(ScalarOp::add, {a, b})}),
+                               op(ScalarOp::exp, {op(ScalarOp::add, {c, d})})};
+    std::string text;
+    for (const Program::Step& step : fuse(roots).steps)
+      text += step.loops.name + " of " + std::to_string(step.loops.buffers.size()) + ", ";
+    programs.insert(text);
+    held.insert(held.end(), roots.begin(), roots.end());
+  }
+  EXPECT_EQ(programs.size(), 1u) << *programs.begin() << "and " << *programs.rbegin();
 }
 
 // Several kernels compute the same products on the way to their sums: what they multiply goes to memory, never the

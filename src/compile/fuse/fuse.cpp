@@ -17,20 +17,15 @@ namespace heddle {
 namespace {
 
 // The step of a kernel that is built directly: buffers are the inputs in memory, then the results.
-Program::Step direct_step(Program& program, TensorNumbers& tensor_of, const Partition& parts, const Unit& u) {
+Program::Step direct_step(Writing& writing, const Unit& u) {
   Program::Step step;
-  step.segments.emplace_back();
-  auto add = [&](const Node* node, bool leaf) {
-    auto [it, fresh] = tensor_of.try_emplace(node, static_cast<int>(program.tensors.size()));
-    if (fresh) program.tensors.push_back({node, leaf, false});
-    step.segments[0].tensors.push_back(it->second);
-  };
+  std::vector<int>& tensors = step.segments.emplace_back().tensors;
   const Node* source = memory_source(u.node->inputs[0].get());
-  add(source, !parts.storing.count(source));
+  tensors.push_back(writing.tensor(source, !writing.parts->storing.count(source)));
   std::vector<const Node*> results = u.writes;
   std::sort(results.begin(), results.end(),
             [](const Node* a, const Node* b) { return a->attrs[0].value() < b->attrs[0].value(); });
-  for (const Node* result : results) add(result, false);
+  for (const Node* result : results) tensors.push_back(writing.tensor(result, false));
   step.direct = sort_kernel(sort_task(*u.node, results));
   step.segments[0].traffic = traffic(step.direct->buffers);
   return step;
@@ -63,9 +58,9 @@ struct Differing {
 
 // A step for each part of a join. Where a part begins, and where in their buffers its loads do, are symbols, so that
 // parts which are alike become segments of one step.
-void write_parts(Program& program, TensorNumbers& tensor_of, const Partition& parts, const Group& group,
-                 bool deterministic) {
-  auto unit = [&](int id) -> const Unit& { return parts.units[static_cast<size_t>(id)]; };
+void write_parts(Writing& writing, const Group& group) {
+  Program& program = writing.program;
+  auto unit = [&](int id) -> const Unit& { return writing.parts->units[static_cast<size_t>(id)]; };
   const Node& node = *unit(group.units[0]).node;
   const auto axis = static_cast<size_t>(node.attrs[0].value());
   std::vector<Expr> starts{0};
@@ -79,8 +74,7 @@ void write_parts(Program& program, TensorNumbers& tensor_of, const Partition& pa
   const size_t first = program.steps.size();
   for (int id : group.units) {
     const bool known = start_of(id).is_const();
-    program.steps.push_back(
-        write_loops(program, tensor_of, parts, {.units = {id}}, deterministic, known ? begin : start_of(id)));
+    program.steps.push_back(write_loops(writing, {.units = {id}}, known ? begin : start_of(id)));
     if (known) program.steps.back().given.emplace_back(begin, start_of(id));
   }
   std::vector<Differing> offsets;
@@ -102,48 +96,35 @@ void write_parts(Program& program, TensorNumbers& tensor_of, const Partition& pa
   }
 }
 
-// Writes all groups, and gives what they would misread: then the program is of no use.
-std::unordered_set<const Node*> write_steps(const Partition& parts, Program& program, TensorNumbers& tensor_of,
-                                            bool deterministic) {
-  std::unordered_set<const Node*> misread;
+Writing write_steps(const Partition& parts, bool deterministic) {
+  Writing writing{&parts, deterministic};
   for (const Group& group : parts.groups) {
     const Unit& first = parts.units[static_cast<size_t>(group.units[0])];
-    if (!first.writes.empty()) {
-      program.steps.push_back(direct_step(program, tensor_of, parts, first));
-      continue;
-    }
-    try {
-      if (first.is_part())
-        write_parts(program, tensor_of, parts, group, deterministic);
-      else
-        program.steps.push_back(write_loops(program, tensor_of, parts, group, deterministic));
-    } catch (const Misread& read) {
-      misread.insert(read.node);
-    }
+    if (first.is_part())
+      write_parts(writing, group);
+    else
+      writing.program.steps.push_back(first.writes.empty() ? write_loops(writing, group) : direct_step(writing, first));
   }
-  return misread;
+  return writing;
 }
 
 }  // namespace
 
 Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces, const FuseOptions& options) {
   const Modes& modes = options.modes;
-  Program program;
-  TensorNumbers tensor_of;
   PartitionLimits limits{.not_nested = options.not_nested,
                          .apart = options.apart,
                          .rates = options.rates,
                          .machine = options.machine,
                          .explain = options.remarks};
-  Partition parts;
-  for (;;) {
+  Partition parts = partition(roots, limits);
+  Writing writing = write_steps(parts, modes.deterministic);
+  while (!writing.misread.empty()) {
+    limits.forbid_reading(writing.misread);
     parts = partition(roots, limits);
-    std::unordered_set<const Node*> misread = write_steps(parts, program, tensor_of, modes.deterministic);
-    if (misread.empty()) break;
-    limits.forbid_reading(misread);
-    program = {};
-    tensor_of.clear();
+    writing = write_steps(parts, modes.deterministic);
   }
+  Program& program = writing.program;
   for (Program::Step& step : program.steps) {
     step.tf32 = modes.tf32;
     if (step.direct) continue;
@@ -160,13 +141,11 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
     step.segments[0].traffic = traffic(step.loops);
   }
   for (const NodeRef& root : roots) {
-    auto [it, fresh] = tensor_of.try_emplace(root.get(), static_cast<int>(program.tensors.size()));
-    if (fresh) program.tensors.push_back({root.get(), true, false});
-    program.tensors[static_cast<size_t>(it->second)].output = true;
-    program.outputs.push_back(it->second);
+    program.outputs.push_back(writing.tensor(root.get(), true));
+    program.tensors[static_cast<size_t>(program.outputs.back())].output = true;
   }
   for (size_t i = 0; i < replaces.size(); ++i)
-    if (auto leaf = tensor_of.find(replaces[i]); leaf != tensor_of.end())
+    if (auto leaf = writing.tensor_of.find(replaces[i]); leaf != writing.tensor_of.end())
       program.tensors[static_cast<size_t>(program.outputs[i])].replaces = leaf->second;
   join_steps(program);
   order_steps(program);
@@ -174,7 +153,7 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
   for (const Program::Step& step : program.steps)
     if (!step.direct) verify(step.loops);
   if (options.remarks) program.remarks = remarks(program, parts.boundaries, parts.siblings);
-  return program;
+  return std::move(program);
 }
 
 }  // namespace heddle

@@ -85,9 +85,9 @@ std::vector<std::pair<const Node*, Why>> Partitioner::repeated() const {
   return result;
 }
 
-Partition Partitioner::run() {
+bool Partitioner::run() {
   // Users before inputs: when a unit's turn comes, everything that reads it has a group already.
-  while (!pending_.empty()) {
+  while (!pending_.empty() && !unfit_.why) {
     const Node* node = order_[static_cast<size_t>(pending_.top())];
     pending_.pop();
     if (node->op == NodeOp::Sort) {
@@ -98,13 +98,15 @@ Partition Partitioner::run() {
       place_reduction(node);
     }
   }
+  if (unfit_.why) return false;
   join_siblings();
   drop_dead_stores();
   order_groups();
+  if (unfit_.why) return false;
   share_factors();
   find_nests_of_memory();
   for (const Unit& u : result_.units) group_of_.push_back(u.group);
-  return std::move(result_);
+  return true;
 }
 
 void Partitioner::measure() {
@@ -273,17 +275,14 @@ Partition partition(std::span<const NodeRef> roots, PartitionLimits& limits) {
   for (int round = 0, attempts = 0;;) {
     if (attempts == kMostAttempts) limits.nests = false;
     Partitioner partitioner(roots, limits);
-    std::optional<Partition> result;
-    try {
-      result = partitioner.run();
-    } catch (const Unfit& unfit) {
-      HD_ASSERT(forbid(limits, unfit), "no kernels can be made of the graph: ", unfit.why);
+    if (!partitioner.run()) {
+      HD_ASSERT(forbid(limits, partitioner.unfit()), "no kernels can be made of the graph: ", partitioner.unfit().why);
       ++attempts;
       continue;
     }
     std::vector<std::pair<const Node*, Why>> repeated = partitioner.repeated();
     const std::vector<const Node*>& of_memory = partitioner.nests_of_memory();
-    if ((repeated.empty() && of_memory.empty()) || round++ >= 3) return std::move(*result);
+    if ((repeated.empty() && of_memory.empty()) || round++ >= 3) return partitioner.take();
     limits.in_memory.insert(repeated.begin(), repeated.end());
     limits.of_memory.insert(of_memory.begin(), of_memory.end());
   }

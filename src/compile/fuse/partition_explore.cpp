@@ -200,8 +200,9 @@ Expr Partitioner::scannable(const Unit& u, const Node& node, const Index& index,
   if (u.reduces || u.points() != elements) return {};
   Expr axis;
   for (const Expr& candidate : u.kept) {
-    forward = index[along] == candidate;
-    if (!forward && !(index[along] == candidate.extent() - 1 - candidate)) continue;
+    const bool backward = index[along] == candidate.extent() - 1 - candidate;
+    forward = index[along] == candidate || (backward && candidate.hi() == 0);
+    if (!forward && !backward) continue;
     axis = candidate;
     break;
   }

@@ -122,7 +122,7 @@ std::vector<uint64_t> Partitioner::loop_keys(int g) {
   std::vector<uint64_t> keys;
   // To share a single number is no reason: join_steps() does better with what is alike, and the rest gains nothing.
   auto add = [&](const Node* node) {
-    if (!node->shape.numel().is_const(1)) keys.push_back(hash_combine(h, reinterpret_cast<uintptr_t>(node)));
+    if (!node->shape.numel().is_const(1)) keys.push_back(hash_combine(h, number(node)));
   };
   for (int member : group(g).units) {
     for (const Node* leaf : unit(member).leaves) add(leaf);
@@ -214,21 +214,18 @@ void Partitioner::order_groups() {
   std::vector<int> new_id(result_.groups.size(), -1);
   std::vector<std::vector<int>> users(result_.groups.size());
   std::vector<int> missing(result_.groups.size(), 0);
-  for (const Unit& u : result_.units)
-    for (const Unit::Read& read : u.reads) {
-      if (!read.memory) continue;
-      int from = unit(result_.storing.at(read.node)).group;
-      if (from == u.group) continue;
+  for (const Unit& u : result_.units) {
+    if (u.group < 0) continue;
+    auto wait_for_writer = [&](const Node* node) {
+      int from = unit(result_.storing.at(node)).group;
+      if (from == u.group) return;
       users[static_cast<size_t>(from)].push_back(u.group);
       ++missing[static_cast<size_t>(u.group)];
-    }
-  for (const auto& [token, units] : waiting_)
-    for (int waits : units) {
-      int from = unit(result_.storing.at(token)).group, to = unit(waits).group;
-      if (from == to) continue;
-      users[static_cast<size_t>(from)].push_back(to);
-      ++missing[static_cast<size_t>(to)];
-    }
+    };
+    for (const Unit::Read& read : u.reads)
+      if (read.memory) wait_for_writer(read.node);
+    for (const Node* token : u.after) wait_for_writer(token);
+  }
   std::vector<int> ready;
   for (size_t g = result_.groups.size(); g-- > 0;)
     if (missing[g] == 0) ready.push_back(static_cast<int>(g));
@@ -250,27 +247,19 @@ void Partitioner::order_groups() {
     sorted.push_back(std::move(moved));
   }
   if (sorted.size() != expected) {
-    // What only waits for a circle is no part of it: nobody in it waits for that.
-    std::vector<int> circle, end;
-    std::vector<std::vector<int>> needs(users.size());
-    std::vector<int> waiting(users.size(), 0);
+    // Each of those that are left waits for another of them: whoever follows that comes round.
+    std::vector<int> needs(users.size(), -1);
     for (size_t g = 0; g < users.size(); ++g)
-      for (int user : users[g]) {
-        if (missing[g] == 0) continue;
-        needs[static_cast<size_t>(user)].push_back(static_cast<int>(g));
-        ++waiting[g];
-      }
-    for (size_t g = 0; g < users.size(); ++g)
-      if (missing[g] > 0 && waiting[g] == 0) end.push_back(static_cast<int>(g));
-    while (!end.empty()) {
-      int g = end.back();
-      end.pop_back();
-      for (int from : needs[static_cast<size_t>(g)])
-        if (--waiting[static_cast<size_t>(from)] == 0) end.push_back(from);
+      for (int user : users[g])
+        if (missing[g] > 0) needs[static_cast<size_t>(user)] = static_cast<int>(g);
+    int at = static_cast<int>(std::ranges::find_if(missing, [](int m) { return m > 0; }) - missing.begin());
+    std::vector<int> path, place(users.size(), -1);
+    for (; place[static_cast<size_t>(at)] < 0; at = needs[static_cast<size_t>(at)]) {
+      place[static_cast<size_t>(at)] = static_cast<int>(path.size());
+      path.push_back(at);
     }
-    for (size_t g = 0; g < users.size(); ++g)
-      if (missing[g] > 0 && waiting[g] > 0) circle.push_back(static_cast<int>(g));
-    break_up(circle, "they depend on each other in a circle");
+    return give_up({path.begin() + place[static_cast<size_t>(at)], path.end()},
+                   "they depend on each other in a circle");
   }
   result_.groups = std::move(sorted);
 }

@@ -245,6 +245,8 @@ bool Partitioner::only_summed(const Node* factor) {
 void Partitioner::own_statistics(const Node* sum, const Nest& nest) {
   std::vector<const Node*> users{nest.factor}, reductions;
   for (const auto& [node, axis] : nest.anchors) users.push_back(node);
+  auto earlier = [&](const Node* a, const Node* b) { return number(a) < number(b); };
+  std::sort(users.begin(), users.end(), earlier);
   std::unordered_set<const Node*> seen(users.begin(), users.end());
   for (size_t i = 0; i < users.size() && users.size() < kMostBelow; ++i)
     for (int user : users_[number(users[i])]) {
@@ -255,7 +257,7 @@ void Partitioner::own_statistics(const Node* sum, const Nest& nest) {
       else if (is_movement(*next) || is_compute(*next))
         users.push_back(next);
     }
-  std::sort(reductions.begin(), reductions.end(), [&](const Node* a, const Node* b) { return number(a) < number(b); });
+  std::sort(reductions.begin(), reductions.end(), earlier);
   for (const Node* reduction : reductions)
     if (shares_axis(reduction, sum, nest)) owner_.emplace(reduction, sum);
 }

@@ -168,12 +168,12 @@ void Partitioner::place_reduction(const Node* node) {
     for (int member : storing)
       for (const Unit::Read& read : unit(member).reads)
         if (!nests_.empty() && !read.memory && has_unit(unit(member).group, reduction_of(read.node)))
-          break_up(reading_groups({node, false}), "none takes a reduction in");
+          return give_up(reading_groups({node, false}), "none takes a reduction in");
     for (int member : storing) std::erase(group(unit(member).group).units, member);
     int g = new_group(storing[0]);
     for (size_t i = 1; i < storing.size(); ++i) join(storing[i], g, unit(storing[i]).kept);
     if (is_nest(node) ? join_nest(id, {g}) : join_reduction(id, {g}))
-      break_up(reading_groups({node, false}), "none takes a reduction in");
+      give_up(reading_groups({node, false}), "none takes a reduction in");
     return;
   }
   // Nobody can take it in: it goes to memory, after as much of what follows as still belongs to it (at the second
@@ -197,15 +197,14 @@ void Partitioner::place_reduction(const Node* node) {
   pending_.push(number_.at(node));
 }
 
-void Partitioner::break_up(const std::vector<int>& groups, const char* why) {
-  Unfit unfit{why, {}, {}};
+void Partitioner::give_up(const std::vector<int>& groups, const char* why) {
+  unfit_.why = why;
   for (int g : groups)
     for (int id : group(g).units) {
       const Unit& u = unit(id);
-      if (u.nest) unfit.nests.push_back(u.nest);
-      if (!u.reduces && u.writes.empty()) unfit.stored.push_back(u.node);
+      if (u.nest) unfit_.nests.push_back(u.nest);
+      if (!u.reduces && u.writes.empty()) unfit_.stored.push_back(u.node);
     }
-  throw unfit;
 }
 
 std::vector<int> Partitioner::waiting_readers(const Node* node) {

@@ -52,10 +52,10 @@ inline bool contains(std::span<const Expr> list, const Expr& e) {
   return std::find(list.begin(), list.end(), e) != list.end();
 }
 
-// Thrown where kernels cannot be as they were begun: they would need each other, or no kernel takes a reduction in.
-// partition() then begins anew without the nests among them, or, if there are none, with each of their results alone.
+// Kernels that cannot be as they were begun: they would need each other, or none takes a reduction in. partition() then
+// begins anew without the nests among them, or, if there are none, with each of their results alone.
 struct Unfit {
-  const char* why;
+  const char* why = nullptr;
   std::vector<const Node*> nests, stored;
 };
 
@@ -70,7 +70,10 @@ class Partitioner {
   // Sums whose factor was to be computed on the way, but is in memory: ordinary products. Valid after run().
   const std::vector<const Node*>& nests_of_memory() const { return nests_of_memory_; }
 
-  Partition run();  // throws Unfit
+  // False if some kernels are unfit().
+  bool run();
+  const Unfit& unfit() const { return unfit_; }
+  Partition take() { return std::move(result_); }
 
  private:
   size_t number(const Node* node) const { return static_cast<size_t>(number_.at(node)); }
@@ -290,7 +293,8 @@ class Partitioner {
   // Sorts units inside groups, and groups so that inputs come first (iteratively, by counting what is missing).
   void order_groups();
 
-  [[noreturn]] void break_up(const std::vector<int>& groups, const char* why);
+  // Makes these groups the unfit ones.
+  void give_up(const std::vector<int>& groups, const char* why);
 
   const PartitionLimits& limits_;
   std::vector<const Node*> order_;
@@ -311,6 +315,7 @@ class Partitioner {
   std::unordered_map<const Node*, int> attempts_;  // at placing a reduction
   std::unordered_map<Source, std::vector<int>, SourceHash> readers_;
   std::unordered_map<const Node*, std::vector<int>> waiting_;  // units that a barrier lets run after the node is stored
+  Unfit unfit_;
   Partition result_;
 };
 

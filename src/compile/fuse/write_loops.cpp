@@ -17,14 +17,8 @@ using kernel::Value;
 // Writes the stages of one group.
 class LoopsWriter {
  public:
-  LoopsWriter(Program& program, TensorNumbers& tensor_of, const Partition& parts, const Group& group,
-              bool deterministic, const Expr& start)
-      : axes_(parts, group),
-        program_(program),
-        tensor_of_(tensor_of),
-        parts_(parts),
-        deterministic_(deterministic),
-        start_(start) {
+  LoopsWriter(Writing& writing, const Group& group, const Expr& start)
+      : axes_(*writing.parts, group), writing_(writing), parts_(*writing.parts), start_(start) {
     for (int id : group.units)
       if (!unit(id).reduces) inlined_.insert(unit(id).node);
     for (int id : group.units)
@@ -41,7 +35,7 @@ class LoopsWriter {
       if (u.nest && u.factor) step_.nested.push_back(u.nest);
       u.reduces ? write_reduction(u) : u.scatters() ? write_scatter(u) : write_store(u);
       for (const Node* token : u.after)
-        if (unit(parts.storing.at(token)).group != u.group) step_.after.push_back(tensor(token, false));
+        if (unit(parts_.storing.at(token)).group != u.group) step_.after.push_back(writing_.tensor(token, false));
     }
   }
 
@@ -212,7 +206,7 @@ class LoopsWriter {
       Value before = builder_->cast(builder_->load(out, node.dtype, access), dtype);
       Value update = builder_->cast(v, node.dtype);
       v = builder_->op(*combine, {before, builder_->cast(update, dtype)});
-      if (!deterministic_) {
+      if (!writing_.deterministic) {
         stage.combine = kernel::simple_reducer(*combine, node.dtype);
         stage.body.results = {update};
       }
@@ -230,14 +224,8 @@ class LoopsWriter {
     checked_.clear();
   }
 
-  int tensor(const Node* node, bool leaf) {
-    auto [it, fresh] = tensor_of_.try_emplace(node, static_cast<int>(program_.tensors.size()));
-    if (fresh) program_.tensors.push_back({node, leaf, false});
-    return it->second;
-  }
-
   int buffer(const Node* node, kernel::Space space) {
-    const int which = tensor(node, space == kernel::Space::In && !parts_.storing.count(node));
+    const int which = writing_.tensor(node, space == kernel::Space::In && !parts_.storing.count(node));
     auto [at, first] = buffer_of_.try_emplace(which, static_cast<int>(tensors_.size()));
     if (first) {
       tensors_.push_back(which);
@@ -284,7 +272,8 @@ class LoopsWriter {
       for (const Reduced& earlier : reduced_)
         if (earlier.node == reduction && same_place(earlier.at, index, reduction->shape))
           return b.cast(earlier.results[result], compute_dtype(node->dtype));
-      throw Misread{node};
+      writing_.misread.insert(node);
+      return b.constant(Scalar::from_bits(compute_dtype(node->dtype), 0));
     }
     DType dtype = compute_dtype(node->dtype);
     switch (node->op) {
@@ -453,10 +442,10 @@ class LoopsWriter {
   // "sum_4096x1024": the last op that computes something, and the output's shape.
   void name_kernel() {
     std::string what;
-    const Node* out = program_.tensors[static_cast<size_t>(tensors_.back())].node;
+    const Node* out = writing_.program.tensors[static_cast<size_t>(tensors_.back())].node;
     for (size_t i = 0; i < tensors_.size(); ++i)
       if (step_.loops.buffers[i].space == kernel::Space::Out)
-        out = program_.tensors[static_cast<size_t>(tensors_[i])].node;
+        out = writing_.program.tensors[static_cast<size_t>(tensors_[i])].node;
     for (const Reduced& reduced : reduced_)
       what += text(what.empty() ? "" : "_",
                    reduced.node->op == NodeOp::Reduce ? name(reduced.node->reduce_op) : name(reduced.node->op));
@@ -494,10 +483,8 @@ class LoopsWriter {
   int inner_count_ = 0;                           // names inner axes apart
   std::unordered_map<uint64_t, Expr> variables_;  // for the representatives of inner axes
   std::vector<Emitted> shared_;                   // what earlier stages keep
-  Program& program_;
-  TensorNumbers& tensor_of_;
+  Writing& writing_;
   const Partition& parts_;
-  const bool deterministic_;
   const Expr start_;  // of a part of a join, along its axis
   Program::Step step_;
   std::vector<int> tensors_;  // for each buffer of the step
@@ -513,9 +500,14 @@ class LoopsWriter {
 
 }  // namespace
 
-Program::Step write_loops(Program& program, TensorNumbers& tensor_of, const Partition& parts, const Group& group,
-                          bool deterministic, const Expr& start) {
-  return LoopsWriter(program, tensor_of, parts, group, deterministic, start).finish();
+int Writing::tensor(const Node* node, bool leaf) {
+  auto [it, fresh] = tensor_of.try_emplace(node, static_cast<int>(program.tensors.size()));
+  if (fresh) program.tensors.push_back({node, leaf, false});
+  return it->second;
+}
+
+Program::Step write_loops(Writing& writing, const Group& group, const Expr& start) {
+  return LoopsWriter(writing, group, start).finish();
 }
 
 }  // namespace heddle
