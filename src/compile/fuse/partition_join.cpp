@@ -247,19 +247,27 @@ void Partitioner::order_groups() {
     sorted.push_back(std::move(moved));
   }
   if (sorted.size() != expected) {
-    // Each of those that are left waits for another of them: whoever follows that comes round.
-    std::vector<int> needs(users.size(), -1);
+    // What only waits for a circle is no part of it: nobody in it waits for that.
+    std::vector<int> circle, end;
+    std::vector<std::vector<int>> needs(users.size());
+    std::vector<int> waiting(users.size(), 0);
     for (size_t g = 0; g < users.size(); ++g)
-      for (int user : users[g])
-        if (missing[g] > 0) needs[static_cast<size_t>(user)] = static_cast<int>(g);
-    int at = static_cast<int>(std::ranges::find_if(missing, [](int m) { return m > 0; }) - missing.begin());
-    std::vector<int> path, place(users.size(), -1);
-    for (; place[static_cast<size_t>(at)] < 0; at = needs[static_cast<size_t>(at)]) {
-      place[static_cast<size_t>(at)] = static_cast<int>(path.size());
-      path.push_back(at);
+      for (int user : users[g]) {
+        if (missing[g] == 0) continue;
+        needs[static_cast<size_t>(user)].push_back(static_cast<int>(g));
+        ++waiting[g];
+      }
+    for (size_t g = 0; g < users.size(); ++g)
+      if (missing[g] > 0 && waiting[g] == 0) end.push_back(static_cast<int>(g));
+    while (!end.empty()) {
+      int g = end.back();
+      end.pop_back();
+      for (int from : needs[static_cast<size_t>(g)])
+        if (--waiting[static_cast<size_t>(from)] == 0) end.push_back(from);
     }
-    return give_up({path.begin() + place[static_cast<size_t>(at)], path.end()},
-                   "they depend on each other in a circle");
+    for (size_t g = 0; g < users.size(); ++g)
+      if (missing[g] > 0 && waiting[g] > 0) circle.push_back(static_cast<int>(g));
+    return give_up(circle, "they depend on each other in a circle");
   }
   result_.groups = std::move(sorted);
 }

@@ -20,10 +20,22 @@ std::string check_dot(const Site& at, const std::optional<Contraction>& c) {
   return "";
 }
 
+// Whether a factor is made of what earlier stages of the same nest compute: before the nest's loops it is not there.
+bool made_in_nest(const Site& at, kernel::Value factor) {
+  std::vector<bool> made(at.loops.values.size(), false);
+  for (size_t s = at.s; s > 0 && at.schedule.stages[s].joined; --s)
+    for (kernel::Value v : at.loops.stages[s - 1].results) made[static_cast<size_t>(v)] = true;
+  for (const kernel::Inst& inst : at.stage().body.insts)
+    if (std::ranges::any_of(inst.args, [&](kernel::Value v) { return made[static_cast<size_t>(v)]; }))
+      for (kernel::Value v : inst.results) made[static_cast<size_t>(v)] = true;
+  return made[static_cast<size_t>(factor)];
+}
+
 std::string check_staged(const std::optional<Staged>& staged, int operand, const Site& at, const Contraction& c) {
   if (!staged) return "";
   const int axis = operand == 0 ? c.a_axis : c.b_axis;
   if (axis < 0) return at.problem("operand ", operand, " has no axis of its own");
+  if (made_in_nest(at, operand == 0 ? c.a : c.b)) return at.problem("operand ", operand, " is computed in its nest");
   const auto own = static_cast<size_t>(axis);
   const bool outer = own < at.loops.outer.size();
   const int64_t whole = outer ? at.schedule.block[own] : staged->panel;
