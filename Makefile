@@ -11,7 +11,7 @@ THREADED_SEEDS = 20
 # Children of fork() start threads of their own; the sanitizer would end them.
 TSAN = TSAN_OPTIONS="die_after_fork=0 $$TSAN_OPTIONS"
 
-# Short traces of where memory was allocated, and less of it kept back once freed: a fifth of the time.
+# Short traces of where memory was allocated, and less of it kept back once freed: both take time.
 ASAN = ASAN_OPTIONS="malloc_context_size=6:quarantine_size_mb=32:$$ASAN_OPTIONS"
 
 CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
