@@ -59,6 +59,8 @@ Differences::Differences(const Problem& problem, const SymbolValues& symbols) : 
   outputs_ = rebuild_graph(problem.outputs, of_inputs);
   gradients_ = rebuild_graph(without_null(problem.gradients), of_inputs);
   cotangents_ = evaluate(rebuild_graph(problem.cotangents, wide), symbols_);
+  for (const HostArray& cotangent : cotangents_)
+    for (double c : cotangent.floats) weight_ += std::abs(c);
   leaves_ = evaluate(rebuild_graph(problem.leaves, wide), symbols_);
   for (size_t i = 0; i < problem.leaves.size(); ++i)
     if (problem.gradients[i]) differentiable_.push_back(i);
@@ -86,10 +88,7 @@ bool Differences::agree(Random& random, double rounding) {
   double near = (up - down) / (2 * h), far = (up2 - down2) / (4 * h);
   // What cancels to nothing leaves the rounding of what it was made of: numbers of about 1.
   constexpr double kRounding = 1e-16;
-  double weight = 0;
-  for (const HostArray& cotangent : cotangents_)
-    for (double c : cotangent.floats) weight += std::abs(c);
-  double vague = (kRounding * weight + rounding) / h + 1e-9 * sum + 1e-7 * (size + std::abs(near));
+  double vague = (kRounding * weight_ + rounding) / h + 1e-9 * sum + 1e-7 * (size + std::abs(near));
   bool smooth = std::abs(near - far) <= 100 * vague && std::abs(up + down - 2 * here) / h <= 1e-2 * size + 100 * vague;
   if (!smooth || bad_indices_ > 0) return false;
   double difference = near + (near - far) / 3;

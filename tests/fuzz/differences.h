@@ -33,6 +33,7 @@ class Differences {
   const SymbolValues symbols_;
   std::vector<NodeRef> inputs_, outputs_, gradients_;
   std::vector<HostArray> cotangents_, leaves_;
+  double weight_ = 0;  // of all cotangents together
   std::vector<size_t> differentiable_;
   int64_t bad_indices_ = 0;
 };

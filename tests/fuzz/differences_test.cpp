@@ -54,7 +54,7 @@ TEST(Differences, what_cancels_to_nothing_leaves_its_rounding) {
   problem.gradients = gradient(problem.outputs, problem.cotangents, problem.leaves);
   Differences differences(problem, {});
   testing::Random random(1);
-  for (int draw = 0; draw < 20; ++draw) EXPECT_NO_THROW(differences.agree(random));
+  for (int draw = 0; draw < 20; ++draw) EXPECT_TRUE(differences.agree(random));
 }
 
 TEST(Differences, scatters_and_bits_are_of_the_graph) {

@@ -117,13 +117,13 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
                          .rates = options.rates,
                          .machine = options.machine,
                          .explain = options.remarks};
-  Partition parts = partition(roots, limits);
-  Writing writing = write_steps(parts, modes.deterministic);
-  while (!writing.misread.empty()) {
-    limits.forbid_reading(writing.misread);
+  Partition parts;
+  auto write = [&] {
     parts = partition(roots, limits);
-    writing = write_steps(parts, modes.deterministic);
-  }
+    return write_steps(parts, modes.deterministic);
+  };
+  Writing writing = write();
+  for (; !writing.misread.empty(); writing = write()) limits.forbid_reading(writing.misread);
   Program& program = writing.program;
   for (Program::Step& step : program.steps) {
     step.tf32 = modes.tf32;

@@ -200,6 +200,7 @@ Expr Partitioner::scannable(const Unit& u, const Node& node, const Index& index,
   if (u.reduces || u.points() != elements) return {};
   Expr axis;
   for (const Expr& candidate : u.kept) {
+    // Of at most one element both directions are the same.
     const bool backward = index[along] == candidate.extent() - 1 - candidate;
     forward = index[along] == candidate || (backward && candidate.hi() == 0);
     if (!forward && !backward) continue;

@@ -211,7 +211,6 @@ void Partitioner::drop_dead_stores() {
 }
 
 void Partitioner::order_groups() {
-  std::vector<int> new_id(result_.groups.size(), -1);
   std::vector<std::vector<int>> users(result_.groups.size());
   std::vector<int> missing(result_.groups.size(), 0);
   for (const Unit& u : result_.units) {
