@@ -13,8 +13,6 @@
 namespace heddle::codegen {
 namespace {
 
-llvm::Constant* integer_like(llvm::Value* like, uint64_t v) { return llvm::ConstantInt::get(like->getType(), v); }
-
 // Machines that round two numbers into one word keep them there: both halves are made of the word.
 llvm::Value* widen_pairs(Emitter& emitter, llvm::Value* v) {
   auto& b = emitter.b;

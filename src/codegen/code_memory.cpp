@@ -114,7 +114,7 @@ Pool& pool() {
   static Pool* instance = new Pool;
   return *instance;
 }
-[[maybe_unused]] Pool& made_at_start = pool();
+[[maybe_unused]] Pool& pool_made_at_start = pool();
 
 }  // namespace
 

@@ -17,6 +17,12 @@ namespace heddle::codegen {
 
 struct Emitter;
 
+// Constants of the type of another value.
+inline llvm::Constant* number(llvm::Value* like, double v) { return llvm::ConstantFP::get(like->getType(), v); }
+inline llvm::Constant* integer_like(llvm::Value* like, int64_t v) {
+  return llvm::ConstantInt::get(like->getType(), static_cast<uint64_t>(v), true);
+}
+
 // What differs between machines once the entry of a kernel stands.
 struct Traits {
   bool gather = false;  // gathers and scatters 4- and 8-byte elements under a mask

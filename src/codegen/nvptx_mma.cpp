@@ -19,7 +19,7 @@ llvm::Type* words(Emitter& emitter, unsigned count) {
   return llvm::FixedVectorType::get(emitter.b.getInt32Ty(), count);
 }
 
-const char* kind_of(DType factor) {
+const char* mma_kind(DType factor) {
   switch (factor) {
     case DType::f16: return "m16n8k16.row.col.f32.f16.f16.f32";
     case DType::bf16: return "m16n8k16.row.col.f32.bf16.bf16.f32";
@@ -78,7 +78,7 @@ llvm::Value* Emitter::load_matrix(const kernel::Inst& inst) {
 // moved beside each other, once for every instruction.
 void Emitter::mma(const kernel::Inst& inst, Values& body_values) {
   const DType factor = kernel.values[inst.args[0]].dtype;
-  const char* kind = kind_of(factor);
+  const char* kind = mma_kind(factor);
   if (!traits.fragments || !kind) fail(text("this machine has no products of fragments of ", factor));
   const bool integer = factor == DType::i8;
   llvm::Type* sum = integer ? b.getInt32Ty() : b.getFloatTy();

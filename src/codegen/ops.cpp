@@ -12,11 +12,6 @@ namespace {
 using llvm::Intrinsic::ID;
 using Args = std::span<llvm::Value* const>;
 
-llvm::Constant* number(llvm::Value* like, double v) { return llvm::ConstantFP::get(like->getType(), v); }
-llvm::Constant* integer_like(llvm::Value* like, int64_t v) {
-  return llvm::ConstantInt::get(like->getType(), static_cast<uint64_t>(v), true);
-}
-
 // Rounded once, without the instruction. The product of two floats is exact in double; rounding its sum with c to odd
 // leaves enough behind for the final rounding to be right.
 llvm::Value* fma_in_double(Emitter& emitter, Args x) {

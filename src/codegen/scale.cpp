@@ -9,8 +9,6 @@
 namespace heddle::codegen {
 namespace {
 
-llvm::Constant* number(llvm::Value* like, double v) { return llvm::ConstantFP::get(like->getType(), v); }
-
 // a * 2^floor(n) by products that are exact but for the last. Floats take one, in double.
 llvm::Value* scale_by_products(Emitter& emitter, llvm::Value* a, llvm::Value* n) {
   auto& b = emitter.b;

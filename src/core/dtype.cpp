@@ -15,12 +15,12 @@ struct DTypeInfo {
   int bytes;
   Kind kind;
 };
-constexpr DTypeInfo kInfo[] = {
+constexpr DTypeInfo kDTypes[] = {
 #define HD_DTYPE(enumerator, name, type, bits, kind) {name, bits / 8, Kind::kind},
 #include "core/dtypes.def"
 #undef HD_DTYPE
 };
-const DTypeInfo& info_of(DType dtype) { return kInfo[static_cast<int>(dtype)]; }
+const DTypeInfo& info_of(DType dtype) { return kDTypes[static_cast<int>(dtype)]; }
 
 DType signed_of_bytes(int bytes) { return bytes == 1 ? kI8 : bytes == 2 ? kI16 : bytes == 4 ? kI32 : kI64; }
 
@@ -183,8 +183,8 @@ int precision(DType dtype) {
 DType compute_dtype(DType dtype) { return is_float(dtype) && size_of(dtype) < 4 ? kF32 : dtype; }
 
 DType dtype_from_name(std::string_view wanted) {
-  for (size_t i = 0; i < std::size(kInfo); ++i)
-    if (wanted == kInfo[i].name) return static_cast<DType>(i);
+  for (size_t i = 0; i < std::size(kDTypes); ++i)
+    if (wanted == kDTypes[i].name) return static_cast<DType>(i);
   throw ValueError(text("unknown dtype \"", wanted, "\""));
 }
 

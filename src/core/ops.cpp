@@ -8,7 +8,7 @@
 namespace heddle {
 namespace {
 
-constexpr OpInfo kInfo[] = {
+constexpr OpInfo kOps[] = {
 #define Native true
 #define Math false
 #define HD_OP(name, arity, rule, native) {#name, arity, OpRule::rule, native},
@@ -205,11 +205,11 @@ Scalar apply_as(ScalarOp op, DType dtype, std::span<const Scalar> operands) {
 
 }  // namespace
 
-const OpInfo& info(ScalarOp op) { return kInfo[static_cast<int>(op)]; }
+const OpInfo& info(ScalarOp op) { return kOps[static_cast<int>(op)]; }
 
 std::optional<ScalarOp> find_op(std::string_view name) {
   for (int k = 0; k < kScalarOpCount; ++k)
-    if (name == kInfo[k].name) return static_cast<ScalarOp>(k);
+    if (name == kOps[k].name) return static_cast<ScalarOp>(k);
   return std::nullopt;
 }
 

@@ -141,17 +141,6 @@ bool has_minimum_coefficient(const Sum& sum) {
   return std::any_of(sum.terms.begin(), sum.terms.end(), [](const Term& t) { return t.coefficient == kMinInt; });
 }
 
-bool is_guard(const Expr& e) {
-  switch (e.kind()) {
-    case ExprKind::Lt:
-    case ExprKind::Eq:
-    case ExprKind::And:
-    case ExprKind::Or:
-    case ExprKind::Not: return true;
-    default: return false;
-  }
-}
-
 Expr below_zero(Sum sum) {
   for (;;) {
     if (recombine(sum)) continue;

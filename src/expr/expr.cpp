@@ -13,7 +13,7 @@ Interner<ExprNode>& table() {
   static Interner<ExprNode>& instance = *new Interner<ExprNode>;  // never destroyed: handles may outlive main
   return instance;
 }
-[[maybe_unused]] Interner<ExprNode>& made_at_start = table();
+[[maybe_unused]] Interner<ExprNode>& expressions_made_at_start = table();
 
 bool fits_handle(int64_t value) { return value >= kMinInt / 2 && value <= kMaxInt / 2; }
 

@@ -8,6 +8,12 @@
 
 namespace heddle {
 
+// A comparison, or comparisons joined.
+inline bool is_guard(const Expr& e) {
+  ExprKind k = e.kind();
+  return k == ExprKind::Lt || k == ExprKind::Eq || k == ExprKind::And || k == ExprKind::Or || k == ExprKind::Not;
+}
+
 // Ranges under the facts in force in this thread (none, unless a FactScope is open).
 Range range_of(const Expr& e);
 Range range_of(const Sum& sum);

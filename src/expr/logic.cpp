@@ -10,11 +10,6 @@ namespace {
 
 bool is_zero_or_one(const Expr& e) { return e.lo() >= 0 && e.hi() <= 1; }
 
-bool is_guard(const Expr& e) {
-  ExprKind k = e.kind();
-  return k == ExprKind::Lt || k == ExprKind::Eq || k == ExprKind::And || k == ExprKind::Or || k == ExprKind::Not;
-}
-
 // e as 0 or 1.
 Expr truth(const Expr& e) {
   Range range = range_of(e);

@@ -73,11 +73,6 @@ bool is_lossless(DType from, DType to) {
 }
 
 NodeRef rebuild(const Node& node, std::span<const NodeRef> inputs) {
-  auto axes_of = [&] {
-    SmallVector<int, 4> axes;
-    for (const Expr& attr : node.attrs) axes.push_back(static_cast<int>(attr.value()));
-    return axes;
-  };
   auto number = [&](size_t i) { return node.attrs[i].value(); };
   auto axis = [&] { return static_cast<int>(node.attrs[0].value()); };
   switch (node.op) {
@@ -88,11 +83,11 @@ NodeRef rebuild(const Node& node, std::span<const NodeRef> inputs) {
     case NodeOp::Scalar: return make_scalar(node.scalar_op, inputs);
     case NodeOp::Cast: return make_cast(inputs[0], node.dtype);
     case NodeOp::Bitcast: return make_bitcast(inputs[0], node.dtype);
-    case NodeOp::Reduce: return make_reduce(node.reduce_op, inputs[0], axes_of());
+    case NodeOp::Reduce: return make_reduce(node.reduce_op, inputs[0], axes_of(node));
     case NodeOp::ArgReduce: return make_arg_reduce(node.reduce_op, inputs[0], axis());
     case NodeOp::Scan: return make_scan(node.reduce_op, inputs[0], axis());
     case NodeOp::Reshape: return make_reshape(inputs[0], node.shape);
-    case NodeOp::Permute: return make_permute(inputs[0], axes_of());
+    case NodeOp::Permute: return make_permute(inputs[0], axes_of(node));
     case NodeOp::Expand: return make_expand(inputs[0], node.shape);
     case NodeOp::Pad: {
       SmallVector<Expr, 4> before, after;
@@ -103,7 +98,7 @@ NodeRef rebuild(const Node& node, std::span<const NodeRef> inputs) {
       return make_pad(inputs[0], before, after, node.literal);
     }
     case NodeOp::Shrink: return make_shrink(inputs[0], node.attrs, node.shape);
-    case NodeOp::Flip: return make_flip(inputs[0], axes_of());
+    case NodeOp::Flip: return make_flip(inputs[0], axes_of(node));
     case NodeOp::Window: return make_window(inputs[0], axis(), number(1), number(2), number(3));
     case NodeOp::Unwindow: return make_unwindow(inputs[0], axis(), number(1), number(2), number(3), node.attrs[4]);
     case NodeOp::Cat: return make_cat(inputs, axis());

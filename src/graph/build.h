@@ -27,6 +27,12 @@ bool same_dim(const Expr& a, const Expr& b);
 bool same_shape(const Shape& a, const Shape& b);
 // Sorted, distinct, in 0..rank-1; throws IndexError or ValueError naming op and shape.
 SmallVector<int, 4> normalize_axes(const char* op, const NodeRef& x, std::span<const int> axes);
+// The axes of a node whose attributes are axes.
+inline SmallVector<int, 4> axes_of(const Node& node) {
+  SmallVector<int, 4> axes;
+  for (const Expr& attr : node.attrs) axes.push_back(static_cast<int>(attr.value()));
+  return axes;
+}
 
 // A value at every element of a shape that needs no check.
 NodeRef const_like(const heddle::Scalar& value, const Shape& shape);

@@ -61,7 +61,7 @@ Labels& labels() {
   static Labels& all = *new Labels;
   return all;
 }
-[[maybe_unused]] Labels& made_at_start = labels();
+[[maybe_unused]] Labels& labels_made_at_start = labels();
 
 }  // namespace
 

@@ -24,12 +24,6 @@ bool same_sizes(const Shape& a, const Shape& b) {
   return same;
 }
 
-SmallVector<int, 4> axes_of(const Node& node) {
-  SmallVector<int, 4> axes;
-  for (const Expr& attr : node.attrs) axes.push_back(static_cast<int>(attr.value()));
-  return axes;
-}
-
 }  // namespace
 
 NodeRef make_reshape(const NodeRef& x, const Shape& shape) {

@@ -8,12 +8,6 @@ namespace heddle {
 using namespace arithmetic;
 namespace {
 
-SmallVector<int, 4> axes_of(const Node& node) {
-  SmallVector<int, 4> axes;
-  for (const Expr& attr : node.attrs) axes.push_back(static_cast<int>(attr.value()));
-  return axes;
-}
-
 // A result of the reduction at every element that it was made of.
 NodeRef spread(const Node& node, const NodeRef& y) {
   Shape kept = node.inputs[0]->shape;

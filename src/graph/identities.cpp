@@ -70,7 +70,7 @@ NodeRef divide_by_power_of_two(const NodeRef& x, const heddle::Scalar& c) {
   return make_scalar(ScalarOp::mul, operands);
 }
 
-NodeRef arithmetic(ScalarOp op, const NodeRef& a, const NodeRef& b) {
+NodeRef identity(ScalarOp op, const NodeRef& a, const NodeRef& b) {
   const heddle::Scalar* c = constant(b);
   bool exact = !is_float(a->dtype);
   switch (op) {
@@ -153,7 +153,7 @@ NodeRef scalar_identity(ScalarOp op, std::span<const NodeRef> inputs) {
     default: break;
   }
   if (inputs.size() == 1) return unary(op, inputs[0]);
-  if (inputs.size() == 2) return arithmetic(op, inputs[0], inputs[1]);
+  if (inputs.size() == 2) return identity(op, inputs[0], inputs[1]);
   return {};
 }
 

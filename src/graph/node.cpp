@@ -24,7 +24,7 @@ Interner<Node>& table() {
   static Interner<Node>& nodes = *new Interner<Node>;
   return nodes;
 }
-[[maybe_unused]] Interner<Node>& made_at_start = table();
+[[maybe_unused]] Interner<Node>& nodes_made_at_start = table();
 
 // Memory of dead nodes, kept by the thread that freed them. Trivially destructible, so that nodes may still die after
 // the thread's other locals are gone; FreeListGuard empties it.

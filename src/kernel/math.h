@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <vector>
 
 #include "kernel/builder.h"
@@ -31,6 +32,15 @@ struct Num {
   }
   Num cast(DType to) const { return {builder, builder->cast(value, to)}; }
   Num bits_as(DType to) const { return {builder, builder->bitcast(value, to)}; }
+};
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double kLog2E = 0x1.71547652b82fep+0;
+
+// An unevaluated sum, |low| at most half an ulp of high.
+struct Pair {
+  Num high, low;
 };
 
 #define HD_NUM_BINARY(name, op)                                                      \

@@ -10,8 +10,6 @@
 namespace heddle::kernel {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // A constant and what its rounding left over.
 struct Parts {
   double high, low;

@@ -4,8 +4,6 @@
 namespace heddle::kernel {
 namespace {
 
-constexpr double kLog2E = 0x1.71547652b82fep+0;
-
 struct Reduced {
   Num shifted;  // n + rounding_shift: n sits in the low bits
   Num n;

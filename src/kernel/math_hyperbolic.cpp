@@ -10,10 +10,6 @@
 namespace heddle::kernel {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kLog2E = 0x1.71547652b82fep+0;
-
 struct Hyperbolic {
   Num rise, fall;       // 2^(n - 2) and 2^(-n - 2)
   Num sinh, cosh_less;  // of r, the latter less 1
@@ -40,9 +36,6 @@ Hyperbolic hyperbolic(const Num& x, double offset) {
   return {power_of_two(shifted, -2), fall, fma(r * z, p, r), z * q};
 }
 
-struct Pair {
-  Num high, low;
-};
 // b + sqrt(b^2 + one) where one is 1 or -1 and b^2 + one at least 1/4.
 Pair with_root(const Num& b, double one) {
   Num square = b * b;

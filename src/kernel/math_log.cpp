@@ -7,10 +7,6 @@
 namespace heddle::kernel {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kLog2E = 0x1.71547652b82fep+0;
-
 struct Split {
   Num exponent;  // e as a float
   Num power;     // e << mantissa bits, an integer

@@ -6,14 +6,8 @@
 namespace heddle::kernel {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kLog2E = 0x1.71547652b82fep+0, kLog2ELow = 0x1.777d0ffda0d24p-56;
+constexpr double kLog2ELow = 0x1.777d0ffda0d24p-56;
 
-// An unevaluated sum, |low| at most half an ulp of high.
-struct Pair {
-  Num high, low;
-};
 Pair quick_sum(const Num& a, const Num& b) {  // |a| >= |b|
   Num sum = a + b;
   return {sum, b - (sum - a)};
@@ -24,10 +18,10 @@ Pair product(const Num& a, const Num& b) {
 }
 
 // Of a double: a = 2^exponent (1 + f), 1 + f in [sqrt(1/2), sqrt(2)).
-struct Split {
+struct DoubleParts {
   Num exponent, f;
 };
-Split split(const Num& a) {
+DoubleParts parts_of(const Num& a) {
   Num tiny = less(a, 0x1p-1022);
   Num bits = choose(tiny, a * 0x1p54, a).bits_as(kI64);
   Num e = (bits - int64_t{0x3fe6a09e667f3bcd}) >> 52;
@@ -68,7 +62,7 @@ Pair log2_short(const Num& a) {
 
 // log2 to about 66 bits.
 Pair log2_long(const Num& a) {
-  auto [exponent, f] = split(a);
+  auto [exponent, f] = parts_of(a);
   // s = f / (2 + f) as a pair; 2 + f is one, too.
   Pair divisor = quick_sum(f.constant(2.0), f);
   Num s = f / divisor.high;

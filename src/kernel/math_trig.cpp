@@ -36,7 +36,7 @@ constexpr uint64_t kTwoOverPi[] = {
     0x56033046fc7b6bab,
 };
 
-struct Reduced {
+struct Quadrant {
   Num quadrant;  // an integer as wide as r; only the low two bits count
   Num r;         // |x| = quadrant * pi/2 + r + low (modulo 2 pi), |r| a little more than pi/4 at most
   Num low;       // what rounding to r left over; f32 only, 0 in f64
@@ -45,7 +45,7 @@ struct Reduced {
 // Above it the ordinary reduction is not exact any more.
 double large_from(const Num& x) { return x.is_double() ? 0x1p27 : 0x1p17; }
 
-Reduced reduce_ordinary(const Num& a) {
+Quadrant reduce_ordinary(const Num& a) {
   bool wide = a.is_double();
   double shift = rounding_shift(a.dtype());
   Num shifted = fma(a, wide ? 0x1.45f306dc9c883p-1 : 0x1.45f306p-1, shift);
@@ -97,7 +97,7 @@ Num rest_of(const Num& fraction, const Num& quadrant) { return (fraction - (quad
 
 constexpr double kStep = 0x1.921fb54442d18p-62, kStepLow = 0x1.1a62633145c07p-116;  // pi/2 * 2^-62
 
-Reduced reduce_large_f32(const Num& a) {
+Quadrant reduce_large_f32(const Num& a) {
   Num bits = a.bits_as(kU32);
   Num exponent = (bits >> 23).cast(kU64);
   Num mantissa = ((bits & 0x7fffff) | 0x800000).cast(kU64);
@@ -113,7 +113,7 @@ Reduced reduce_large_f32(const Num& a) {
   return {quadrant.cast(kU32), r, (exact - r.cast(kF64)).cast(kF32)};
 }
 
-Reduced reduce_large_f64(const Num& a) {
+Quadrant reduce_large_f64(const Num& a) {
   Num bits = a.bits_as(kU64);
   Num mantissa = (bits & 0xfffffffffffff) | (int64_t{1} << 52);
   Num offset = (bits >> 52) - 949;  // with two zero words in front
@@ -134,17 +134,17 @@ Reduced reduce_large_f64(const Num& a) {
 }
 
 // Infinity and NaN give NaN.
-Reduced reduce_large(const Num& a) {
-  Reduced reduced = a.is_double() ? reduce_large_f64(a) : reduce_large_f32(a);
+Quadrant reduce_large(const Num& a) {
+  Quadrant reduced = a.is_double() ? reduce_large_f64(a) : reduce_large_f32(a);
   Num finite = less(a, std::numeric_limits<double>::infinity());
   reduced.r = choose(finite, reduced.r, a.constant(std::numeric_limits<double>::quiet_NaN()));
   return reduced;
 }
 
-Reduced reduce(const Num& a) {
-  Reduced ordinary = reduce_ordinary(a);
+Quadrant quadrant_of(const Num& a) {
+  Quadrant ordinary = reduce_ordinary(a);
   Num large = less(a.constant(large_from(a)), a);
-  auto listed = [&](const Reduced& reduced) {
+  auto listed = [&](const Quadrant& reduced) {
     std::vector<Num> list{reduced.quadrant, reduced.r};
     if (!a.is_double()) list.push_back(reduced.low);
     return list;
@@ -181,7 +181,7 @@ Num flipped(const Num& value, const Num& flip) { return (value.bits_as(flip.dtyp
 
 // sin(x) for turn 0, cos(x) for turn 1.
 Num sine_of(const Num& x, int turn) {
-  auto [quadrant, r, low] = reduce(magnitude(x));
+  auto [quadrant, r, low] = quadrant_of(magnitude(x));
   if (turn == 1) quadrant = quadrant + 1;
   Num z = r * r;
   Num value = choose(equal(quadrant & 1, 0), small_sine(r, z), small_cosine(z));
@@ -197,7 +197,7 @@ Num expand_sin(const Num& x) { return sine_of(x, 0); }
 Num expand_cos(const Num& x) { return sine_of(x, 1); }
 
 Num expand_tan(const Num& x) {
-  auto [quadrant, r, low] = reduce(magnitude(x));
+  auto [quadrant, r, low] = quadrant_of(magnitude(x));
   Num z = r * r;
   Num above = r, below = r.constant(1.0);
   if (x.is_double()) {

@@ -11,9 +11,9 @@ namespace heddle::kernel {
 namespace {
 
 constexpr size_t kMostPieces = 6;
-constexpr int64_t kMostInsts = 512;       // that all pieces of a loop may have together
-constexpr int64_t kMostPhaseInsts = 768;  // that a phase may grow to
-constexpr double kCommon = 0.2;           // a piece that makes up less of the loop is not cut any further
+constexpr int64_t kMostPiecesInsts = 512;  // that all pieces of a loop may have together
+constexpr int64_t kMostPhaseInsts = 768;   // that a phase may grow to
+constexpr double kCommon = 0.2;            // a piece that makes up less of the loop is not cut any further
 
 int64_t size_of_body(const Body& code) {
   int64_t count = 0;
@@ -187,7 +187,7 @@ class Splitter {
     if (pieces.size() < 2) return false;
     auto fits = [&](size_t count) {
       const int64_t all = static_cast<int64_t>(count) * size;
-      return count <= kMostPieces && all <= kMostInsts && all - size <= room_;
+      return count <= kMostPieces && all <= kMostPiecesInsts && all - size <= room_;
     };
     if (!fits(pieces.size())) {
       // The largest one, and what lies before and behind it.

@@ -10,7 +10,7 @@ constexpr int64_t kMostTrips = 8;    // a loop of more trips stays one unless it
 constexpr int64_t kMostInsts = 64;   // instructions an unrolled loop may grow to without having asked
 constexpr int64_t kMostAsked = 512;  // and when it has: a guard against runaway code
 
-int64_t size_of_body(const Body& code) {
+int64_t unrolled_size(const Body& code) {
   int64_t count = 0;
   // A product of matrices is a loop itself, and each one needs descriptors of its own.
   visit(code,
@@ -41,7 +41,7 @@ class Unroller {
   }
 
   bool unroll_loop(Inst& loop, Body& out, std::vector<Value>& map) {
-    int64_t size = size_of_body(loop.bodies[0]);
+    int64_t size = unrolled_size(loop.bodies[0]);
     int64_t factor = loop.immediate;
     if (loop.extent.is_const()) {
       int64_t trips = std::max<int64_t>(loop.extent.value(), 0);

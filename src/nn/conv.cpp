@@ -5,12 +5,11 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "nn/parameter.h"
 #include "tensor/together.h"
 
 namespace heddle::nn {
 namespace {
-
-Tensor parameter(const Tensor& value) { return value.realize().requires_grad_(); }
 
 // Weight and bias of a convolution, as PyTorch begins: uniform, by the number of inputs of an output.
 template <class Layer, class Options>

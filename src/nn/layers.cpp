@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "nn/parameter.h"
 
 namespace heddle::nn {
 namespace {
@@ -19,8 +20,6 @@ void check_width(const std::string& layer, const Tensor& x, int64_t width) {
     throw ShapeError(text(layer, ": an input of shape ", x.shape(), "; its last axis must have ", width));
 }
 
-// A parameter asks for gradients from the beginning.
-Tensor parameter(const Tensor& value) { return value.realize().requires_grad_(); }
 Tensor filled(const Dims& shape, double value, DType dtype) { return parameter(full(shape, value, dtype)); }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace heddle {
 namespace {
 
-struct Entry {
+struct Registered {
   DeviceFactory factory;
   Mutex making;
   std::map<int, std::unique_ptr<Device>> instances;  // by number
@@ -19,7 +19,7 @@ struct Entry {
 
 struct Registry {
   Mutex lock;
-  std::map<std::string, Entry> entries;  // entries stay where they are
+  std::map<std::string, Registered> entries;  // entries stay where they are
 };
 
 // Never destroyed: buffers held by other static objects still need their device while the process ends.
@@ -76,7 +76,7 @@ Device& device(const std::string& wanted) {
     if (error != std::errc() || rest != end || number < 0)
       throw ValueError(text(whose, "device '", name, "': what follows the colon is no number"));
   }
-  Entry* entry = nullptr;
+  Registered* entry = nullptr;
   {
     std::lock_guard guard(registry().lock);
     auto found = registry().entries.find(kind);

@@ -56,7 +56,7 @@ KernelCache& cache() {
   static KernelCache& instance = *new KernelCache;
   return instance;
 }
-[[maybe_unused]] KernelCache& made_at_start = cache();
+[[maybe_unused]] KernelCache& cache_made_at_start = cache();
 
 // What a caller relies on: number and kind of arguments. A kernel from the disk has symbols of its own.
 bool fits(const Executable& compiled, std::span<const kernel::Buffer> wanted, std::span<const Expr> symbols) {

@@ -24,7 +24,7 @@ struct Variant {
 };
 
 // All plans of one graph, which differ in what they know of its numbers.
-struct Entry {
+struct PlansOfKey {
   Device* device;
   std::vector<uint64_t> words;
   std::vector<Variant> variants;
@@ -32,11 +32,11 @@ struct Entry {
 
 struct alignas(64) Shard {
   Mutex lock;
-  std::unordered_multimap<uint64_t, Entry> entries;
+  std::unordered_multimap<uint64_t, PlansOfKey> entries;
   size_t plans = 0;
   uint64_t clock = 0;
 
-  Entry* find(const GraphKey& key) {
+  PlansOfKey* find(const GraphKey& key) {
     auto [begin, end] = entries.equal_range(key.hash);
     for (auto it = begin; it != end; ++it)
       if (it->second.device == key.device && it->second.words == key.words) return &it->second;
@@ -68,7 +68,7 @@ Shard* shards() {
   static Shard* instance = new Shard[kShards];
   return instance;
 }
-[[maybe_unused]] const Shard* made_at_start = shards();
+[[maybe_unused]] const Shard* shards_made_at_start = shards();
 Shard& shard_of(const GraphKey& key) { return shards()[key.hash % kShards]; }
 
 bool serves(const CachedPlan& plan, const std::vector<uint64_t>& numbers) {
@@ -82,7 +82,7 @@ bool serves(const CachedPlan& plan, const std::vector<uint64_t>& numbers) {
   return true;
 }
 
-Variant* serving(Entry& entry, const std::vector<uint64_t>& numbers) {
+Variant* serving(PlansOfKey& entry, const std::vector<uint64_t>& numbers) {
   for (Variant& variant : entry.variants)
     if (serves(*variant.plan, numbers)) return &variant;
   return nullptr;
@@ -93,7 +93,7 @@ Variant* serving(Entry& entry, const std::vector<uint64_t>& numbers) {
 std::shared_ptr<const CachedPlan> find_plan(const GraphKey& key) {
   Shard& shard = shard_of(key);
   std::lock_guard guard(shard.lock);
-  Entry* entry = shard.find(key);
+  PlansOfKey* entry = shard.find(key);
   Variant* variant = entry ? serving(*entry, key.numbers) : nullptr;
   if (!variant) return nullptr;
   variant->last_use = ++shard.clock;
@@ -104,7 +104,7 @@ namespace {
 
 // Whether a number should be an argument, after the plans that there are. The first plans for an integer, an offset or
 // a filling know it: code for the number itself may be a good deal faster, and many a number has two values only.
-bool is_changing(const Entry& entry, const GraphKey& key, size_t number) {
+bool is_changing(const PlansOfKey& entry, const GraphKey& key, size_t number) {
   const bool is_float = key.places[number].kind == NumberPlace::Kind::Float,
              many = entry.variants.size() >= kMostVariants;
   if (is_float && many) return true;
@@ -127,7 +127,7 @@ std::vector<uint32_t> changing_numbers(const GraphKey& key) {
   const bool all = config().all_arguments;
   Shard& shard = shard_of(key);
   std::lock_guard guard(shard.lock);
-  const Entry* entry = shard.find(key);
+  const PlansOfKey* entry = shard.find(key);
   for (size_t i = 0; (entry || all) && i < key.numbers.size(); ++i)
     if (all || is_changing(*entry, key, i)) arguments.push_back(static_cast<uint32_t>(i));
   return arguments;
@@ -138,8 +138,8 @@ std::shared_ptr<const CachedPlan> keep_plan(const GraphKey& key, CachedPlan made
   std::shared_ptr<const CachedPlan> gone;  // destroyed after the lock is released
   Shard& shard = shard_of(key);
   std::lock_guard guard(shard.lock);
-  Entry* entry = shard.find(key);
-  if (!entry) entry = &shard.entries.emplace(key.hash, Entry{key.device, key.words, {}})->second;
+  PlansOfKey* entry = shard.find(key);
+  if (!entry) entry = &shard.entries.emplace(key.hash, PlansOfKey{key.device, key.words, {}})->second;
   if (Variant* other = serving(*entry, key.numbers)) {
     other->last_use = ++shard.clock;
     return other->plan;
@@ -151,7 +151,7 @@ std::shared_ptr<const CachedPlan> keep_plan(const GraphKey& key, CachedPlan made
 
 void clear_plan_cache() {
   for (size_t i = 0; i < kShards; ++i) {
-    std::unordered_multimap<uint64_t, Entry> gone;
+    std::unordered_multimap<uint64_t, PlansOfKey> gone;
     std::lock_guard guard(shards()[i].lock);
     gone.swap(shards()[i].entries);
     shards()[i].plans = 0;

@@ -31,7 +31,7 @@ Recorder& recorder() {
   static Recorder& instance = *new Recorder;
   return instance;
 }
-[[maybe_unused]] Recorder& made_at_start = recorder();
+[[maybe_unused]] Recorder& recorder_made_at_start = recorder();
 
 uint32_t thread_number() {
   static std::atomic<uint32_t> threads{0};

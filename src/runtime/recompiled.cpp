@@ -144,7 +144,7 @@ Places& places() {
   static Places* instance = new Places;  // never destroyed: graphs may run until the end
   return *instance;
 }
-[[maybe_unused]] const Places* made_at_start = &places();
+[[maybe_unused]] const Places* places_made_at_start = &places();
 
 }  // namespace
 

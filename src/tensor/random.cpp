@@ -59,7 +59,7 @@ Generator& default_generator() {
   static Generator generator;
   return generator;
 }
-[[maybe_unused]] static Generator& made_at_start = default_generator();
+[[maybe_unused]] static Generator& generator_made_at_start = default_generator();
 void manual_seed(uint64_t seed) { default_generator().manual_seed(seed); }
 
 namespace {

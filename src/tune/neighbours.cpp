@@ -188,7 +188,7 @@ class Mutation {
 
   const Loops& loops_;
   const Target& target_;
-  Draw draw_;
+  RandomBelow draw_;
   int outer_;
 };
 

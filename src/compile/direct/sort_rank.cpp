@@ -3,14 +3,14 @@
 
 namespace heddle {
 namespace {
+using Values = SortWriter::Values;
 constexpr int64_t kLongest = 64;
-}
+}  // namespace
 
 bool ranks_are_best(const SortTask& task) { return task.n <= kLongest; }
 
 void write_ranks(SortWriter& w, int keys, int64_t most, kernel::Value count,
                  const std::function<void(kernel::Value rank, const Expr& i)>& put) {
-  using Values = SortWriter::Values;
   int64_t vectors = (most + w.lanes - 1) / w.lanes;
   w.loop(most, {}, [&](const Expr& i, const Values&) {
     kernel::Value i_value = w.b().index(DType::i32, i, {});
@@ -42,13 +42,13 @@ void write_rank_sort(SortWriter& w) {
   int keys = w.buffer("keys", w.key, kernel::Space::Shared, vectors * w.lanes);
   Expr row = w.phase({task.rows})[0];
   Expr end = (row + 1) * task.n;
-  w.loop(vectors, {}, [&](const Expr& j, const SortWriter::Values&) {
+  w.loop(vectors, {}, [&](const Expr& j, const Values&) {
     Expr at = row * task.n + j * w.lanes;
     bool whole = task.n % w.lanes == 0;
     kernel::Value k = w.order(w.to_key(w.load(w.x, at, w.lanes, whole ? Expr() : end)));
     if (!whole) k = w.b().op(ScalarOp::where, {w.below(at, end, w.lanes), k, w.number(w.key, w.ones())});
     w.store(keys, k, j * w.lanes);
-    return SortWriter::Values{};
+    return Values{};
   });
   write_ranks(w, keys, task.n, w.i32(task.n), [&](kernel::Value rank, const Expr& i) {
     if (w.values >= 0) w.store_at(w.values, w.load(w.x, row * task.n + i), rank, row * task.kept, task.n, task.kept);

@@ -25,8 +25,6 @@ constexpr int64_t kPart = 65536, kSmallestPart = 8192;
 // Positions behind the end of a row exist for a while.
 constexpr int64_t kAny = int64_t{1} << 31;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // One selection from `n` positions: groups of `each`, in `vectors` vectors, made of smaller groups of `fine`, so that
 // little has to be read again; room for candidates, and how many of them are few.
 struct Sizes {

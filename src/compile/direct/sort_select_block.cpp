@@ -9,37 +9,35 @@ using kernel::Space;
 using kernel::Value;
 using Values = SortWriter::Values;
 
-constexpr int64_t kThreads = 256;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t kSelectThreads = 256;
 
 class BlockSelection {
  public:
   BlockSelection(SortWriter& writer, int64_t n, int number)
-      : w(writer), kept(writer.task.kept), each(ceil_div(n, kThreads)), warp(writer.target.warp) {
-    w.kernel.threads = static_cast<int>(kThreads);
-    w.kernel.thread = Expr::index("t", kThreads);
+      : w(writer), kept(writer.task.kept), each(ceil_div(n, kSelectThreads)), warp(writer.target.warp) {
+    w.kernel.threads = static_cast<int>(kSelectThreads);
+    w.kernel.thread = Expr::index("t", kSelectThreads);
     auto shared = [&](const char* name, DType dtype, int64_t count) {
       return w.buffer((name + std::to_string(number)).c_str(), dtype, Space::Shared, count);
     };
-    keys = shared("keys", w.key, each * kThreads + each * kThreads / w.target.shared_banks);
-    sums = shared("sums", DType::i32, kThreads / warp);
-    before = shared("before", DType::i32, kThreads);
+    keys = shared("keys", w.key, each * kSelectThreads + each * kSelectThreads / w.target.shared_banks);
+    sums = shared("sums", DType::i32, kSelectThreads / warp);
+    before = shared("before", DType::i32, kSelectThreads);
     chosen_keys = shared("chosen_keys", w.key, kept);
     chosen_positions = shared("chosen_positions", DType::i32, kept);
   }
 
   static int64_t bytes(const SortWriter& w, int64_t n) {
-    const int64_t key = size_of(w.key), size = ceil_div(n, kThreads) * kThreads;
+    const int64_t key = size_of(w.key), size = ceil_div(n, kSelectThreads) * kSelectThreads;
     return (size + size / w.target.shared_banks + w.task.kept) * key +
-           (kThreads + kThreads / w.target.warp + w.task.kept) * 4 + 64;
+           (kSelectThreads + kSelectThreads / w.target.warp + w.task.kept) * 4 + 64;
   }
 
   void write(const SortWriter::Source& source, const SortWriter::Put& put) const {
     const Expr t = w.kernel.thread;
     w.loop(each, {}, [&](const Expr& k, const Values&) {
       // Both zeros are equal from here on.
-      w.store(keys, w.order(source(k * kThreads + t)), place(k * kThreads + t));
+      w.store(keys, w.order(source(k * kSelectThreads + t)), place(k * kSelectThreads + t));
       return Values{};
     });
     w.b().barrier();
@@ -76,7 +74,7 @@ class BlockSelection {
     });
     w.b().barrier();
     Value total = w.load(sums, 0);
-    for (int64_t i = 1; i < kThreads / warp; ++i) total = w.op(ScalarOp::add, total, w.load(sums, i));
+    for (int64_t i = 1; i < kSelectThreads / warp; ++i) total = w.op(ScalarOp::add, total, w.load(sums, i));
     w.b().barrier();
     return total;
   }
@@ -85,7 +83,7 @@ class BlockSelection {
     Values count = w.loop(
         each, {w.i32(0)},
         [&](const Expr& k, const Values& c) {
-          const Value less = w.op(ScalarOp::lt, w.load(keys, place(k * kThreads + w.kernel.thread)), than);
+          const Value less = w.op(ScalarOp::lt, w.load(keys, place(k * kSelectThreads + w.kernel.thread)), than);
           return Values{w.op(ScalarOp::add, c[0], w.b().cast(less, DType::i32))};
         },
         8);

@@ -8,7 +8,7 @@ namespace heddle {
 
 using kernel::Builder;
 using kernel::Space;
-using Value = kernel::Value;
+using kernel::Value;
 
 namespace {
 

@@ -13,6 +13,8 @@
 
 namespace heddle {
 
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 struct SortWriter {
   using Value = kernel::Value;
   using Values = std::vector<Value>;

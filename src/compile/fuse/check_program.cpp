@@ -75,9 +75,9 @@ HostArray rubbish(DType dtype, std::vector<int64_t> shape) {
 }
 
 // Tensors whose parts different segments write, each with what has been written so far.
-using Parts = std::unordered_map<int, HostArray>;
-Parts written_in_parts(const Program& program) {
-  Parts parts;
+using Contents = std::unordered_map<int, HostArray>;
+Contents written_in_parts(const Program& program) {
+  Contents parts;
   std::vector<int> writers(program.tensors.size(), 0);
   for (const Program::Step& step : program.steps)
     for (const Program::Segment& segment : step.segments)
@@ -90,7 +90,7 @@ Parts written_in_parts(const Program& program) {
 bool packed(const Program& program, int tensor) { return program.tensors[static_cast<size_t>(tensor)].packed; }
 
 void check_segment(const Program& program, const Program::Step& step, const Program::Segment& segment,
-                   const SymbolValues& symbols, std::vector<HostArray>& want, Parts& parts, bool bad_indices) {
+                   const SymbolValues& symbols, std::vector<HostArray>& want, Contents& parts, bool bad_indices) {
   const Loops& loops = step.loops;
   std::vector<int64_t> numbers;
   for (const auto& [symbol, value] : values_of(step, segment, symbols)) numbers.push_back(value);
@@ -180,7 +180,7 @@ void check_program(const Program& program, const SymbolValues& symbols,
   std::unordered_map<const Node*, HostArray> known = inputs;
   for (const NodeRef& node : program.made) known[node.get()] = rubbish(node->dtype, sizes_of(node->shape, symbols));
   std::vector<HostArray> want = evaluate(nodes_of(program), symbols, known, &bad_indices, Rounding::Never);
-  Parts parts = written_in_parts(program);
+  Contents parts = written_in_parts(program);
   for (const Program::Step& step : program.steps)
     for (const Program::Segment& segment : step.segments)
       if (!step.direct) check_segment(program, step, segment, symbols, want, parts, bad_indices > 0);

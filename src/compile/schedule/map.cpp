@@ -40,7 +40,7 @@ std::string check(const Map& map, const Site& at) {
   return map.stream && !stores(stage) ? at.problem("only stores bypass the caches") : "";
 }
 
-void change(Map& map, const Site& at, const Draw&) { map.stream = !map.stream && stores(at.stage()); }
+void change(Map& map, const Site& at, const RandomBelow&) { map.stream = !map.stream && stores(at.stage()); }
 
 void schedule_map(Schedule& schedule, const Loops& loops, const Sizes& sizes, const Target& target) {
   size_t rank = sizes.outer.size();

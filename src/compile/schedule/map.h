@@ -13,7 +13,7 @@ struct Map {
 };
 
 std::string check(const Map& map, const Site& at);
-void change(Map& map, const Site& at, const Draw& draw);
+void change(Map& map, const Site& at, const RandomBelow& draw);
 // Blocks of a kernel that is one map.
 void schedule_map(Schedule& schedule, const Loops& loops, const Sizes& sizes, const Target& target);
 

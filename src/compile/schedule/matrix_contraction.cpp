@@ -110,7 +110,7 @@ std::string check(const MatrixContraction& unit, const Site& at) {
 
 // ---- search ----
 
-void change(MatrixContraction& unit, const Site& at, const Draw& draw) {
+void change(MatrixContraction& unit, const Site& at, const RandomBelow& draw) {
   switch (draw(4)) {
     case 0: unit.pipeline += draw(2) == 0 ? 1 : -1; break;
     case 1: unit.parts = draw_parts(unit.parts, at.target, draw); break;
@@ -122,7 +122,7 @@ void change(MatrixContraction& unit, const Site& at, const Draw& draw) {
 }
 
 void draw_matrix(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target, bool warps,
-                 const Draw& draw) {
+                 const RandomBelow& draw) {
   MatrixContraction unit;
   unit.warps = warps;
   int64_t &rows = schedule.block[static_cast<size_t>(c.a_axis)],

@@ -30,10 +30,10 @@ struct MatrixContraction {
 };
 
 std::string check(const MatrixContraction& contraction, const Site& at);
-void change(MatrixContraction& contraction, const Site& at, const Draw& draw);
+void change(MatrixContraction& contraction, const Site& at, const RandomBelow& draw);
 // Any tile, with factors packed or not, for the contraction that the first stage is; it may not be legal.
 void draw_matrix(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target, bool warps,
-                 const Draw& draw);
+                 const RandomBelow& draw);
 // Fills in the schedule if groups of warps, or single ones, should do this contraction; else leaves it alone and gives
 // false.
 bool schedule_groups(Schedule& schedule, const Loops& loops, const Contraction& c, const Target& target,

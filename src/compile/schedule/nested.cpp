@@ -31,7 +31,7 @@ std::string check_kept_simt(const Schedule& schedule, const Loops& loops, const 
   return "";
 }
 
-void change_chunks(Schedule& schedule, const Target& target, const Draw& draw) {
+void change_chunks(Schedule& schedule, const Target& target, const RandomBelow& draw) {
   constexpr int64_t kChunks[] = {0, 128, 256, 512, 1024, 2048};
   const int64_t parts[] = {1, 1, 2, target.cores, 2 * target.cores, 16};
   const int64_t size = kChunks[draw(std::size(kChunks))];
@@ -42,7 +42,7 @@ void change_chunks(Schedule& schedule, const Target& target, const Draw& draw) {
 namespace {
 
 // Rows of a block, about, and elements of the common axis that a sum takes at a time.
-constexpr int64_t kBlockRows = 48, kSumChunk = 128;
+constexpr int64_t kNestedRows = 48, kSumChunk = 128;
 // The same where vectors run across the rows: sums are scattered at the end of each chunk, so it is longer.
 constexpr int64_t kAcrossChunk = 512;
 // Elements of the common axis that all stages take at a time: for many rows, and for few.
@@ -171,7 +171,7 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
   int64_t per_row = 0;  // bytes that are kept
   for (const Stage& stage : loops.stages)
     if (stage.kept > 0 && reduced_later(loops, stage.inner[0].var)) per_row += 4 * extent_of(stage.inner[0]);
-  int64_t block = round_up(kBlockRows, beside);
+  int64_t block = round_up(kNestedRows, beside);
   std::optional<Axis> common = common_axis(loops);
   if (block * per_row > target.l2_bytes && find_online(loops)) {
     // Chunks in place of fewer rows.

@@ -27,8 +27,8 @@ std::string check_chunks(const Schedule& schedule, const Loops& loops, const Tar
 // Without chunks on a SIMT machine, what stages keep waits in shared memory, of which there is little.
 std::string check_kept_simt(const Schedule& schedule, const Loops& loops, const Target& target);
 std::string check(const NestedContraction& contraction, const Site& at);
-void change(NestedContraction& contraction, const Site& at, const Draw& draw);
-void change_chunks(Schedule& schedule, const Target& target, const Draw& draw);
+void change(NestedContraction& contraction, const Site& at, const RandomBelow& draw);
+void change_chunks(Schedule& schedule, const Target& target, const RandomBelow& draw);
 
 Schedule nested_schedule(const Loops& loops, const Target& target);
 // Fills in the schedule if a SIMT machine's matrix unit should do these loops; else leaves it alone and gives false.

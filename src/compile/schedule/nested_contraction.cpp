@@ -63,7 +63,7 @@ bool is_narrow(const Loops& loops, kernel::Value result, DType dtype) {
   return false;
 }
 
-DType dtype_of(const Loops& loops, int buffer) { return loops.buffers[static_cast<size_t>(buffer)].dtype; }
+DType buffer_dtype(const Loops& loops, int buffer) { return loops.buffers[static_cast<size_t>(buffer)].dtype; }
 
 // Numbers of two bytes, which the unit takes in steps of.
 constexpr int64_t kDepth = kernel::kMatrixBytes / 2;
@@ -74,11 +74,12 @@ std::string check_product(const NestedContraction& product, const Site& at, size
   if (product.pipeline < 1 || !at.plan().loops.empty()) return at.problem("a matrix unit walks its sum by itself");
   std::optional<MatrixView> right = factor_view(at.loops, at.stage(), *c, 1, false);
   if (!right) return at.problem("operand 1 cannot be copied as it is");
-  const DType narrow = dtype_of(at.loops, right->buffer);
+  const DType narrow = buffer_dtype(at.loops, right->buffer);
   if (columns_of(at.loops, at.schedule, at.s) > 256) return at.problem("too many columns");
   if (!carries) {
     std::optional<MatrixView> left = factor_view(at.loops, at.stage(), *c, 0, false);
-    return left && dtype_of(at.loops, left->buffer) == narrow ? "" : at.problem("operand 0 cannot be copied as it is");
+    return left && buffer_dtype(at.loops, left->buffer) == narrow ? ""
+                                                                  : at.problem("operand 0 cannot be copied as it is");
   }
   auto computed = computed_factor(at.loops, at.stage(), c->a);
   if (!computed || !is_narrow(at.loops, *computed, narrow)) return at.problem("operand 0 is not made of ", narrow);
@@ -162,7 +163,9 @@ std::string check(const NestedContraction&, const Site& at) {
   return at.simt() && at.schedule.chunks ? "" : at.problem("a product of chunks without chunks, or on a SIMD machine");
 }
 
-void change(NestedContraction& product, const Site&, const Draw& draw) { product.pipeline += draw(2) == 0 ? 1 : -1; }
+void change(NestedContraction& product, const Site&, const RandomBelow& draw) {
+  product.pipeline += draw(2) == 0 ? 1 : -1;
+}
 
 bool schedule_nested_unit(Schedule& schedule, const Loops& loops, const Target& target, std::string* why) {
   if (!find_instruction(target, MatrixLayout::Shared)) return refused(why, "the machine has none that copies");
@@ -171,9 +174,9 @@ bool schedule_nested_unit(Schedule& schedule, const Loops& loops, const Target& 
   for (size_t s = 0; s < loops.stages.size(); ++s)
     if (auto c = product_of(loops, s)) row = static_cast<size_t>(c->a_axis);
   if (row == loops.outer.size()) return refused(why, "no nested sum is a product of two matrices");
-  constexpr int64_t kLeastRows = 8;
+  constexpr int64_t kFewestRows = 8;
   const int64_t rows = extent_of(loops.outer[row]);
-  if (rows < kLeastRows) return refused(why, rows, " rows, and fewer than ", kLeastRows, " gain nothing");
+  if (rows < kFewestRows) return refused(why, rows, " rows, and fewer than ", kFewestRows, " gain nothing");
   // Chunks, and stages of the pipeline for sums that are carried on.
   for (auto [chunk, stages] : {std::pair<int64_t, int64_t>{128, 4}, {128, 3}, {128, 2}, {64, 2}}) {
     Schedule candidate = plain_schedule(loops);

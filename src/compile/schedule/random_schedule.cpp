@@ -22,7 +22,7 @@ std::vector<Strategy> strategies_for(const Loops& loops, size_t s, const Target&
   return list;
 }
 
-int64_t draw_parts(int64_t parts, const Target& target, const Draw& draw) {
+int64_t draw_parts(int64_t parts, const Target& target, const RandomBelow& draw) {
   const int64_t cores = std::max(1, target.cores);
   const int64_t choices[] = {1, 2, 3, 5, cores, 2 * cores, 4 * cores, 16, parts * 2, std::max<int64_t>(1, parts / 2)};
   return choices[draw(std::size(choices))];
@@ -33,7 +33,7 @@ namespace {
 // One stage after the other; it may not be legal.
 class Drawing {
  public:
-  Drawing(const Loops& loops, const Target& target, const Draw& draw)
+  Drawing(const Loops& loops, const Target& target, const RandomBelow& draw)
       : loops_(loops), target_(target), draw_(draw), outer_(static_cast<int>(loops.outer.size())) {}
 
   Schedule run() {
@@ -102,7 +102,7 @@ class Drawing {
 
   const Loops& loops_;
   const Target& target_;
-  const Draw& draw_;
+  const RandomBelow& draw_;
   int outer_;
   Schedule schedule_;
 };
@@ -111,7 +111,7 @@ class Drawing {
 
 Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed) {
   uint64_t state = hash_mix(seed + 1);
-  const Draw draw = [&](int64_t count) {
+  const RandomBelow draw = [&](int64_t count) {
     state = hash_mix(state + 0x9e3779b97f4a7c15ull);
     return static_cast<int64_t>(state % static_cast<uint64_t>(std::max<int64_t>(count, 1)));
   };

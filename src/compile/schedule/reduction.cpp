@@ -25,9 +25,9 @@ std::string check(const SplitReduction& reduction, const Site& at) {
   return reduction.parts == 1 ? at.problem("a split into one part") : check_parts(reduction.parts, at);
 }
 
-void change(RowReduction&, const Site&, const Draw&) {}
+void change(RowReduction&, const Site&, const RandomBelow&) {}
 
-void change(SplitReduction& reduction, const Site& at, const Draw& draw) {
+void change(SplitReduction& reduction, const Site& at, const RandomBelow& draw) {
   reduction.parts = draw_parts(reduction.parts, at.target, draw);
 }
 

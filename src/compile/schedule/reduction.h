@@ -20,8 +20,8 @@ struct SplitReduction {
 
 std::string check(const RowReduction& reduction, const Site& at);
 std::string check(const SplitReduction& reduction, const Site& at);
-void change(RowReduction& reduction, const Site& at, const Draw& draw);
-void change(SplitReduction& reduction, const Site& at, const Draw& draw);
+void change(RowReduction& reduction, const Site& at, const RandomBelow& draw);
+void change(SplitReduction& reduction, const Site& at, const RandomBelow& draw);
 // Kernels of rows, or columns, with reductions inside.
 void schedule_rows(Schedule& schedule, const Loops& loops, const Sizes& sizes, const Target& target);
 // A product with few rows or columns on a SIMT machine; false if it has many.

@@ -117,7 +117,7 @@ std::string check(const PackedContraction& contraction, const Site& at) {
 
 namespace {
 
-void change_staged(std::optional<Staged>& staged, const Site& at, const Draw& draw) {
+void change_staged(std::optional<Staged>& staged, const Site& at, const RandomBelow& draw) {
   if (staged && draw(2) == 0) {
     staged.reset();
     return;
@@ -143,14 +143,14 @@ void repair_staged(T& contraction, const Site& at) {
 
 }  // namespace
 
-void change(RegisterContraction& contraction, const Site& at, const Draw& draw) {
+void change(RegisterContraction& contraction, const Site& at, const RandomBelow& draw) {
   if (draw(3) == 0)
     contraction.parts = draw_parts(contraction.parts, at.target, draw);
   else
     change_staged(staged(contraction, static_cast<int>(draw(2))), at, draw);
 }
 
-void change(PackedContraction& contraction, const Site& at, const Draw& draw) {
+void change(PackedContraction& contraction, const Site& at, const RandomBelow& draw) {
   if (draw(3) == 0)
     contraction.matrix = !contraction.matrix;
   else
@@ -168,7 +168,7 @@ void repair(PackedContraction& contraction, const Site& at) {
   repair_staged(contraction, at);
 }
 
-void draw_loops(const PackedContraction&, StageSchedule& plan, const Site& at, const Draw&) {
+void draw_loops(const PackedContraction&, StageSchedule& plan, const Site& at, const RandomBelow&) {
   for (Level& level : plan.loops)
     if (static_cast<size_t>(level.axis) >= at.loops.outer.size() && level.step > 1)
       level.step = std::max<int64_t>(4, level.step / 4 * 4);
@@ -187,7 +187,7 @@ constexpr int64_t kFewRows = 32;
 // Then b is read a few of its rows at a time, in the order of memory.
 constexpr int64_t kFewRowsDepth = 32, kFewRowsColumns = 1024;
 // The same for a matrix unit, and how deep its tiles are.
-constexpr int64_t kMatrixRows = 256, kMatrixColumns = 256, kMatrixDepth = 512;
+constexpr int64_t kUnitRows = 256, kUnitColumns = 256, kUnitDepth = 512;
 // Bytes moved for each result, beyond which results are finished row by row, and the blocks for that.
 constexpr int64_t kMuchToFinish = 16, kFinishedRows = 64, kFinishedColumns = 1024;
 // Elements of a so many bytes apart are packed.
@@ -351,9 +351,9 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
     kc = std::min(k, kFewRowsDepth);
   } else if (matrix) {
     // The sums of a block wait in the L2 cache, a panel of b in the L1, while rows of a pass by.
-    mc = round_up(std::min(m, kMatrixRows), micro.rows);
-    nc = round_up(std::min(n, kMatrixColumns), micro.columns);
-    kc = k <= kMatrixDepth ? k : kMatrixDepth;
+    mc = round_up(std::min(m, kUnitRows), micro.rows);
+    nc = round_up(std::min(n, kUnitColumns), micro.columns);
+    kc = k <= kUnitDepth ? k : kUnitDepth;
   } else if (const int64_t panel = terms * micro.columns * 4; panel > target.l2_bytes / 2) {
     // A panel of b stays in the L2 cache.
     kc = pieces(k, pieces(panel, target.l2_bytes / 2));

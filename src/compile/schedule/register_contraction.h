@@ -52,12 +52,12 @@ auto& staged(T& contraction, int operand) {
 
 std::string check(const RegisterContraction& contraction, const Site& at);
 std::string check(const PackedContraction& contraction, const Site& at);
-void change(RegisterContraction& contraction, const Site& at, const Draw& draw);
-void change(PackedContraction& contraction, const Site& at, const Draw& draw);
+void change(RegisterContraction& contraction, const Site& at, const RandomBelow& draw);
+void change(PackedContraction& contraction, const Site& at, const RandomBelow& draw);
 // Panels are as wide as tiles, and steps of words whole.
 void repair(RegisterContraction& contraction, const Site& at);
 void repair(PackedContraction& contraction, const Site& at);
-void draw_loops(const PackedContraction& contraction, StageSchedule& plan, const Site& at, const Draw& draw);
+void draw_loops(const PackedContraction& contraction, StageSchedule& plan, const Site& at, const RandomBelow& draw);
 
 // Fills `schedule`, whose blocks are 1 and whose stages are plain, for loops whose first stage is the contraction `c`
 // with an axis of its own for each factor, and whose other stages only finish its results.

@@ -49,7 +49,7 @@ std::string check(const Scan& scan, const Site& at) {
              : "";
 }
 
-void change(Scan& scan, const Site& at, const Draw& draw) {
+void change(Scan& scan, const Site& at, const RandomBelow& draw) {
   if (draw(3) == 0)
     scan.stream = !scan.stream;
   else

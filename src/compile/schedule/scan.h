@@ -17,7 +17,7 @@ struct Scan {
 };
 
 std::string check(const Scan& scan, const Site& at);
-void change(Scan& scan, const Site& at, const Draw& draw);
+void change(Scan& scan, const Site& at, const RandomBelow& draw);
 // A scan that is the whole kernel.
 void schedule_scan(Schedule& schedule, const Loops& loops, const Sizes& sizes, const Target& target);
 

@@ -72,19 +72,19 @@ std::string check(const AtomicScatter& scatter, const Site& at) {
   return check_places(scatter.parts, at);
 }
 
-void change(Scatter& scatter, const Site& at, const Draw& draw) {
+void change(Scatter& scatter, const Site& at, const RandomBelow& draw) {
   scatter.parts = draw_parts(scatter.parts, at.target, draw);
 }
 
-void change(AtomicScatter& scatter, const Site& at, const Draw& draw) {
+void change(AtomicScatter& scatter, const Site& at, const RandomBelow& draw) {
   scatter.parts = draw_parts(scatter.parts, at.target, draw);
 }
 
-void draw_loops(const Scatter&, StageSchedule& plan, const Site& at, const Draw&) {
+void draw_loops(const Scatter&, StageSchedule& plan, const Site& at, const RandomBelow&) {
   for (size_t i = at.loops.outer.size(); i < at.tile.size(); ++i) plan.loops.push_back({static_cast<int>(i), 1});
 }
 
-void draw_loops(const AtomicScatter&, StageSchedule& plan, const Site& at, const Draw& draw) {
+void draw_loops(const AtomicScatter&, StageSchedule& plan, const Site& at, const RandomBelow& draw) {
   plan.joined = false;
   plan.loops.clear();
   const int updates = static_cast<int>(at.loops.outer.size());

@@ -45,9 +45,9 @@ struct Site {
 Site site_of(const Schedule& schedule, const Loops& loops, const Target& target, size_t s);
 
 // A number below the argument, drawn at random.
-using Draw = std::function<int64_t(int64_t)>;
+using RandomBelow = std::function<int64_t(int64_t)>;
 // Into how many parts something might be divided, when it is divided into so many now.
-int64_t draw_parts(int64_t parts, const Target& target, const Draw& draw);
+int64_t draw_parts(int64_t parts, const Target& target, const RandomBelow& draw);
 
 // Empty if the stage's reduction may be divided into so many parts, else why not: it is the only one of the kernel.
 std::string check_parts(int64_t parts, const Site& at);

@@ -11,10 +11,10 @@ namespace {
 // Lanes of a square: more would only fill registers and code, fewer leave most of a vector empty.
 constexpr int kWidestSquare = 32, kNarrowestSquare = 8;
 // Elements closer together are better picked from vectors that hold them and what lies between.
-constexpr int64_t kFarApart = 5;
+constexpr int64_t kLeastStride = 5;
 // Rows that lie far apart defeat the machine's own prefetching: each prefetches so many bytes, where that many are
 // wanted at all.
-constexpr int64_t kPrefetchBytes = 512, kLongRow = 2048;
+constexpr int64_t kPrefetchDistance = 512, kLongRow = 2048;
 constexpr int64_t kLine = 64;
 // Loads that a nest turns; and instructions worth a copy for each row of a square.
 constexpr size_t kMostTransposed = 8;
@@ -29,7 +29,7 @@ std::optional<int> Lowering::transposed_along(const Nest& nest, const Inst& load
   const int64_t least = std::min(nest.width, kNarrowestSquare);
   if (least < 2 || type.shape[vector_dim] < least) return std::nullopt;
   std::optional<Linear> across = linear_in(load.address, load.coords[vector_dim]);
-  if (!across || std::abs(across->coefficient) < kFarApart) return std::nullopt;
+  if (!across || std::abs(across->coefficient) < kLeastStride) return std::nullopt;
   for (int d = 0; d < static_cast<int>(type.shape.size()); ++d) {
     if (d == vector_dim || type.shape[d] < least) continue;
     std::optional<Linear> along = linear_in(load.address, load.coords[d]);
@@ -75,7 +75,7 @@ void Lowering::plan_transposed(Nest& nest, std::span<const Inst* const> leaves) 
     const int64_t size = size_of(type.dtype);
     const bool shared = in_.buffers[inst->buffer].space == kernel::Space::Shared;
     if (!shared && nest.shape[nest.transposed_dim] * size >= kLongRow)
-      nest.prefetch.emplace(inst, static_cast<int32_t>(kPrefetchBytes / size));
+      nest.prefetch.emplace(inst, static_cast<int32_t>(kPrefetchDistance / size));
   }
 }
 

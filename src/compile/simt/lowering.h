@@ -62,6 +62,8 @@ Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, s
 int fast_dim(const Inst& access);
 // That of a matrix unit's results.
 Layout matrix_layout(const Dims& shape, int threads);
+// Rows and columns of a matrix unit\'s tile: the two dimensions that are not 1.
+std::pair<size_t, size_t> matrix_dims(const Dims& shape);
 // The same for one that warps use (lower_simt_warp.cpp).
 Layout warp_layout(const Dims& shape, int threads);
 

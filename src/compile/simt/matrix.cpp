@@ -10,20 +10,6 @@ namespace heddle::simt {
 using kernel::kMatrixRows;
 using kernel::kMatrixThreads;
 
-namespace {
-
-// Rows and columns of a matrix unit's tile: the two dimensions that are not 1.
-std::pair<size_t, size_t> matrix_dims(const Dims& shape) {
-  size_t rows = 0;
-  while (rows < shape.size() && shape[rows] == 1) ++rows;
-  size_t columns = shape.size() - 1;
-  while (columns > rows && shape[columns] == 1) --columns;
-  HD_ASSERT(rows < columns, "a matrix unit computes matrices");
-  return {rows, columns};
-}
-
-}  // namespace
-
 // As fragment() says: a quarter of a warp along the columns, two each; its eight quarters along rows, twice; then
 // warps.
 Layout matrix_layout(const Dims& shape, int threads) {

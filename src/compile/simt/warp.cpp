@@ -13,9 +13,6 @@ using kernel::kWarpBytes;
 using kernel::kWarpLanes;
 using kernel::kWarpRows;
 
-namespace {
-
-// Rows and columns of the tile: the two dimensions that are not 1.
 std::pair<size_t, size_t> matrix_dims(const Dims& shape) {
   SmallVector<size_t, 2> wide;
   for (size_t d = 0; d < shape.size(); ++d)
@@ -23,6 +20,8 @@ std::pair<size_t, size_t> matrix_dims(const Dims& shape) {
   HD_ASSERT(wide.size() == 2, "a matrix unit computes matrices");
   return {wide[0], wide[1]};
 }
+
+namespace {
 
 WarpGrid grid_of(const Dims& shape, int threads) {
   auto [rows, columns] = matrix_dims(shape);
