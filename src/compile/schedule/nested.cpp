@@ -13,6 +13,13 @@
 
 namespace heddle {
 
+int64_t kept_room(const Schedule& schedule, const Loops& loops, size_t s, size_t i, bool common) {
+  const int64_t size = common ? schedule.chunks->size : extent_of(loops.stages[s].inner[i]);
+  for (const Level& level : schedule.stages[s].loops)
+    if (static_cast<size_t>(level.axis) == loops.outer.size() + i) return round_up(size, level.step);
+  return size;
+}
+
 std::string check_kept_simt(const Schedule& schedule, const Loops& loops, const Target& target) {
   if (target.machine != Machine::Simt || !is_nested(loops) || schedule.chunks) return "";
   int64_t kept = 0, largest = 0;
@@ -21,7 +28,7 @@ std::string check_kept_simt(const Schedule& schedule, const Loops& loops, const 
     int64_t block = 1, results = 0, tile = 1;
     for (int64_t size : schedule.block) block *= size;
     for (kernel::Value v : stage.results) results += size_of(loops.values[static_cast<size_t>(v)].dtype);
-    for (size_t i = 0; i < stage.kept; ++i) results *= stage.inner[i].extent.hi() + 64;
+    for (size_t i = 0; i < stage.kept; ++i) results *= kept_room(schedule, loops, s, i, false);
     for (int64_t size : tile_of(schedule, loops, s)) tile = std::min(tile * size, target.shared_bytes);
     kept += results * block;
     largest = std::max(largest, tile * 4 * (schedule.stages[s].is<RegisterContraction>() ? 2 : 1));

@@ -23,6 +23,10 @@ struct NestedContraction {
 // So few rows of a block lie one after the other in shared memory, more lie side by side.
 inline constexpr int64_t kFewNestedRows = 8;
 
+// Room for the results of a stage along an axis that is kept: the tiles that are written may be longer than the axis.
+// `common`: it is the common axis, and is taken chunk by chunk.
+int64_t kept_room(const Schedule& schedule, const Loops& loops, size_t s, size_t i, bool common);
+
 std::string check_chunks(const Schedule& schedule, const Loops& loops, const Target& target);
 // Without chunks on a SIMT machine, what stages keep waits in shared memory, of which there is little.
 std::string check_kept_simt(const Schedule& schedule, const Loops& loops, const Target& target);

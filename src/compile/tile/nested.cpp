@@ -97,11 +97,7 @@ std::vector<bool> Tiler::axes_of_result(Value result, size_t s) const {
 }
 
 int64_t Tiler::kept_room(size_t s, size_t i) const {
-  int64_t size = std::max<int64_t>(stage(s).inner[i].extent.hi(), 1);
-  if (is_common(stage(s).inner[i].var)) size = schedule_.chunks->size;
-  for (const Level& level : schedule_.stages[s].loops)
-    if (static_cast<size_t>(level.axis) == outer_ + i) return (size + level.step - 1) / level.step * level.step;
-  return size;
+  return heddle::kept_room(schedule_, loops_, s, i, is_common(stage(s).inner[i].var));
 }
 
 void Tiler::hold(Value result, size_t s, Value v, const Place& p) {

@@ -184,7 +184,6 @@ class Tiler {
   // For each axis of stage s, whether the result follows it.
   std::vector<bool> axes_of_result(Value result, size_t s) const;
 
-  // Room for the results along a kept axis: the tiles that are written may be longer than the axis.
   int64_t kept_room(size_t s, size_t i) const;
 
   bool is_reduced(const Expr& var) const;  // by some stage
