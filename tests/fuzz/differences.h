@@ -34,6 +34,8 @@ class Differences {
   std::vector<NodeRef> inputs_, outputs_, gradients_;
   std::vector<HostArray> cotangents_, leaves_;
   double weight_ = 0;  // of all cotangents together
+  // Numbers in a gradient were folded in the dtype of the graph: of what cancels in f64, less or more may be left.
+  double folded_ = 0;
   std::vector<size_t> differentiable_;
   int64_t bad_indices_ = 0;
 };

@@ -57,6 +57,20 @@ TEST(Differences, what_cancels_to_nothing_leaves_its_rounding) {
   for (int draw = 0; draw < 20; ++draw) EXPECT_TRUE(differences.agree(random));
 }
 
+TEST(Differences, numbers_of_a_gradient_are_folded_in_the_dtype_of_the_graph) {
+  NodeRef x = testing::buffer_of(DType::f32, {Expr(3)}, {1.25, -2.5, 3});
+  NodeRef wide = make_expand(make_reshape(x, {Expr(3), Expr(1)}), {Expr(3), Expr(3)});
+  const int last[] = {1};
+  NodeRef mean = scalar_node(ScalarOp::mul,
+                             {make_reduce(ReduceOp::Sum, wide, last), testing::number(DType::f32, 1.0 / 3, x->shape)});
+  NodeRef y = scalar_node(ScalarOp::sub, {x, mean});  // in f32 nothing is left, in f64 the rounding of a third
+  Problem problem{{y}, {testing::number(DType::f32, 1, y->shape)}, {x}, {}};
+  problem.gradients = gradient(problem.outputs, problem.cotangents, problem.leaves);
+  Differences differences(problem, {});
+  testing::Random random(1);
+  for (int draw = 0; draw < 20; ++draw) EXPECT_TRUE(differences.agree(random));
+}
+
 TEST(Differences, scatters_and_bits_are_of_the_graph) {
   NodeRef x = testing::buffer_of(DType::f32, {Expr(3)}, {1.25, -2.5, 3});
   NodeRef index = make_cast(testing::buffer_of(DType::f32, {Expr(3)}, {0, 1, 0}), DType::i64);

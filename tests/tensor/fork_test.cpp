@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/config.h"
 #include "child_process.h"
 #include "temporary_folder.h"
 
@@ -34,7 +35,14 @@ bool holds(const Tensor& t, int n, const std::function<float(float)>& f, float f
   return true;
 }
 
-TEST(Fork, what_a_child_compiles_is_not_seen_by_the_parent) {
+class Fork : public ::testing::Test {
+  void SetUp() override {
+    if (config().device.starts_with("cuda")) GTEST_SKIP() << "CUDA does not survive fork()";
+  }
+};
+using ForkDeathTest = Fork;
+
+TEST_F(Fork, what_a_child_compiles_is_not_seen_by_the_parent) {
   Tensor x = numbers(4);
   ASSERT_TRUE(holds(x * x + 3, 4, [](float v) { return v * v + 3; }));
   EXPECT_EQ(
@@ -50,7 +58,7 @@ TEST(Fork, what_a_child_compiles_is_not_seen_by_the_parent) {
   EXPECT_TRUE(holds(x * x * x - 1, 4, [](float v) { return v * v * v - 1; }));
 }
 
-TEST(Fork, parent_and_child_compile_at_the_same_time) {
+TEST_F(Fork, parent_and_child_compile_at_the_same_time) {
   Tensor x = numbers(40);
   ASSERT_TRUE(holds(x + 1, 40, [](float v) { return v + 1; }));
   auto work = [&](float sign) {
@@ -72,13 +80,13 @@ bool large_sum(int n = 1 << 20) {
   return values((x * 2).sum())[0] == 2 * static_cast<float>(n);
 }
 
-TEST(Fork, child_has_workers_of_its_own) {
+TEST_F(Fork, child_has_workers_of_its_own) {
   ASSERT_TRUE(large_sum());
   EXPECT_EQ(in_child([] { return large_sum() && large_sum(1 << 19); }), "");
   EXPECT_TRUE(large_sum());
 }
 
-TEST(Fork, child_of_a_child) {
+TEST_F(Fork, child_of_a_child) {
   Tensor x = numbers(8);
   ASSERT_TRUE(large_sum());
   EXPECT_EQ(in_child([&] {
@@ -90,7 +98,7 @@ TEST(Fork, child_of_a_child) {
   EXPECT_TRUE(holds(x * 7, 8, [](float v) { return v * 7; }));
 }
 
-TEST(Fork, child_may_end_as_programs_do) {
+TEST_F(Fork, child_may_end_as_programs_do) {
   ASSERT_TRUE(large_sum());
   Tensor x = numbers(8);
   Child child([&] {
@@ -116,12 +124,12 @@ TEST(Fork, child_may_end_as_programs_do) {
   _exit(testing::content_of(folder.file(own)).find("realize") == std::string::npos ? 4 : 0);
 }
 
-TEST(ForkDeathTest, child_has_a_profile_of_its_own) {
+TEST_F(ForkDeathTest, child_has_a_profile_of_its_own) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(profile_children(), ::testing::ExitedWithCode(0), "");
 }
 
-TEST(Fork, children_of_a_busy_process) {
+TEST_F(Fork, children_of_a_busy_process) {
   std::atomic<bool> stop{false};
   std::atomic<int> wrong{0};
   Tensor x = numbers(64);
@@ -157,7 +165,7 @@ TEST(Fork, children_of_a_busy_process) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(Fork, captured_function_that_is_being_called_works_in_the_child) {
+TEST_F(Fork, captured_function_that_is_being_called_works_in_the_child) {
   std::atomic<bool> stop{false};
   Tensor state = zeros({1 << 15});
   state.realize();
@@ -184,7 +192,7 @@ TEST(Fork, captured_function_that_is_being_called_works_in_the_child) {
   stop = true;
 }
 
-TEST(Fork, captured_function_that_is_being_recorded_is_recorded_anew) {
+TEST_F(Fork, captured_function_that_is_being_recorded_is_recorded_anew) {
   std::atomic<bool> inside{false}, go_on{false};
   Tensor x = numbers(8);
   Jit twice = jit([&](const Tensor& t) {
@@ -204,7 +212,7 @@ TEST(Fork, captured_function_that_is_being_recorded_is_recorded_anew) {
   go_on = true;
 }
 
-TEST(Fork, inside_of_a_captured_function) {
+TEST_F(Fork, inside_of_a_captured_function) {
   Tensor x = numbers(8);
   std::string problem = "not forked";
   bool forked = false;
@@ -221,7 +229,7 @@ TEST(Fork, inside_of_a_captured_function) {
   EXPECT_EQ(problem, "");
 }
 
-TEST(Fork, random_numbers_go_on_from_the_same_state) {
+TEST_F(Fork, random_numbers_go_on_from_the_same_state) {
   manual_seed(7);
   std::vector<float> first = values(uniform({4}));
   Generator::State at = default_generator().state();

@@ -18,6 +18,8 @@ inline std::vector<double> doubles(const Tensor& x) { return x.to_vector<double>
 inline const void* address(const Tensor& x) {
   return dynamic_cast<const DeviceBuffer&>(*x.realize().node()->storage).address();
 }
+// Whether convolutions of small images are preceded by kernels that pack their factors.
+inline bool packs_in_kernels() { return device().target().machine == Machine::Simt; }
 inline std::vector<int64_t> integers(const Tensor& x) { return x.to_vector<int64_t>(); }
 
 // Equal or within `tolerance` of each other relative to the expected value; NaN equals NaN, infinities themselves.
