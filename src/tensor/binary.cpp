@@ -98,9 +98,32 @@ std::pair<Tensor, Tensor> divmod(const Operand& a, const Operand& b) {
   Pair p = arithmetic("divmod", a, b);
   return {floor_divide(p), binary(ScalarOp::mod, p)};
 }
+namespace {
+
+bool is_whole(const Operand& x) {
+  return x.kind() == Operand::Kind::Tensor ? is_integer(x.tensor().dtype()) : x.kind() == Operand::Kind::Integer;
+}
+
+// By squaring, for each bit of the exponent. What a negative exponent gives is cut off at the point.
+Tensor integer_power(const Pair& p) {
+  Tensor base(p.a), exponent(p.b), result = ones_like(base), square_of = base;
+  const bool negative = is_signed(exponent.dtype());
+  const Tensor size = negative ? abs(exponent) : exponent;
+  const int bits = 8 * size_of(exponent.dtype()) - (negative ? 1 : 0);
+  for (int bit = 0; bit < bits; ++bit) {
+    if (bit > 0) square_of = square(square_of);
+    result = where(ne(bitwise_and(shift_right(size, bit), 1), 0), mul(result, square_of), result);
+  }
+  if (!negative) return result;
+  return where(lt(exponent, 0), where(eq(abs(base), 1), result, 0), result);
+}
+
+}  // namespace
+
 Tensor pow(const Operand& a, const Operand& b) {
   if (a.kind() != Operand::Kind::Tensor || b.kind() == Operand::Kind::Tensor)
-    return binary(ScalarOp::pow, floats("pow", a, b));
+    return is_whole(a) && is_whole(b) ? integer_power(arithmetic("pow", a, b))
+                                      : binary(ScalarOp::pow, floats("pow", a, b));
   const Tensor& x = a.tensor();
   if (is_integer(x.dtype()) && b.kind() == Operand::Kind::Integer) {
     if (b.integer() < 0)

@@ -297,7 +297,29 @@ TEST(Promotion, large_unsigned_numbers_keep_their_value) {
   EXPECT_EQ((tensor({0}, kU64) + (uint64_t{1} << 63)).item<uint64_t>(), uint64_t{1} << 63);
 }
 
+// Products one after the other, modulo 2^64 or what the dtype holds.
+TEST(Elementwise, integers_to_the_power_of_integers) {
+  const std::vector<int64_t> bases = {0, 1, -1, 2, -2, 3, -3, 7, 10, 127},
+                             powers = {0, 1, 2, 3, 5, 7, 31, 40, 62, 63, 64, 100};
+  for (DType dtype : {kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64}) {
+    Tensor a = cast(from_data(bases.data(), {10, 1}), dtype), b = cast(from_data(powers.data(), {1, 12}), dtype);
+    Tensor product = ones({10, 1}, dtype);
+    std::vector<Tensor> columns;
+    for (int64_t power = 0, next = 0; next < 12; ++power, product = (product * a).realize())
+      for (; next < 12 && powers[static_cast<size_t>(next)] == power; ++next) columns.push_back(product);
+    Tensor got = pow(a, b);
+    EXPECT_EQ(got.dtype(), dtype);
+    EXPECT_TRUE(all(got == cat(columns, 1)).item<bool>()) << dtype;
+    EXPECT_EQ(pow(2, b).dtype(), dtype);
+  }
+  expect_equal(pow(tensor({1, -1, -1, 2, -7, 0}, kI32), tensor({-3, -3, -4, -1, -2, -1}, kI32)), {1, -1, 1, 0, 0, 0});
+  expect_equal(pow(tensor({2}, kI64), tensor({62}, kI8)), {0x1p62});
+  const int64_t lowest[] = {std::numeric_limits<int64_t>::min()};
+  expect_equal(pow(tensor({-1}, kI64), from_data(lowest, {1})), {1});
+}
+
 TEST(Promotion, powers_have_one_dtype_whatever_the_exponent) {
+  EXPECT_EQ(pow(zeros({2}, kI32), zeros({2}, kI16)).dtype(), kI32);
   EXPECT_EQ(pow(zeros({2}, kI32), 2).dtype(), pow(zeros({2}, kI32), 4).dtype());
   EXPECT_EQ(pow(zeros({2}, kI32), 2.0).dtype(), kF32);
   EXPECT_EQ(pow(zeros({2}, kF16), 2).dtype(), kF16);

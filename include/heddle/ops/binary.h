@@ -28,8 +28,10 @@ Tensor fmod(const Operand& a, const Operand& b);
 // floordiv and mod together.
 //   divmod(tensor({-7, 7}, kI32), 3).first   // [-3  2]
 std::pair<Tensor, Tensor> divmod(const Operand& a, const Operand& b);
-// Integers to a whole number written in the program stay integers; all else gives floats.
-//   pow(tensor({2, 3}, kI32), 3)   // [ 8 27]
+// Integers to the power of integers are integers, of which a negative exponent leaves 0 but for powers of 1 and -1; a
+// negative one that is written in the program is an error. All else gives floats.
+//   pow(tensor({2, 3}, kI32), 3)                     // [ 8 27]
+//   pow(tensor({2, 3}, kI32), tensor({10, 2}, kI32))   // [1024    9]
 //   pow(tensor({4, 9}), 0.5)       // [2. 3.]
 Tensor pow(const Operand& a, const Operand& b);
 
