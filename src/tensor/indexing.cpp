@@ -252,6 +252,9 @@ Tensor set_at(const Tensor& x, std::initializer_list<Index> indices, const Opera
   return set_at(x, std::span<const Index>(indices.begin(), indices.size()), value);
 }
 void Tensor::set(std::initializer_list<Index> indices, const Operand& value) {
+  set(std::span(indices.begin(), indices.size()), value);
+}
+void Tensor::set(std::span<const Index> indices, const Operand& value) {
   update("set", *this, [&](const Tensor& now) { return heddle::set_at(now, indices, value); });
 }
 
