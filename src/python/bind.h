@@ -1,0 +1,19 @@
+// The parts of the module, one for each file.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace heddle::python {
+
+void bind_dtypes(nanobind::module_& module);
+void bind_tensor(nanobind::module_& module);
+void bind_elementwise(nanobind::module_& module);
+void bind_reductions(nanobind::module_& module);
+void bind_shapes(nanobind::module_& module);
+void bind_creation(nanobind::module_& module);
+void bind_indexing(nanobind::module_& module);
+void bind_random(nanobind::module_& module);
+void bind_neural(nanobind::module_& module);
+void bind_interop(nanobind::module_& module);
+
+}  // namespace heddle::python
