@@ -15,5 +15,11 @@ void bind_indexing(nanobind::module_& module);
 void bind_random(nanobind::module_& module);
 void bind_neural(nanobind::module_& module);
 void bind_interop(nanobind::module_& module);
+void bind_pytrees(nanobind::module_& module);
+void bind_transforms(nanobind::module_& module);
+void bind_jit(nanobind::module_& module);
+void bind_optim(nanobind::module_& module);
+void bind_io(nanobind::module_& module);
+void bind_training(nanobind::module_& module);
 
 }  // namespace heddle::python

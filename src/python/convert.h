@@ -65,6 +65,9 @@ class PyOperand {
 // Whether an operator of Python may be tried with it.
 bool is_operand(PyObject* object);
 
+// Lets go of an object, now or, on a thread without the interpreter's lock, soon.
+void release_anywhere(PyObject* object);
+
 // "int", "heddle.Tensor": for messages.
 std::string type_name(PyObject* object);
 

@@ -12,6 +12,7 @@
 #include "python/bind.h"
 #include "python/errors.h"
 #include "python/function.h"
+#include "tensor/recording.h"
 
 namespace heddle::python {
 namespace {
@@ -43,14 +44,6 @@ int LaterReleased::drain(void*) {
   }
   for (PyObject* object : all) Py_DECREF(object);
   return 0;
-}
-
-void release_anywhere(PyObject* object) {
-  if (!Py_IsInitialized()) return;  // the process ends
-  if (PyGILState_Check())
-    Py_DECREF(object);
-  else
-    later_released().add(object);
 }
 
 // What a format of Python's struct module says about one element.
@@ -153,6 +146,14 @@ Dims shape_of(const Py_buffer& view) {
 
 }  // namespace
 
+void release_anywhere(PyObject* object) {
+  if (!Py_IsInitialized()) return;  // the process ends
+  if (PyGILState_Check())
+    Py_DECREF(object);
+  else
+    later_released().add(object);
+}
+
 Tensor from_buffer(PyObject* object) {
   BufferView memory(object);
   const Py_buffer& view = memory.view;
@@ -202,7 +203,10 @@ std::vector<Py_ssize_t> strides_of(const std::vector<Py_ssize_t>& shape, Py_ssiz
   return strides;
 }
 
-std::shared_ptr<const void> memory_of(const Tensor& tensor) {
+// `what` is the call that needs the values.
+std::shared_ptr<const void> memory_of(const char* what, const Tensor& tensor) {
+  std::source_location here = std::source_location::current();  // the place finder knows better
+  refuse_in_capture(what, tensor, &here);
   if (tensor.is_realized()) return host_memory(tensor);
   nb::gil_scoped_release unlocked;
   return host_memory(tensor);
@@ -225,7 +229,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
       return -1;
     }
     auto exported = std::make_unique<Exported>();
-    exported->memory = memory_of(tensor);
+    exported->memory = memory_of("reading the memory", tensor);
     for (int64_t size : tensor.shape()) exported->shape.push_back(size);
     Py_ssize_t bytes = size_of(tensor.dtype());
     exported->strides = strides_of(exported->shape, bytes);
@@ -322,7 +326,7 @@ void forget_capsule(PyObject* capsule) {
 template <class Managed>
 nb::object export_capsule(const Tensor& tensor, bool copied) {
   auto exported = std::make_unique<DlExport<Managed>>();
-  exported->memory = memory_of(tensor);
+  exported->memory = memory_of("__dlpack__()", tensor);
   if (copied) {
     size_t bytes = static_cast<size_t>(tensor.numel()) * static_cast<size_t>(size_of(tensor.dtype()));
     std::shared_ptr<std::byte[]> copy(new std::byte[bytes + 1]);
@@ -428,14 +432,14 @@ nb::object list_of(const std::byte* data, DType dtype, std::span<const int64_t> 
 }
 
 nb::object tolist(const Tensor& tensor) {
-  std::shared_ptr<const void> memory = memory_of(tensor);
+  std::shared_ptr<const void> memory = memory_of("tolist()", tensor);
   Dims shape = tensor.shape();
   return list_of(static_cast<const std::byte*>(memory.get()), tensor.dtype(), shape, tensor.numel());
 }
 nb::object item(const Tensor& tensor) {
   if (tensor.numel() != 1)
     throw ShapeError(text("item: a tensor of shape ", tensor.shape(), " has ", tensor.numel(), " elements, not one"));
-  std::shared_ptr<const void> memory = memory_of(tensor);
+  std::shared_ptr<const void> memory = memory_of("item()", tensor);
   return list_of(static_cast<const std::byte*>(memory.get()), tensor.dtype(), {}, 1);
 }
 
@@ -448,7 +452,7 @@ nb::object numpy(PyObject* self) {
   const Tensor& tensor = tensor_of(self);
   if (!format_text(tensor.dtype()))
     throw DTypeError(text("numpy: NumPy has no elements of dtype ", tensor.dtype(), "; cast the tensor first"));
-  memory_of(tensor);  // errors of the computation are better than those of a buffer
+  memory_of("numpy()", tensor);  // errors of the computation are better than those of a buffer
   return asarray()(nb::handle(self));
 }
 nb::object array(PyObject* self, PyObject* dtype, PyObject* copy) {
@@ -463,7 +467,7 @@ nb::object array(PyObject* self, PyObject* dtype, PyObject* copy) {
 }
 
 nb::object bytes_of(const Tensor& tensor) {
-  std::shared_ptr<const void> memory = memory_of(tensor);
+  std::shared_ptr<const void> memory = memory_of("reading the memory", tensor);
   auto count = static_cast<Py_ssize_t>(tensor.numel() * size_of(tensor.dtype()));
   return nb::steal(PyBytes_FromStringAndSize(static_cast<const char*>(memory.get()), count));
 }

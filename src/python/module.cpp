@@ -15,4 +15,10 @@ NB_MODULE(_core, module) {
   bind_random(module);
   bind_neural(module);
   bind_interop(module);
+  bind_pytrees(module);
+  bind_transforms(module);
+  bind_jit(module);
+  bind_optim(module);
+  bind_io(module);
+  bind_training(module);
 }

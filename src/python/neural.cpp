@@ -1,5 +1,7 @@
 // Convolutions, pooling, normalisation, attention and losses.
+#include <heddle/nn/conv.h>
 #include <heddle/nn/init.h>
+#include <heddle/nn/layers.h>
 #include <heddle/nn/loss.h>
 
 #include "base/error.h"
@@ -114,6 +116,39 @@ Tensor kl_of(const Tensor& x, const Tensor& target, const std::string& reduction
   return kl_div(x, target, reduction_of(reduction), log_target);
 }
 
+// First values of a layer's tensors, by name.
+nb::object tensors_of(const TensorMap& state) {
+  nb::dict result;
+  for (const auto& [name, tensor] : state) result[nb::cast(name)] = to_object(tensor.detach());
+  return result;
+}
+nb::object linear_state(int64_t inputs, int64_t outputs, bool bias, DType dtype, Generator& generator) {
+  return tensors_of(nn::Linear(inputs, outputs, bias, dtype, generator).state());
+}
+nb::object embedding_state(int64_t rows, int64_t width, DType dtype, Generator& generator) {
+  return tensors_of(nn::Embedding(rows, width, dtype, generator).state());
+}
+nb::object attention_state(int64_t width, int64_t heads, DType dtype, Generator& generator) {
+  return tensors_of(nn::MultiHeadAttention(width, heads, false, dtype, generator).state());
+}
+nb::object conv_state(int64_t axes, int64_t inputs, int64_t outputs, const Dims& kernel, int64_t groups, bool bias,
+                      bool transposed, DType dtype, Generator& generator) {
+  auto state = [&]<class Layer, class Options>(Layer*, Options*) {
+    return tensors_of(
+        Layer(inputs, outputs, kernel, Options{.groups = groups, .bias = bias, .dtype = dtype}, generator).state());
+  };
+  nn::ConvLayerOptions* plain = nullptr;
+  nn::ConvTransposeLayerOptions* options = nullptr;
+  if (axes == 1)
+    return transposed ? state(static_cast<nn::ConvTranspose1d*>(nullptr), options)
+                      : state(static_cast<nn::Conv1d*>(nullptr), plain);
+  if (axes == 2)
+    return transposed ? state(static_cast<nn::ConvTranspose2d*>(nullptr), options)
+                      : state(static_cast<nn::Conv2d*>(nullptr), plain);
+  return transposed ? state(static_cast<nn::ConvTranspose3d*>(nullptr), options)
+                    : state(static_cast<nn::Conv3d*>(nullptr), plain);
+}
+
 }  // namespace
 
 void bind_neural(nb::module_& module) {
@@ -152,6 +187,14 @@ void bind_neural(nb::module_& module) {
       {"binary_cross_entropy_with_logits(x, target, weight=None, reduction='mean', pos_weight=None)",
        call<bce_logits_of>, Function},
       {"kl_div(x, target, reduction='mean', log_target=False)", call<kl_of>, Function},
+      {"_batch_norm_training(x, running_mean, running_var, batches, weight=None, bias=None, epsilon=1e-5, "
+       "momentum=0.1)",
+       call<nn::batch_norm_training>, Function},
+      {"_linear_state(inputs, outputs, bias=True, dtype=None, generator=None)", call<linear_state>, Function},
+      {"_embedding_state(rows, width, dtype=None, generator=None)", call<embedding_state>, Function},
+      {"_attention_state(width, heads, dtype=None, generator=None)", call<attention_state>, Function},
+      {"_conv_state(axes, inputs, outputs, kernel, groups=1, bias=True, transposed=False, dtype=None, generator=None)",
+       call<conv_state>, Function},
       {"_xavier_uniform(shape, gain=1.0, dtype=None, generator=None)", compute<nn::init::xavier_uniform>, Function},
       {"_xavier_normal(shape, gain=1.0, dtype=None, generator=None)", compute<nn::init::xavier_normal>, Function},
       {"_kaiming_uniform(shape, a=0.0, dtype=None, generator=None)", compute<nn::init::kaiming_uniform>, Function},
