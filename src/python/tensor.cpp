@@ -247,7 +247,7 @@ PyObject* represent(PyObject* self) noexcept {
     if (is_capturing())
       return wrap(nb::str(text("<tensor ", tensor.dtype(), tensor.shape(), " that is being recorded>").c_str()));
     auto text_of = [](nb::handle object) { return nb::cast<std::string>(nb::str(object)); };
-    std::string result = "tensor(" + as_program(text_of(printed(tensor)));
+    std::string result = "tensor(" + (tensor.numel() == 0 ? "[]" : as_program(text_of(printed(tensor))));
     DType dtype = tensor.dtype();
     if (tensor.numel() == 0 && tensor.rank() != 1) result += ", shape=" + text_of(shape_tuple(tensor));
     if (dtype != kF32 && dtype != kI64 && dtype != kBool) result += ", dtype=" + text_of(nb::steal(wrap(dtype)));
