@@ -158,7 +158,8 @@ PyObject* call_function(PyObject* self, PyObject* const* arguments, size_t count
       }
     }
     for (size_t i = 0; i < count; ++i) {
-      if (values[i]) continue;
+      // None says the same as nothing.
+      if (values[i] && (values[i] != Py_None || !spec.parameters[i].otherwise.is_valid())) continue;
       values[i] = spec.parameters[i].otherwise.ptr();
       if (!values[i])
         throw ArgumentTypeError(

@@ -4,7 +4,8 @@
 //   {"sum(x, dim=None, keepdim=False)", call<&heddle::sum>}
 //
 // `dim` may be given as `axis`, `keepdim` as `keepdims`, `x` as `input`, and so on: see kAliases. A parameter `*shape`
-// takes all further positional arguments, or one sequence; those after it are given by name. A row is a function of the
+// takes all further positional arguments, or one sequence; those after it are given by name. None stands for what a
+// parameter is without an argument. A row is a function of the
 // module and, if its first parameter is a tensor, a method.
 #pragma once
 
@@ -85,7 +86,7 @@ struct Held<std::string_view> : Held<std::string> {
 };
 template <>
 struct Held<DType> {
-  explicit Held(PyObject* object) : value(object == Py_None ? kF32 : to_dtype(object)) {}
+  explicit Held(PyObject* object) : value(to_dtype(object)) {}
   DType get() const { return value; }
   DType value;
 };

@@ -40,8 +40,8 @@ bool add(PyObject* key, std::vector<Index>& out) {
   } else if (is_tensor(key)) {
     out.emplace_back(tensor_of(key));
     return tensor_of(key).dtype() == kBool;
-  } else if (PyList_Check(key) || PyTuple_Check(key) || PyRange_Check(key) || PyObject_CheckBuffer(key) || nb::hasattr(key, "__array__") ||
-             nb::hasattr(key, "__dlpack__")) {
+  } else if (PyList_Check(key) || PyTuple_Check(key) || PyRange_Check(key) || PyObject_CheckBuffer(key) ||
+             nb::hasattr(key, "__array__") || nb::hasattr(key, "__dlpack__")) {
     Tensor positions = to_tensor(key);
     if (positions.numel() == 0 && PySequence_Check(key) && !PyObject_CheckBuffer(key))
       positions = cast(positions, kI64);

@@ -156,7 +156,8 @@ class Captured : public JitBase {
       else
         result_structure = number_of(result, made);
     }
-    PyGC_Collect();  // objects in circles may hold tensors, which would look as if the function kept them
+    // Objects in circles may hold tensors, which would look as if the function kept them.
+    nb::module_::import_("gc").attr("collect")();
     for (Tensor& tensor : made) call.result().add(tensor);
     call.result().add_word(result_structure);
     recording.finish();

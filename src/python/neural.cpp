@@ -190,15 +190,17 @@ void bind_neural(nb::module_& module) {
       {"_batch_norm_training(x, running_mean, running_var, batches, weight=None, bias=None, epsilon=1e-5, "
        "momentum=0.1)",
        call<nn::batch_norm_training>, Function},
-      {"_linear_state(inputs, outputs, bias=True, dtype=None, generator=None)", call<linear_state>, Function},
-      {"_embedding_state(rows, width, dtype=None, generator=None)", call<embedding_state>, Function},
-      {"_attention_state(width, heads, dtype=None, generator=None)", call<attention_state>, Function},
-      {"_conv_state(axes, inputs, outputs, kernel, groups=1, bias=True, transposed=False, dtype=None, generator=None)",
+      {"_linear_state(inputs, outputs, bias=True, dtype='float32', generator=None)", call<linear_state>, Function},
+      {"_embedding_state(rows, width, dtype='float32', generator=None)", call<embedding_state>, Function},
+      {"_attention_state(width, heads, dtype='float32', generator=None)", call<attention_state>, Function},
+      {"_conv_state(axes, inputs, outputs, kernel, groups=1, bias=True, transposed=False, dtype='float32', "
+       "generator=None)",
        call<conv_state>, Function},
-      {"_xavier_uniform(shape, gain=1.0, dtype=None, generator=None)", compute<nn::init::xavier_uniform>, Function},
-      {"_xavier_normal(shape, gain=1.0, dtype=None, generator=None)", compute<nn::init::xavier_normal>, Function},
-      {"_kaiming_uniform(shape, a=0.0, dtype=None, generator=None)", compute<nn::init::kaiming_uniform>, Function},
-      {"_kaiming_normal(shape, a=0.0, dtype=None, generator=None)", compute<nn::init::kaiming_normal>, Function},
+      {"_xavier_uniform(shape, gain=1.0, dtype='float32', generator=None)", compute<nn::init::xavier_uniform>,
+       Function},
+      {"_xavier_normal(shape, gain=1.0, dtype='float32', generator=None)", compute<nn::init::xavier_normal>, Function},
+      {"_kaiming_uniform(shape, a=0.0, dtype='float32', generator=None)", compute<nn::init::kaiming_uniform>, Function},
+      {"_kaiming_normal(shape, a=0.0, dtype='float32', generator=None)", compute<nn::init::kaiming_normal>, Function},
   };
 #undef HD_CONV
   add_functions(module, rows);

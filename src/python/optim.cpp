@@ -95,6 +95,12 @@ TensorMap map_of(nb::handle dict) {
   return result;
 }
 
+std::string path_text(nb::handle path) {
+  nb::object text = nb::steal(PyOS_FSPath(path.ptr()));
+  if (!text.is_valid()) nb::raise_python_error();
+  return to_text(text.ptr());
+}
+
 void bind_schedules(nb::module_& optim) {
   nb::class_<Schedule>(optim, "Schedule", "A learning rate that depends on the number of the step.")
       .def(
@@ -229,8 +235,8 @@ void bind_optim(nb::module_& module) {
 void bind_io(nb::module_& module) {
   module.def(
       "save_safetensors",
-      [](nb::object path, nb::handle tensors, nb::handle metadata) {
-        std::string name = to_text(nb::steal(PyOS_FSPath(path.ptr())).ptr());
+      [](nb::handle path, nb::handle tensors, nb::handle metadata) {
+        std::string name = path_text(path);
         TensorMap map = map_of(tensors);
         TextMap texts;
         if (!metadata.is_none())
@@ -243,8 +249,8 @@ void bind_io(nb::module_& module) {
       "Writes named tensors into a file, whole or not at all.");
   module.def(
       "load_safetensors",
-      [](nb::object path) {
-        std::string name = to_text(nb::steal(PyOS_FSPath(path.ptr())).ptr());
+      [](nb::handle path) {
+        std::string name = path_text(path);
         std::optional<Safetensors> file;
         {
           nb::gil_scoped_release unlocked;
