@@ -37,6 +37,17 @@ def _complex(self):
     return complex(float(self))
 
 
+def _ufunc(self, ufunc, method, *inputs, **settings):
+    """What NumPy's operators and functions of elements do when one operand is a tensor."""
+    # Our equal() is PyTorch's: one answer for all elements.
+    function = _core.eq if ufunc.__name__ == "equal" else getattr(_core, ufunc.__name__, None)
+    if method != "__call__" or settings or function is None:
+        return NotImplemented
+    return function(*inputs)
+
+
+Tensor.__array_ufunc__ = _ufunc
+Tensor.__array_priority__ = 1000
 Tensor.__reduce_ex__ = _reduce
 Tensor.__copy__ = _copy
 Tensor.__deepcopy__ = _deepcopy

@@ -11,6 +11,10 @@ namespace heddle::python {
 
 PyTypeObject* tensor_type = nullptr;
 
+namespace {
+bool is_list(PyObject* object) { return PyList_Check(object) || PyTuple_Check(object); }
+}  // namespace
+
 std::string type_name(PyObject* object) {
   nb::object name = nb::steal(PyType_GetQualName(Py_TYPE(object)));
   if (!name.is_valid()) PyErr_Clear();
@@ -32,6 +36,13 @@ PyObject* wrap(const Tensor& tensor) {
   return made.release().ptr();
 }
 
+bool is_index(PyObject* object) {
+  if (PyLong_Check(object)) return true;
+  if (!PyIndex_Check(object)) return false;
+  // Arrays say so too, and mean those without axes.
+  return !PySequence_Check(object) ||
+         (nb::hasattr(object, "ndim") && nb::handle(object).attr("ndim").equal(nb::int_(0)));
+}
 int64_t to_int(PyObject* object) {
   if (!PyIndex_Check(object)) throw ArgumentTypeError("expected an integer, not " + type_name(object));
   nb::object index = nb::steal(PyNumber_Index(object));
@@ -71,7 +82,7 @@ std::string to_text(PyObject* object) {
   return {text, static_cast<size_t>(size)};
 }
 std::vector<int64_t> to_ints(PyObject* object) {
-  if (PyIndex_Check(object) && !is_tensor(object)) return {to_int(object)};
+  if (is_index(object)) return {to_int(object)};
   if (PyUnicode_Check(object) || !PySequence_Check(object))
     throw ArgumentTypeError("expected an integer or a sequence of integers, not " + type_name(object));
   nb::object list = nb::steal(PySequence_Fast(object, "expected a sequence of integers"));
@@ -81,6 +92,9 @@ std::vector<int64_t> to_ints(PyObject* object) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     nb::object element = nb::steal(PySequence_GetItem(list.ptr(), i));
     if (!element.is_valid()) nb::raise_python_error();
+    // One array of sizes among arguments that are gathered.
+    bool array = count == 1 && !is_index(element.ptr()) && !is_list(element.ptr()) && PySequence_Check(element.ptr());
+    if (array) return to_ints(element.ptr());
     result.push_back(to_int(element.ptr()));
   }
   return result;
@@ -117,8 +131,6 @@ struct Nested {
   bool real = false, whole = false;
 };
 constexpr size_t kDeepest = 64;  // a list may contain itself
-
-bool is_list(PyObject* object) { return PyList_Check(object) || PyTuple_Check(object); }
 
 // False: there is something else than numbers in it.
 bool read(PyObject* object, size_t depth, Nested& out) {

@@ -43,6 +43,8 @@ DType to_dtype(PyObject* object);
 // A new reference to the object that heddle.float32 and the like name.
 PyObject* wrap(DType dtype);
 
+// Whether it is one integer, not a sequence of them.
+bool is_index(PyObject* object);
 int64_t to_int(PyObject* object);
 double to_double(PyObject* object);
 bool to_bool(PyObject* object);

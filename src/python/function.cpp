@@ -125,7 +125,7 @@ size_t find(const Spec& spec, PyObject* keyword) {
 
 // One sequence, or all of them.
 nb::object gather(PyObject* const* arguments, size_t count) {
-  if (count == 1 && !PyIndex_Check(arguments[0]) && !is_tensor(arguments[0])) return nb::borrow(arguments[0]);
+  if (count == 1 && (PyList_Check(arguments[0]) || PyTuple_Check(arguments[0]))) return nb::borrow(arguments[0]);
   nb::object all = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(count)));
   for (size_t i = 0; i < count; ++i) PyTuple_SetItem(all.ptr(), static_cast<Py_ssize_t>(i), Py_NewRef(arguments[i]));
   return all;

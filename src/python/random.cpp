@@ -24,7 +24,7 @@ Tensor integers(int64_t low, PyObject* high, PyObject* shape, DType dtype, Gener
   return randint(to_ints(shape), low, to_int(high), dtype, generator);
 }
 Tensor order(PyObject* x, Generator& generator) {
-  if (PyIndex_Check(x) && !is_tensor(x)) return permutation(to_int(x), generator);
+  if (is_index(x)) return permutation(to_int(x), generator);
   return shuffle(to_tensor(x), 0, generator);
 }
 

@@ -20,12 +20,12 @@ Tensor padded(const Tensor& x, PyObject* widths, const std::string& mode, const 
   auto rank = static_cast<size_t>(x.rank());
   std::vector<std::pair<int64_t, int64_t>> pairs(rank);
   bool is_list = PyList_Check(widths) || PyTuple_Check(widths);
-  bool nested = is_list && PySequence_Size(widths) > 0 &&
-                PySequence_Check(nb::steal(PySequence_GetItem(widths, 0)).ptr());
+  bool nested =
+      is_list && PySequence_Size(widths) > 0 && PySequence_Check(nb::steal(PySequence_GetItem(widths, 0)).ptr());
   if (nested) {
     pairs = Held<std::vector<std::pair<int64_t, int64_t>>>(widths).get();
     if (pairs.size() == 1) pairs.resize(rank, pairs[0]);
-  } else if (PyIndex_Check(widths)) {
+  } else if (is_index(widths)) {
     int64_t width = to_int(widths);
     for (auto& pair : pairs) pair = {width, width};
   } else {
@@ -51,15 +51,15 @@ Tensor permuted(const Tensor& x, const std::vector<int64_t>& dims) { return perm
 Tensor squeezed(const Tensor& x, const Axes& dim) { return dim.is_none() ? x.clone() : squeeze(x, dim); }
 Tensor rolled(const Tensor& x, const Dims& shifts, const Axes& dim) { return roll(x, shifts, dim); }
 Tensor repeated(const Tensor& x, PyObject* repeats, std::optional<int64_t> dim) {
-  if (PyIndex_Check(repeats) && !is_tensor(repeats)) return repeat_interleave(x, to_int(repeats), dim);
+  if (is_index(repeats)) return repeat_interleave(x, to_int(repeats), dim);
   return repeat_interleave(x, to_tensor(repeats), dim);
 }
 std::vector<Tensor> split_parts(const Tensor& x, PyObject* sizes, int64_t dim) {
-  if (PyIndex_Check(sizes)) return split(x, to_int(sizes), dim);
+  if (is_index(sizes)) return split(x, to_int(sizes), dim);
   return split(x, to_ints(sizes), dim);
 }
 Tensor tensordot_of(const Tensor& a, const Tensor& b, PyObject* dims) {
-  if (PyIndex_Check(dims)) return tensordot(a, b, to_int(dims));
+  if (is_index(dims)) return tensordot(a, b, to_int(dims));
   nb::object list = nb::steal(PySequence_Tuple(dims));
   if (!list.is_valid()) nb::raise_python_error();
   if (PyTuple_Size(list.ptr()) != 2) throw ValueError("tensordot: dims are a number, or two lists of axes");

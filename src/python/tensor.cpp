@@ -357,10 +357,6 @@ void bind_tensor(nb::module_& module) {
         new (self) Tensor(to_tensor(data.ptr(), wanted).clone());
       },
       nb::arg("data"), nb::arg("dtype").none() = nb::none());
-  // NumPy's operators leave it to ours.
-  type.attr("__array_ufunc__") = nb::none();
-  type.attr("__array_priority__") = 1000;
-
   using enum Row::Kind;
   static constexpr Row rows[] = {
       {"__format__(x, format)", call<formatted>, Method},

@@ -146,6 +146,22 @@ def test_creation():
         close(got, want)
 
 
+def test_sizes_of_many_kinds():
+    for size in ((2, 3), [2, 3], np.array([2, 3]), hd.tensor([2, 3]), (np.int64(2), hd.tensor(3))):
+        assert hd.zeros(size).shape == (2, 3) and hd.ones(6).reshape(size).shape == (2, 3), size
+    assert hd.zeros(hd.tensor(3)).shape == (3,) and hd.zeros(np.array(3)).shape == (3,) and hd.zeros(np.int8(2), 3).shape == (2, 3)
+    assert hd.zeros(range(3)).shape == (0, 1, 2)
+
+
+def test_numpy_functions_give_tensors(rng):
+    a = rng.random(3)
+    for got, want in ((np.exp(hd.tensor(a)), np.exp(a)), (np.add(a, hd.tensor(a)), a + a), (a / hd.tensor(a), a / a), (np.float64(2) ** hd.tensor(a), 2**a)):
+        assert isinstance(got, hd.Tensor)
+        close(got, want)
+    with pytest.raises(TypeError):
+        np.frexp(hd.tensor(a))
+
+
 def test_products(rng):
     a, b = rng.standard_normal((2, 3, 4)), rng.standard_normal((2, 4, 5))
     x, y = hd.tensor(a), hd.tensor(b)
