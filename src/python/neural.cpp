@@ -204,6 +204,8 @@ void bind_neural(nb::module_& module) {
   };
 #undef HD_CONV
   add_functions(module, rows);
+  add_alias(module, "bce_loss", "binary_cross_entropy");
+  add_alias(module, "bce_with_logits", "binary_cross_entropy_with_logits");
 }
 
 }  // namespace heddle::python

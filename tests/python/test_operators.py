@@ -1,6 +1,8 @@
 """Operators against NumPy, as functions and as methods, with both spellings of their arguments."""
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -284,3 +286,17 @@ def test_every_function_has_a_signature():
         if type(function).__name__ == "function" and type(function).__module__ == "heddle":
             inspect.signature(function)
             assert function.__name__ and function.__doc__
+
+
+# What Python writes with brackets, or as tensor() of a number or a list.
+OTHERWISE = {"at", "set_at", "index", "slice", "scalar", "from_data", "from_vector"}
+
+
+def test_every_operator_of_the_headers_is_there():
+    include = Path(__file__).resolve().parents[2] / "include/heddle"
+    kinds = r"Tensor|bool|void|ValuesIndices|UniqueResult|Histogram|std::vector<Tensor>|std::pair<Tensor, Tensor>"
+    names = set()
+    for header in [*include.glob("ops/*.h"), include / "nn/loss.h"]:
+        names |= set(re.findall(rf"^(?:{kinds}) (\w+)\(", header.read_text(encoding="utf-8"), re.M))
+    assert len(names) > 280
+    assert {name for name in names if not hasattr(hd, name)} == OTHERWISE
