@@ -1,6 +1,8 @@
 // Captured functions of anything that pytree.h takes apart.
 #include <heddle/jit.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "python/bind.h"
 #include "python/function.h"
@@ -53,6 +55,16 @@ nb::object assemble(const Structure& structure, std::span<const Tensor> tensors)
 struct Prototype {
   size_t structure, tensors;
 };
+// Whether tensors that the function has made are there besides its results.
+bool keeps_others(std::span<const Tensor> results) {
+  for (const std::weak_ptr<TensorSlot>& born : current_capture->born) {
+    std::shared_ptr<TensorSlot> slot = born.lock();
+    auto is_slot = [&](const Tensor& tensor) { return &tensor.slot() == slot.get(); };
+    if (slot && std::none_of(results.begin(), results.end(), is_slot)) return true;
+  }
+  return false;
+}
+
 // Structures of arguments that are tensors alone need no entry.
 constexpr size_t kPlain = size_t{1} << 32;
 
@@ -156,8 +168,7 @@ class Captured : public JitBase {
       else
         result_structure = number_of(result, made);
     }
-    // Objects in circles may hold tensors, which would look as if the function kept them.
-    nb::module_::import_("gc").attr("collect")();
+    if (keeps_others(made)) nb::module_::import_("gc").attr("collect")();  // objects in circles may hold tensors
     for (Tensor& tensor : made) call.result().add(tensor);
     call.result().add_word(result_structure);
     recording.finish();

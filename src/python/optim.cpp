@@ -95,6 +95,12 @@ TensorMap map_of(nb::handle dict) {
   return result;
 }
 
+TextMap texts_of(nb::handle metadata) {
+  TextMap result;
+  if (metadata.is_none()) return result;
+  for (auto [key, value] : nb::cast<nb::dict>(metadata)) result.emplace(to_text(key.ptr()), to_text(value.ptr()));
+  return result;
+}
 std::string path_text(nb::handle path) {
   nb::object text = nb::steal(PyOS_FSPath(path.ptr()));
   if (!text.is_valid()) nb::raise_python_error();
@@ -233,15 +239,38 @@ void bind_optim(nb::module_& module) {
 }
 
 void bind_io(nb::module_& module) {
+  nb::module_ optim = nb::borrow<nb::module_>(module.attr("_optim"));
+  optim.def(
+      "_save_checkpoint",
+      [](nb::handle path, nb::handle model, const Optimizer& optimizer, nb::handle metadata) {
+        std::string name = path_text(path);
+        TensorMap state = map_of(model);
+        TextMap texts = texts_of(metadata);
+        nb::gil_scoped_release unlocked;
+        optim::detail::save_checkpoint(name, state, optimizer, texts);
+      },
+      nb::arg("path"), nb::arg("model"), nb::arg("optimizer"), nb::arg("metadata").none());
+  optim.def(
+      "_load_checkpoint",
+      [](nb::handle path, nb::handle model, Optimizer& optimizer) {
+        std::string name = path_text(path);
+        TensorMap state = map_of(model);
+        TextMap texts;
+        {
+          nb::gil_scoped_release unlocked;
+          texts = optim::detail::load_checkpoint(name, state, optimizer);
+        }
+        nb::dict result;
+        for (const auto& [key, value] : texts) result[nb::cast(key)] = nb::cast(value);
+        return result;
+      },
+      nb::arg("path"), nb::arg("model"), nb::arg("optimizer"));
   module.def(
       "save_safetensors",
       [](nb::handle path, nb::handle tensors, nb::handle metadata) {
         std::string name = path_text(path);
         TensorMap map = map_of(tensors);
-        TextMap texts;
-        if (!metadata.is_none())
-          for (auto [key, value] : nb::cast<nb::dict>(metadata))
-            texts.emplace(to_text(key.ptr()), to_text(value.ptr()));
+        TextMap texts = texts_of(metadata);
         nb::gil_scoped_release unlocked;
         save_safetensors(name, map, texts);
       },

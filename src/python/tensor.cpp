@@ -1,4 +1,5 @@
 // The class Tensor: Python's operators and protocols.
+#include <heddle/dim.h>
 #include <heddle/grad.h>
 #include <heddle/jit.h>
 
@@ -263,6 +264,15 @@ nb::object formatted(PyObject* self, PyObject* format) {
   return printed(tensor);
 }
 
+Tensor with_size(const Tensor& x, int64_t axis, PyObject* size) {
+  Dim* known = nullptr;
+  if (!nb::try_cast(nb::handle(size), known, false) || !known)
+    throw ArgumentTypeError("with_dim: expected a Dim, not " + type_name(size));
+  if (is_capturing()) return x.with_dim(axis, *known);
+  nb::gil_scoped_release unlocked;
+  return x.with_dim(axis, *known);
+}
+
 void backward(const Tensor& x, const std::optional<Tensor>& gradient) { x.backward(gradient); }
 nb::object requires_grad(PyObject* self, bool on) {
   tensor_of(self).requires_grad_(on);
@@ -357,8 +367,19 @@ void bind_tensor(nb::module_& module) {
         new (self) Tensor(to_tensor(data.ptr(), wanted).clone());
       },
       nb::arg("data"), nb::arg("dtype").none() = nb::none());
+  nb::class_<Dim>(module, "Dim", "A size that differs from call to call: one compiled plan serves all of its values.")
+      .def_prop_ro("name", &Dim::name)
+      .def_prop_ro("lo", &Dim::lo)
+      .def_prop_ro("hi", &Dim::hi)
+      .def_prop_ro("multiple_of", &Dim::multiple_of)
+      .def("__repr__",
+           [](const Dim& self) { return text("dim('", self.name(), "', ", self.lo(), ", ", self.hi(), ")"); });
+  module.def("dim", dim, nb::arg("name"), nb::arg("lo"), nb::arg("hi"), nb::arg("multiple_of") = 1,
+             "A named size from lo to hi, both included.");
+
   using enum Row::Kind;
   static constexpr Row rows[] = {
+      {"with_dim(x, dim, size)", call<with_size>, Method},
       {"__format__(x, format)", call<formatted>, Method},
       {"backward(x, gradient=None)", call<backward>, Method},
       {"zero_grad(x)", call<[](const Tensor& x) { x.zero_grad(); }>, Method},

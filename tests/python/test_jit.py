@@ -237,3 +237,16 @@ def test_shared_memory_is_let_go_of_on_any_thread():
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def test_symbolic_sizes_share_a_plan():
+    n = hd.dim("n", 1, 64)
+    f = hd.jit(lambda x: hd.softmax(x, 0).sum() + x.shape[0])
+    for size in (3, 17, 64, 5):
+        x = hd.ones(size).with_dim(0, n)
+        assert f(x).item() == pytest.approx(1 + size) and (x * 2).tolist() == [2] * size
+    assert n.lo == 1 and n.hi == 64 and "n" in repr(n)
+    with pytest.raises(ValueError):
+        hd.ones(65).with_dim(0, n)
+    with pytest.raises(TypeError):
+        hd.ones(65).with_dim(0, 3)

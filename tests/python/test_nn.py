@@ -221,6 +221,26 @@ def test_every_optimiser_goes_down(name):
     assert opt.lr == 0.5 and opt.parameters()[0].tolist() == w.tolist()
 
 
+def test_checkpoints_go_on_with_the_same_bits(tmp_path):
+    def made():
+        hd.manual_seed(3)
+        net = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 1))
+        return net, hd.optim.Adam(net.parameters(), lr=0.1)
+
+    def train(net, opt, steps):
+        for _ in range(steps):
+            opt.step(hd.grad(net(hd.ones(3, 4)).square().sum(), net.parameters()))
+
+    net, opt = made()
+    train(net, opt, 3)
+    hd.optim.save_checkpoint(tmp_path / "c", net, opt, {"note": "three"})
+    train(net, opt, 3)
+    other, other_opt = made()
+    assert hd.optim.load_checkpoint(tmp_path / "c", other, other_opt) == {"note": "three"}
+    train(other, other_opt, 3)
+    assert hd.equal(net[0].weight, other[0].weight) and other_opt.steps_done == 6
+
+
 def test_schedules_groups_and_clipping():
     schedule = hd.optim.warmup(10, hd.optim.cosine(1.0, 100))
     assert schedule(4) == pytest.approx(0.5) and schedule(110) == pytest.approx(0, abs=1e-9)

@@ -172,24 +172,23 @@ class Module:
 
     # State.
 
-    def state_dict(self):
-        """All parameters and buffers by path, as they are now."""
+    def _tensors(self):
+        """All parameters and buffers that are saved, by path."""
         result = {}
         for path, module in self.named_modules():
             for kind in ("parameter", "buffer"):
                 for name, tensor in module._members(kind):
                     if name not in module._not_saved:
-                        result[f"{path}.{name}" if path else name] = tensor.detach()
+                        result[f"{path}.{name}" if path else name] = tensor
         return result
+
+    def state_dict(self):
+        """All parameters and buffers by path, as they are now."""
+        return {name: tensor.detach() for name, tensor in self._tensors().items()}
 
     def load_state_dict(self, state, strict=True):
         """Gives the tensors new values. Names and shapes must fit, or nothing changes; floats take the module's dtype."""
-        own = {}
-        for path, module in self.named_modules():
-            for kind in ("parameter", "buffer"):
-                for name, tensor in module._members(kind):
-                    if name not in module._not_saved:
-                        own[f"{path}.{name}" if path else name] = tensor
+        own = self._tensors()
         missing = [name for name in own if name not in state]
         unexpected = [name for name in state if name not in own]
         problems = []
