@@ -37,6 +37,28 @@ constexpr Alias kAliases[] = {
 };
 constexpr size_t kMostParameters = 12;
 
+// What the headers say about operators, by their names in C++.
+struct HeaderText {
+  const char *name, *text;
+};
+constexpr HeaderText kHeaderTexts[] = {
+#include <heddle_python_docs.inc>
+};
+// Functions that have another name there.
+constexpr Alias kNamesInHeaders[] = {{"gather", "take_along_axis"},
+                                     {"mm", "matmul"},
+                                     {"take_along_dim", "take_along_axis"},
+                                     {"binary_cross_entropy", "bce_loss"},
+                                     {"binary_cross_entropy_with_logits", "bce_with_logits"},
+                                     {"randperm", "permutation"}};
+std::string header_text(std::string name) {
+  for (const Alias& alias : kNamesInHeaders)
+    if (name == alias.name) name = alias.other;
+  for (const HeaderText& each : kHeaderTexts)
+    if (name == each.name) return each.text;
+  return "";
+}
+
 struct Parameter {
   nb::object name;
   std::vector<nb::object> others;
@@ -187,9 +209,22 @@ PyObject* bind_method(PyObject* self, PyObject* object, PyObject*) {
 PyObject* represent(PyObject* self) { return PyUnicode_FromFormat("<heddle function %s>", spec_of(self).doc.c_str()); }
 PyObject* get_name(PyObject* self, void*) { return PyUnicode_FromString(spec_of(self).name.c_str()); }
 PyObject* get_module(PyObject*, void*) { return PyUnicode_FromString("heddle"); }
-PyObject* get_doc(PyObject* self, void*) { return PyUnicode_FromString(spec_of(self).doc.c_str()); }
+PyObject* get_doc(PyObject* self, void*) {
+  std::string more = header_text(spec_of(self).name);
+  return PyUnicode_FromString((spec_of(self).doc + (more.empty() ? "" : "\n\n" + more)).c_str());
+}
+// As inspect.signature() shows it.
 PyObject* get_signature(PyObject* self, void*) {
-  return PyUnicode_FromString(spec_of(self).doc.substr(spec_of(self).name.size()).c_str());
+  try {
+    const Spec& spec = spec_of(self);
+    std::string list = spec.doc.substr(spec.name.size() + 1);
+    list.pop_back();
+    if (size_t star = list.find("=()"); star != std::string::npos) list.erase(star, 3);  // of gathered arguments
+    nb::object like = nb::module_::import_("builtins").attr("eval")("lambda " + list + ": None");
+    return nb::object(nb::module_::import_("inspect").attr("signature")(like)).release().ptr();
+  } catch (...) {
+    return set_error();
+  }
 }
 PyObject* reduce(PyObject* self, PyObject*) { return PyUnicode_FromString(spec_of(self).name.c_str()); }
 void forget(PyObject* self) {
@@ -202,7 +237,7 @@ PyGetSetDef attributes[] = {{"__name__", get_name, nullptr, nullptr, nullptr},
                             {"__qualname__", get_name, nullptr, nullptr, nullptr},
                             {"__module__", get_module, nullptr, nullptr, nullptr},
                             {"__doc__", get_doc, nullptr, nullptr, nullptr},
-                            {"__text_signature__", get_signature, nullptr, nullptr, nullptr},
+                            {"__signature__", get_signature, nullptr, nullptr, nullptr},
                             {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, nullptr},

@@ -209,6 +209,45 @@ def test_calls_from_many_threads():
     assert not errors and w.tolist() == [300] * 4
 
 
+def test_all_kinds_of_work_from_many_threads():
+    shared, w, errors = [hd.zeros(64) for _ in range(3)], hd.zeros(64), []
+
+    @hd.jit
+    def update(x):
+        w.assign(w * 0.5 + x)
+        return {"sum": w.sum(), "other": shared[0] + 1}
+
+    def refused(x):
+        with pytest.raises(hd.CaptureError):
+            hd.jit(lambda v: v.sum().item())(x)
+
+    def work(number):
+        rng, end = np.random.default_rng(number), time.monotonic() + 1.5
+        kinds = [
+            lambda x: x.__iadd__(1),
+            lambda x: x.__setitem__(3, 2.0),
+            lambda x: x.numpy().sum(),
+            update,
+            lambda x: x.assign(hd.from_numpy(np.ones(64, "f4")) + number),
+            lambda x: float((x * 2).sum()),
+            hd.grad(lambda v: (v * v).sum()),
+            lambda x: hd.jit(lambda v: v + number)(x),
+            refused,
+        ]
+        try:
+            while time.monotonic() < end:
+                kinds[rng.integers(len(kinds))](shared[rng.integers(3)])
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
 def test_first_calls_from_many_threads():
     for _ in range(5):
         f = hd.jit(lambda x: (x + 1).sum())
