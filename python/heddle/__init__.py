@@ -27,6 +27,10 @@ from .transforms import (
 from .progress import progress
 from . import data, nn, optim
 
+# Names that people see, and that pickles keep.
+for _class in (Tensor, _core.dtype, _core.Generator, _core.Dim, _core.Profile, _core.Captured, _core.PyTree):
+    _class.__module__ = "heddle"
+
 pi = 3.141592653589793
 e = 2.718281828459045
 inf = float("inf")

@@ -2,6 +2,7 @@
 #include <heddle/jit.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
 #include "python/bind.h"
@@ -32,6 +33,10 @@ struct Structure {
 bool same_value(const nb::object& a, const nb::object& b) {
   if (a.ptr() == b.ptr()) return true;
   if (Py_TYPE(a.ptr()) != Py_TYPE(b.ptr())) return false;  // 1, 1.0 and True are others
+  if (PyFloat_CheckExact(a.ptr())) {                       // NaN is itself, and -0 is not 0
+    double x = PyFloat_AsDouble(a.ptr()), y = PyFloat_AsDouble(b.ptr());
+    return std::memcmp(&x, &y, sizeof x) == 0;
+  }
   int result = PyObject_RichCompareBool(a.ptr(), b.ptr(), Py_EQ);
   if (result < 0) nb::raise_python_error();
   return result == 1;
@@ -230,6 +235,8 @@ void bind_jit(nb::module_& module) {
           [](Captured* self, nb::object f, const std::string& place) { new (self) Captured(std::move(f), place); },
           nb::arg("f"), nb::arg("place"))
       .def("__call__", &Captured::call)
+      .def("__copy__", [](nb::object self) { return self; })
+      .def("__deepcopy__", [](nb::object self, nb::handle) { return self; })
       .def(
           "plans",
           [](const Captured& self) {

@@ -1,3 +1,4 @@
+import copy
 import gc
 import threading
 import time
@@ -289,3 +290,28 @@ def test_symbolic_sizes_share_a_plan():
         hd.ones(65).with_dim(0, n)
     with pytest.raises(TypeError):
         hd.ones(65).with_dim(0, 3)
+
+
+def test_numbers_are_told_apart_by_their_bits():
+    f = hd.jit(lambda x, k: x + k)
+    for _ in range(5):
+        assert np.isnan(f(hd.ones(1), float("nan")).item())
+    g = hd.jit(lambda x, k: hd.copysign(x, k))
+    assert g(hd.ones(1), 0.0).item() == 1 and g(hd.ones(1), -0.0).item() == -1
+    assert len(f.plans()) == 1 and copy.deepcopy(f) is f
+
+
+def test_backward_and_step_inside():
+    layer = hd.nn.Linear(3, 1)
+    opt = hd.optim.SGD(layer.parameters(), lr=0.1)
+
+    @hd.jit
+    def step(x):
+        loss = layer(x).square().mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        return loss
+
+    losses = [step(hd.ones(4, 3)).item() for _ in range(8)]
+    assert losses[-1] < losses[0] or losses[0] < 1e-6

@@ -266,6 +266,11 @@ def test_copies():
     assert again[0] is again[1]
 
 
+def test_pickles_name_public_classes():
+    assert b"_core.Tensor" not in pickle.dumps(hd.ones(2)) and hd.Tensor.__module__ == "heddle"
+    assert b"_core" not in pickle.dumps(hd.float32)
+
+
 def test_hash_is_identity():
     x, y = hd.ones(2), hd.ones(2)
     assert len({x, y, x}) == 2 and {x: 1}[x] == 1
@@ -305,3 +310,24 @@ def test_no_leaks():
         work()
     gc.collect()
     assert len(gc.get_objects()) - before < 50
+
+
+def test_init_again_and_subclasses():
+    x = hd.ones(3)
+    with pytest.raises(TypeError), pytest.warns(RuntimeWarning):
+        x.__init__([1.0, 2.0])
+    assert x.tolist() == [1, 1, 1]
+
+    class Mine(hd.Tensor):
+        def __init__(self, data, note):
+            super().__init__(data)
+            self.note = note
+
+    class Forgets(hd.Tensor):
+        def __init__(self):
+            pass
+
+    m = Mine([1.0], "n")
+    assert m.note == "n" and (m + 1).tolist() == [2] and type(m + 1) is hd.Tensor and isinstance(m, hd.Tensor)
+    with pytest.raises(TypeError):
+        Forgets() + 1
