@@ -18,6 +18,7 @@ from .transforms import (
     grad,
     jit,
     jvp,
+    no_grad,
     tree_leaves,
     tree_map,
     value_and_grad,

@@ -1,5 +1,6 @@
 """Functions of functions: gradients, vmap, jit. Arguments and results may be nested (pytrees)."""
 
+import contextlib
 import functools
 
 from . import _core
@@ -103,6 +104,17 @@ def value_and_grad(f, argnums=0, has_aux=False):
         return value, gradients
 
     return run
+
+
+class no_grad(contextlib.ContextDecorator):
+    """Inside, what operators give is a constant for gradients: `with hd.no_grad():` or `@hd.no_grad()`."""
+
+    def __enter__(self):
+        self._before = [*getattr(self, "_before", []), _core._set_grad_enabled(False)]
+        return self
+
+    def __exit__(self, *error):
+        _core._set_grad_enabled(self._before.pop())
 
 
 def _flat_function(f, structure):

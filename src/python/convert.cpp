@@ -10,6 +10,7 @@
 namespace heddle::python {
 
 PyTypeObject* tensor_type = nullptr;
+constinit thread_local bool without_gradients = false;
 
 namespace {
 bool is_list(PyObject* object) { return PyList_Check(object) || PyTuple_Check(object); }
@@ -29,9 +30,11 @@ Tensor& tensor_of(PyObject* object) {
   if (!nb::inst_ready(object)) throw ArgumentTypeError("a tensor whose __init__ was never called");
   return *nb::inst_ptr<Tensor>(object);
 }
-PyObject* wrap(const Tensor& tensor) {
+PyObject* wrap(const Tensor& given) {
+  if (without_gradients && given.requires_grad()) [[unlikely]]
+    return wrap(given.detach());
   nb::object made = nb::inst_alloc(reinterpret_cast<PyObject*>(tensor_type));
-  new (nb::inst_ptr<void>(made)) Tensor(tensor);
+  new (nb::inst_ptr<void>(made)) Tensor(given);
   nb::inst_mark_ready(made);
   return made.release().ptr();
 }

@@ -25,6 +25,8 @@ extern PyTypeObject* tensor_type;
 bool is_tensor(PyObject* object);
 // ArgumentTypeError if it is none, or was never given a value.
 Tensor& tensor_of(PyObject* object);
+// Whether results are constants for gradients: no_grad() of the calling thread.
+extern constinit thread_local bool without_gradients;
 // A new reference.
 PyObject* wrap(const Tensor& tensor);
 inline nb::object to_object(const Tensor& tensor) { return nb::steal(wrap(tensor)); }

@@ -69,6 +69,8 @@ void bind_transforms(nb::module_& module) {
         return list_of(heddle::detail::pull_back(self, tensors_in(cotangents)));
       });
   module.def("_record", [](nb::handle f, nb::handle x) { return heddle::detail::record(listed(f), tensors_in(x)); });
+  module.def("_set_grad_enabled", [](bool enabled) { return !std::exchange(without_gradients, !enabled); });
+  module.def("is_grad_enabled", [] { return !without_gradients; });
   using enum Row::Kind;
   static constexpr Row rows[] = {
       {"_differentiate(op, f, x)", call<differentiated>, Function},

@@ -179,3 +179,25 @@ def test_accumulated_gradients():
     assert w.grad.tolist() == [1, 2] and not w.detach().requires_grad
     with pytest.raises(TypeError):
         hd.tensor([1]).requires_grad_()
+
+
+def test_no_grad():
+    w = hd.tensor([1.0, 2.0], requires_grad=True)
+    with hd.no_grad():
+        y = w * 2
+        assert not hd.is_grad_enabled()
+        with hd.no_grad():
+            pass
+        assert not (y + w).requires_grad
+        w -= 1
+    assert hd.is_grad_enabled() and not y.requires_grad and w.requires_grad and (w * 2).requires_grad
+
+    @hd.no_grad()
+    def f(x):
+        return x * 2
+
+    assert not f(w).requires_grad and w.tolist() == [0, 1]
+    with pytest.raises(ZeroDivisionError), hd.no_grad():
+        1 // 0
+    assert hd.is_grad_enabled()
+    assert [hd.jit(lambda x: f(x) + x)(w).tolist() for _ in range(3)] == [[0, 3]] * 3
