@@ -41,6 +41,7 @@ PyObject* wrap(const Tensor& given) {
 
 bool is_index(PyObject* object) {
   if (PyLong_Check(object)) return true;
+  if (is_tensor(object)) return tensor_of(object).rank() == 0;
   if (!PyIndex_Check(object)) return false;
   // Arrays say so too, and mean those without axes.
   return !PySequence_Check(object) ||

@@ -10,15 +10,15 @@
 namespace heddle::python {
 namespace {
 
-std::optional<int64_t> bound(PyObject* slice, const char* name) {
-  nb::object value = nb::handle(slice).attr(name);
-  if (value.is_none()) return {};
-  // Beyond 64 bits it is beyond every axis.
-  nb::object index = nb::steal(PyNumber_Index(value.ptr()));
-  if (!index.is_valid()) nb::raise_python_error();
-  Py_ssize_t clamped = PyNumber_AsSsize_t(index.ptr(), nullptr);
-  if (clamped == -1 && PyErr_Occurred()) nb::raise_python_error();
-  return clamped;
+// Bounds beyond 64 bits are beyond every axis.
+Slice slice_of(PyObject* object) {
+  Py_ssize_t begin = 0, end = 0, step = 0;
+  if (PySlice_Unpack(object, &begin, &end, &step) != 0) nb::raise_python_error();
+  // What stands for nothing is said as nothing.
+  bool from_edge = step > 0 ? begin == 0 : begin == PY_SSIZE_T_MAX;
+  bool to_edge = step > 0 ? end == PY_SSIZE_T_MAX : end == PY_SSIZE_T_MIN;
+  auto given = [](bool edge, Py_ssize_t value) { return edge ? std::nullopt : std::optional<int64_t>(value); };
+  return Slice(given(from_edge, begin), given(to_edge, end), step);
 }
 
 // True if a tensor stands at this place, whose elements have to be looked at.
@@ -26,9 +26,7 @@ bool add(PyObject* key, std::vector<Index>& out) {
   if (PyLong_CheckExact(key)) {
     out.emplace_back(to_int(key));
   } else if (PySlice_Check(key)) {
-    std::optional<int64_t> step = bound(key, "step");
-    if (step && *step == 0) throw ValueError("x[...]: a slice with a step of 0");
-    out.emplace_back(Slice(bound(key, "start"), bound(key, "stop"), step.value_or(1)));
+    out.emplace_back(slice_of(key));
   } else if (key == Py_None) {
     out.emplace_back(NewAxis);
   } else if (key == Py_Ellipsis) {
