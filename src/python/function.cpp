@@ -366,6 +366,11 @@ PyObject* wrap(const std::vector<Tensor>& tensors) {
   return result.release().ptr();
 }
 PyObject* wrap(const std::pair<Tensor, Tensor>& pair) { return tuple_of({&pair.first, &pair.second}); }
+PyObject* wrap(const std::map<std::string, Tensor>& tensors) {
+  nb::dict result;
+  for (const auto& [name, tensor] : tensors) result[nb::cast(name)] = to_object(tensor);
+  return result.release().ptr();
+}
 PyObject* wrap(const ValuesIndices& result) {
   static PyStructSequence_Field fields[] = {{"values", nullptr}, {"indices", nullptr}, {nullptr, nullptr}};
   static PyTypeObject* type = named("heddle.ValuesIndices", fields, 2);

@@ -11,6 +11,7 @@
 
 #include <heddle/ops.h>
 
+#include <map>
 #include <tuple>
 #include <type_traits>
 
@@ -157,6 +158,7 @@ inline PyObject* wrap(nb::object object) { return object.release().ptr(); }
 inline PyObject* wrap(bool value) { return PyBool_FromLong(value); }
 PyObject* wrap(const std::vector<Tensor>& tensors);  // a tuple
 PyObject* wrap(const std::pair<Tensor, Tensor>& pair);
+PyObject* wrap(const std::map<std::string, Tensor>& tensors);  // a dict
 PyObject* wrap(const ValuesIndices& result);
 PyObject* wrap(const UniqueResult& result);
 PyObject* wrap(const Histogram& result);

@@ -116,26 +116,21 @@ Tensor kl_of(const Tensor& x, const Tensor& target, const std::string& reduction
   return kl_div(x, target, reduction_of(reduction), log_target);
 }
 
-// First values of a layer's tensors, by name.
-nb::object tensors_of(const TensorMap& state) {
-  nb::dict result;
-  for (const auto& [name, tensor] : state) result[nb::cast(name)] = to_object(tensor.detach());
-  return result;
+// First values of layers, by name. Computed at once.
+TensorMap linear_state(int64_t inputs, int64_t outputs, bool bias, DType dtype, Generator& generator) {
+  return nn::Linear(inputs, outputs, bias, dtype, generator).state();
 }
-nb::object linear_state(int64_t inputs, int64_t outputs, bool bias, DType dtype, Generator& generator) {
-  return tensors_of(nn::Linear(inputs, outputs, bias, dtype, generator).state());
+TensorMap embedding_state(int64_t rows, int64_t width, DType dtype, Generator& generator) {
+  return nn::Embedding(rows, width, dtype, generator).state();
 }
-nb::object embedding_state(int64_t rows, int64_t width, DType dtype, Generator& generator) {
-  return tensors_of(nn::Embedding(rows, width, dtype, generator).state());
+TensorMap attention_state(int64_t width, int64_t heads, DType dtype, Generator& generator) {
+  return nn::MultiHeadAttention(width, heads, false, dtype, generator).state();
 }
-nb::object attention_state(int64_t width, int64_t heads, DType dtype, Generator& generator) {
-  return tensors_of(nn::MultiHeadAttention(width, heads, false, dtype, generator).state());
-}
-nb::object conv_state(int64_t axes, int64_t inputs, int64_t outputs, const Dims& kernel, int64_t groups, bool bias,
-                      bool transposed, DType dtype, Generator& generator) {
+TensorMap conv_state(int64_t axes, int64_t inputs, int64_t outputs, const Dims& kernel, int64_t groups, bool bias,
+                     bool transposed, DType dtype, Generator& generator) {
   auto state = [&]<class Layer, class Options>(Layer*, Options*) {
-    return tensors_of(
-        Layer(inputs, outputs, kernel, Options{.groups = groups, .bias = bias, .dtype = dtype}, generator).state());
+    Options given{.groups = groups, .bias = bias, .dtype = dtype};
+    return Layer(inputs, outputs, kernel, given, generator).state();
   };
   nn::ConvLayerOptions* plain = nullptr;
   nn::ConvTransposeLayerOptions* options = nullptr;
@@ -190,12 +185,12 @@ void bind_neural(nb::module_& module) {
       {"_batch_norm_training(x, running_mean, running_var, batches, weight=None, bias=None, epsilon=1e-5, "
        "momentum=0.1)",
        call<nn::batch_norm_training>, Function},
-      {"_linear_state(inputs, outputs, bias=True, dtype='float32', generator=None)", call<linear_state>, Function},
-      {"_embedding_state(rows, width, dtype='float32', generator=None)", call<embedding_state>, Function},
-      {"_attention_state(width, heads, dtype='float32', generator=None)", call<attention_state>, Function},
+      {"_linear_state(inputs, outputs, bias=True, dtype='float32', generator=None)", compute<linear_state>, Function},
+      {"_embedding_state(rows, width, dtype='float32', generator=None)", compute<embedding_state>, Function},
+      {"_attention_state(width, heads, dtype='float32', generator=None)", compute<attention_state>, Function},
       {"_conv_state(axes, inputs, outputs, kernel, groups=1, bias=True, transposed=False, dtype='float32', "
        "generator=None)",
-       call<conv_state>, Function},
+       compute<conv_state>, Function},
       {"_xavier_uniform(shape, gain=1.0, dtype='float32', generator=None)", compute<nn::init::xavier_uniform>,
        Function},
       {"_xavier_normal(shape, gain=1.0, dtype='float32', generator=None)", compute<nn::init::xavier_normal>, Function},

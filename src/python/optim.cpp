@@ -84,11 +84,7 @@ void step(Optimizer& self, nb::handle gradients, nb::handle also) {
     self.step(given, more);
 }
 
-nb::dict dict_of(const TensorMap& map) {
-  nb::dict result;
-  for (const auto& [name, tensor] : map) result[nb::cast(name)] = to_object(tensor);
-  return result;
-}
+nb::object dict_of(const TensorMap& map) { return nb::steal(wrap(map)); }
 TensorMap map_of(nb::handle dict) {
   TensorMap result;
   for (auto [key, value] : nb::cast<nb::dict>(dict)) result.emplace(to_text(key.ptr()), to_tensor(value.ptr()));
