@@ -18,7 +18,7 @@ CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 SOURCES = $(shell find include src tests tools bench examples -name '*.h' -o -name '*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour bundle test test-dev test-asan test-tsan test-all bench fuzz docs lint format clean
+.PHONY: help setup demo tour bundle test test-dev test-asan test-tsan test-all python bench fuzz docs lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,8 @@ test: ## everything with g++, then again with clang under the address and undefi
 	@$(MAKE) --no-print-directory test-asan
 
 test-dev: build/dev/build.ninja
+	@scripts/python_env
+	cmake build/dev -DHEDDLE_PYTHON=ON > /dev/null
 	cmake --build build/dev -j $(JOBS)
 	$(CTEST) --test-dir build/dev
 
@@ -68,6 +70,12 @@ test-all: ## test, a build with clang, the thread sanitizer, and long fuzzing
 	cmake --build build/clang -j $(JOBS)
 	@$(MAKE) --no-print-directory test-tsan
 	@$(MAKE) --no-print-directory fuzz SECONDS=$(LONG_FUZZ_SECONDS)
+
+python: build/dev/build.ninja ## the Python package, in build/dev/python, and its tests
+	@scripts/python_env
+	cmake build/dev -DHEDDLE_PYTHON=ON > /dev/null
+	cmake --build build/dev -j $(JOBS) --target heddle_python
+	$(CTEST) --test-dir build/dev -R '^python$$'
 
 bench: build/dev/build.ninja ## every benchmark suite; figures with their references
 	cmake --build build/dev -j $(JOBS) --target tools/all

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ["include", "src", "tests", "tools", "bench", "examples", "scripts", "cmake", "docs", ".ci"]
+FOLDERS = ["include", "src", "python", "tests", "tools", "bench", "examples", "scripts", "cmake", "docs", ".ci"]
 SOURCE = {".h", ".cpp", ".def", ".py", ".cmake", ".txt", ".json", ".md", ""}
 LIMIT = 600
 # Spelled so that this file does not find itself.

@@ -9,6 +9,7 @@
 #include <heddle/grad.h>
 #include <heddle/io.h>
 #include <heddle/jit.h>
+#include <heddle/memory.h>
 #include <heddle/models.h>
 #include <heddle/nn.h>
 #include <heddle/ops.h>

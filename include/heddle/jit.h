@@ -97,6 +97,7 @@ class JitBase {
 
  protected:
   explicit JitBase(const std::source_location& where);
+  explicit JitBase(const std::string& place);  // where the function is, for messages
   std::shared_ptr<JitCore> core_;
 };
 

@@ -206,6 +206,7 @@ class Tensor {
   Tensor at(std::initializer_list<Index> indices) const;
   // NumPy's x[...] = value: `x.set({Slice(1, 3), 0}, value)`. Gives the slot a new value, as assign() does.
   void set(std::initializer_list<Index> indices, const Operand& value);
+  void set(std::span<const Index> indices, const Operand& value);
 
   // For the rest of Heddle: the value as a node of the graph.
   NodeRef node() const;

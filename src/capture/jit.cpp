@@ -30,8 +30,6 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::string place(const std::source_location& where) { return text(where.file_name(), ":", where.line()); }
-
 // Which arguments are the same tensor. Few arguments are the rule; modules and optimisers have hundreds.
 void find_places(JitLane& lane) {
   const std::vector<Tensor*>& tensors = lane.arguments.tensors;
@@ -108,7 +106,7 @@ void limit_plans(JitLane& lane) {
                    std::equal(lane.signature.begin() + static_cast<std::ptrdiff_t>(numbers), lane.signature.end(),
                               entry->signature.begin() + static_cast<std::ptrdiff_t>(numbers));
   if (same_tensors)
-    throw CaptureError(text("the function that jit() captures at ", place(lane.core.where), " has been recorded for ",
+    throw CaptureError(text("the function that jit() captures at ", lane.core.where, " has been recorded for ",
                             kMostPlans, " different values of the numbers among its arguments: pass a number that ",
                             "keeps changing as a Tensor"));
   auto oldest = std::min_element(lane.entries.begin(), lane.entries.end(),
@@ -231,7 +229,7 @@ void install(JitLane& lane) {
   double begin = seconds_now();
   std::unique_ptr<JitEntry> fresh = std::move(lane.recorded);
   CompiledPlace& compiled = lane.core.compiled;
-  if (compiled.name.empty()) compiled.name = "the function that jit() captures at " + place(lane.core.where);
+  if (compiled.name.empty()) compiled.name = "the function that jit() captures at " + lane.core.where;
   plan_captured(fresh->graph, lane.roots, lane.key, home(lane, *fresh), compiled);
   prepare_replay(*fresh);
   fresh->report.signature = signature_text(lane);
@@ -293,7 +291,7 @@ void compare(JitLane& lane, bool may_differ) {
   std::unique_ptr<JitEntry> now = std::move(lane.recorded);
   if (!what.empty())
     throw CaptureError(text(
-        "the function that jit() captures at ", place(lane.core.where), " is not the same at each call: ", what,
+        "the function that jit() captures at ", lane.core.where, " is not the same at each call: ", what,
         ". jit() freezes what the function records; pass what changes as an argument, or ", "keep it in a Tensor"));
   lane.entry->generation = lane.generation;
   ++lane.entry->report.recordings;
@@ -320,7 +318,7 @@ void put(Tensor& variable, const Tensor& tensor) {
 
 JitNesting::JitNesting(const JitCore& core) {
   if (nested == kMostNested)
-    throw CaptureError(text("the function that jit() captures at ", place(core.where), " calls itself without end (",
+    throw CaptureError(text("the function that jit() captures at ", core.where, " calls itself without end (",
                             kMostNested, " captured functions inside one another)"));
   ++nested;
 }
@@ -481,8 +479,7 @@ void JitCall::Recording::finish() {
   put_back();
   std::unique_ptr<Capture> capture = std::move(lane.capture);
   if (!kept)
-    throw CaptureError(text("the function that jit() captures at ", place(lane.core.where),
-                            " puts another tensor in the ",
+    throw CaptureError(text("the function that jit() captures at ", lane.core.where, " puts another tensor in the ",
                             "place of one of its arguments: use assign(), which changes the tensor itself"));
   capture->stand_ins.clear();
   capture->refuse_escaped();
@@ -491,8 +488,7 @@ void JitCall::Recording::finish() {
   lane.capture_seconds = seconds_now() - lane.started;
   if (!profiling()) return;
   const int64_t end = profile_clock();
-  record_slice(
-      {SliceKind::Call, "record " + place(lane.core.where), end - std::llround(lane.capture_seconds * 1e9), end});
+  record_slice({SliceKind::Call, "record " + lane.core.where, end - std::llround(lane.capture_seconds * 1e9), end});
 }
 
 void JitCall::set_prototype(std::shared_ptr<const void> prototype) {
@@ -503,7 +499,7 @@ const void* JitCall::prototype() const { return lane_->entry->prototype.get(); }
 bool JitCall::run() {
   NoFork whole;
   JitLane& lane = *lane_;
-  ProfileScope scope(SliceKind::Call, [&] { return "jit " + place(core_.where); });
+  ProfileScope scope(SliceKind::Call, [&] { return "jit " + core_.where; });
   if (lane.recorded) {
     if (!lane.entry)
       install(lane);

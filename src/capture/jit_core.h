@@ -140,7 +140,7 @@ struct alignas(64) JitLane : JitScratch {
 
 class JitCore {
  public:
-  explicit JitCore(const std::source_location& jit);
+  explicit JitCore(std::string jit);
 
   JitLane& main() { return lanes.front(); }
   // One that nobody has at the moment, if there is one.
@@ -150,8 +150,8 @@ class JitCore {
   // Throws CaptureError if the calling thread is in a call: `what` is inside of the function.
   void refuse_inside(const char* what);
 
-  const std::source_location where;  // of the call of jit()
-  std::deque<JitLane> lanes;         // who has two has taken the first one last
+  const std::string where;    // of the call of jit()
+  std::deque<JitLane> lanes;  // who has two has taken the first one last
   // How often a recording was put in the place of another one, or all were forgotten: copies are old.
   std::atomic<uint64_t> changes{0};
   CompiledPlace compiled;  // who has the first lane has it

@@ -60,7 +60,7 @@ void JitLane::release() {
 }
 bool JitLane::is_mine() const { return holder.load(std::memory_order_relaxed) == this_thread(); }
 
-JitCore::JitCore(const std::source_location& jit) : where(jit) {
+JitCore::JitCore(std::string jit) : where(std::move(jit)) {
   for (size_t i = 0; i < number_of_lanes(); ++i) lanes.emplace_back(*this);
 }
 
@@ -83,8 +83,8 @@ void JitCore::drop_copies() {
 
 void JitCore::refuse_inside(const char* what) {
   if (main().is_mine() || lanes[my_lane].is_mine())
-    throw CaptureError(text(what, " inside of the function that jit() captures at ", where.file_name(), ":",
-                            where.line(), ", while it is being called"));
+    throw CaptureError(
+        text(what, " inside of the function that jit() captures at ", where, ", while it is being called"));
 }
 
 namespace {
@@ -107,7 +107,8 @@ void add_use(JitPlan& report, const JitEntry& entry) {
 
 }  // namespace
 
-JitBase::JitBase(const std::source_location& where) : core_(std::make_shared<JitCore>(where)) {}
+JitBase::JitBase(const std::source_location& where) : core_(std::make_shared<JitCore>(place_text(where))) {}
+JitBase::JitBase(const std::string& place) : core_(std::make_shared<JitCore>(place)) {}
 
 std::vector<JitPlan> JitBase::plans() const {
   core_->refuse_inside("plans()");

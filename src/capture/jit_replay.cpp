@@ -19,7 +19,7 @@ using Use = JitOutput::Use;
 // be on their way from the memory to the node (as make_buffer() finds nodes again), so that is looked at twice.
 bool is_only_holder(const Node& node) {
   return node.refs.load(std::memory_order_acquire) == 1 && node.storage.use_count() == 1 &&
-         node.refs.load(std::memory_order_acquire) == 1;
+         node.refs.load(std::memory_order_acquire) == 1 && !device_buffer(node).is_shared();
 }
 
 // What the last other holder of the tensor did with it is over. Said after its handles were counted.

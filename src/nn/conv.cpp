@@ -80,6 +80,25 @@ void follow(const Tensor& running, const Tensor& now, double part) {
          [&](const Tensor& before) { return cast(before * (1 - part) + now.detach() * part, before.dtype()); });
 }
 
+// `layer` is "BatchNorm2d(64)", for messages.
+Tensor train_step(const std::string& layer, const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
+                  const Tensor& batches_tracked, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
+                  double epsilon, double momentum) {
+  Axes others = {0};
+  for (int64_t axis = 2; axis < x.rank(); ++axis) others.push_back(axis);
+  double count = static_cast<double>(x.numel()) / static_cast<double>(x.size(1));
+  if (count < 2)
+    throw ValueError(text(layer, ": an input of shape ", x.shape(),
+                          " has no variance: training takes more than one element for each channel"));
+  Tensor wide = size_of(x.dtype()) < 4 ? cast(x, kF32) : x;
+  Tensor centre = mean(wide, others), variance = var(wide, others, false, 0);
+  follow(running_mean, centre, momentum);
+  follow(running_var, variance * (count / (count - 1)), momentum);
+  Tensor batches = batches_tracked;  // a handle to the same slot: the layer itself is not changed
+  batches += 1;
+  return batch_norm(x, centre, variance, weight, bias, epsilon);
+}
+
 template <class Layer>
 Tensor normalized(const Layer& layer, const char* name, const Tensor& given, int axes, int or_axes) {
   Tensor x(given.node());
@@ -89,19 +108,8 @@ Tensor normalized(const Layer& layer, const char* name, const Tensor& given, int
                           axes == or_axes ? "" : text(" or ", or_axes), ", and ", channels, " channels (axis 1)"));
   if (!layer.training)
     return batch_norm(x, layer.running_mean, layer.running_var, layer.weight, layer.bias, layer.epsilon);
-  Axes others = {0};
-  for (int64_t axis = 2; axis < x.rank(); ++axis) others.push_back(axis);
-  double count = static_cast<double>(x.numel()) / static_cast<double>(channels);
-  if (count < 2)
-    throw ValueError(text(name, "(", channels, "): an input of shape ", x.shape(),
-                          " has no variance: training takes more than one element for each channel"));
-  Tensor wide = size_of(x.dtype()) < 4 ? cast(x, kF32) : x;
-  Tensor centre = mean(wide, others), variance = var(wide, others, false, 0);
-  follow(layer.running_mean, centre, layer.momentum);
-  follow(layer.running_var, variance * (count / (count - 1)), layer.momentum);
-  Tensor batches = layer.num_batches_tracked;  // a handle to the same slot: the layer itself is not changed
-  batches += 1;
-  return batch_norm(x, centre, variance, layer.weight, layer.bias, layer.epsilon);
+  return train_step(text(name, "(", channels, ")"), x, layer.running_mean, layer.running_var, layer.num_batches_tracked,
+                    layer.weight, layer.bias, layer.epsilon, layer.momentum);
 }
 
 }  // namespace
@@ -113,6 +121,17 @@ HD_BATCH_NORM(BatchNorm1d, 2, 3)
 HD_BATCH_NORM(BatchNorm2d, 4, 4)
 HD_BATCH_NORM(BatchNorm3d, 5, 5)
 #undef HD_BATCH_NORM
+
+Tensor batch_norm_training(const Tensor& given, const Tensor& running_mean, const Tensor& running_var,
+                           const Tensor& batches_tracked, const std::optional<Tensor>& weight,
+                           const std::optional<Tensor>& bias, double epsilon, double momentum) {
+  Tensor x(given.node());
+  if (x.rank() < 2 || running_mean.rank() != 1 || x.size(1) != running_mean.size(0))
+    throw ShapeError(text("batch_norm_training: an input of shape ", x.shape(), " and statistics of shape ",
+                          running_mean.shape(), "; they are for the channels, axis 1 of the input"));
+  return train_step("batch_norm_training", x, running_mean, running_var, batches_tracked, weight, bias, epsilon,
+                    momentum);
+}
 
 GroupNorm::GroupNorm(int64_t group_count, int64_t channel_count, double eps, bool affine, DType dtype)
     : groups(group_count), channels(channel_count), epsilon(eps) {

@@ -35,6 +35,7 @@ uint64_t DeviceBuffer::contents() const {
   uint64_t known = contents_.load(std::memory_order_relaxed);
   if (known != 0) return known;
   const uint64_t fresh = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (is_shared()) return fresh;
   return contents_.compare_exchange_strong(known, fresh, std::memory_order_relaxed) ? fresh : known;
 }
 

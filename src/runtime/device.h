@@ -28,8 +28,11 @@ class DeviceBuffer : public Storage {
   // Whether host_data() is the memory itself. Otherwise it is a copy that the next call overwrites.
   virtual bool on_host() const { return true; }
 
+  // Whether the memory belongs to somebody else, who may write to it: nothing here does, or remembers what it holds.
+  virtual bool is_shared() const { return false; }
+
   // A number for what the memory holds now; no other contents in this process have it. Whoever writes to memory that
-  // may have been asked about calls change_contents() before.
+  // may have been asked about calls change_contents() before. Of shared memory a new one every time.
   uint64_t contents() const;
   void change_contents() { contents_.store(0, std::memory_order_relaxed); }
 
@@ -94,6 +97,8 @@ class Device {
   virtual int threads() const = 0;  // that one launch may use
   // Throws OutOfMemory naming the size after freeing caches and trying again. Zero bytes are fine.
   virtual std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes) = 0;
+  // The host's memory as it is, for as long as the buffer lives. Null where the device cannot use it.
+  virtual std::shared_ptr<DeviceBuffer> share(const std::shared_ptr<const void>&, uint64_t) { return nullptr; }
   virtual void copy_from_host(DeviceBuffer& to, const void* from, uint64_t bytes) = 0;
   virtual void copy_to_host(void* to, const DeviceBuffer& from, uint64_t bytes) = 0;
   // Throws CompileError. `code`, if not null, receives machine code for load(); nothing where a device has none.

@@ -57,7 +57,7 @@ void find_held(const GraphKey& key, Workspace& work) {
 // Whether nobody else can see the memory of a leaf. Somebody may have been on the way from the memory to the node.
 bool is_ours(const GraphKey& key, const Workspace& work, const Node& leaf) {
   const uint32_t number = key.number(&leaf);
-  return !work.held[number] && leaf.storage.use_count() == 1 &&
+  return !work.held[number] && leaf.storage.use_count() == 1 && !device_buffer(leaf).is_shared() &&
          leaf.refs.load(std::memory_order_acquire) == key.references[number];
 }
 

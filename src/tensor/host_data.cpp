@@ -1,4 +1,5 @@
 // Elements from and to the host.
+#include <heddle/memory.h>
 #include <heddle/ops.h>
 
 #include <memory>
@@ -82,6 +83,24 @@ NodeRef buffer_node(const void* data, DType dtype, const Shape& shape) {
   std::shared_ptr<DeviceBuffer> buffer = d.allocate(bytes);
   d.copy_from_host(*buffer, data, bytes);
   return make_buffer(buffer, dtype, shape);
+}
+
+Tensor from_memory(const void* elements, const Dims& dims, DType dtype) {
+  return Tensor(buffer_node(elements, dtype, to_shape("from_memory", dims, dtype)));
+}
+
+Tensor share_memory(std::shared_ptr<const void> elements, const Dims& dims, DType dtype) {
+  Shape shape = to_shape("share_memory", dims, dtype);
+  uint64_t bytes = static_cast<uint64_t>(shape.static_numel()) * static_cast<uint64_t>(size_of(dtype));
+  if (bytes > 0)
+    if (std::shared_ptr<DeviceBuffer> shared = device().share(elements, bytes))
+      return Tensor(make_buffer(shared, dtype, shape));
+  return Tensor(buffer_node(elements.get(), dtype, shape));
+}
+
+std::shared_ptr<const void> host_memory(const Tensor& tensor, const std::source_location& where) {
+  auto view = std::make_shared<HostView>(host_view("host_memory()", tensor, where, true));
+  return {view, view->data};
 }
 
 template <class T>

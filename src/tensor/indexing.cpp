@@ -17,7 +17,7 @@ int axes_of(const Index& index) {
 }
 
 void check_mask(const char* op, const Tensor& x, const Tensor& mask, int axis) {
-  bool fits = mask.rank() > 0;
+  bool fits = true;
   for (int i = 0; fits && i < mask.rank(); ++i) fits = mask.size(i) == x.size(axis + i);
   if (!fits)
     throw IndexError(
@@ -49,6 +49,23 @@ std::vector<Index> complete(const char* op, const Tensor& x, std::span<const Ind
     if (index.kind() == Index::Kind::Rest) fill();
   }
   if (!ellipsis) fill();
+  return result;
+}
+
+bool is_scalar_mask(const Index& index) { return is_mask(index) && index.tensor().rank() == 0; }
+
+// A mask without axes stands for a new axis of one element, which it keeps or not: x with these axes, and the masks
+// with theirs.
+Tensor with_mask_axes(const Tensor& x, std::vector<Index>& indices) {
+  Tensor result(x.node());
+  int axis = 0;
+  for (Index& index : indices) {
+    if (is_scalar_mask(index)) {
+      result = unsqueeze(result, axis);
+      index = Index(reshape(index.tensor(), 1));
+    }
+    axis += axes_of(index);
+  }
   return result;
 }
 
@@ -205,6 +222,10 @@ std::optional<Tensor> fill_mask(const Tensor& x, const std::vector<Index>& indic
 Tensor at(const Tensor& x, std::span<const Index> indices) {
   const char* op = "at";
   std::vector<Index> all = complete(op, x, indices);
+  if (std::any_of(all.begin(), all.end(), is_scalar_mask)) {
+    Tensor wider = with_mask_axes(x, all);
+    return at(wider, std::span<const Index>(all));
+  }
   if (all.size() == 1 && is_mask(all[0])) return masked_select(x, all[0].tensor());
   Basic basic = take_basic(op, x, without_masks(all));
   size_t count = basic.tensors.size();
@@ -232,6 +253,10 @@ Tensor set_at(const Tensor& named, std::span<const Index> indices, const Operand
   const char* op = "set_at";
   Tensor x(with_numbers(named.node()));
   std::vector<Index> all = complete(op, x, indices);
+  if (std::any_of(all.begin(), all.end(), is_scalar_mask)) {
+    Tensor wider = with_mask_axes(x, all);
+    return reshape(set_at(wider, std::span<const Index>(all), value), x.shape());
+  }
   if (std::optional<Tensor> filled = fill_mask(x, all, value)) return *filled;
   all = without_masks(all);
   Basic basic = take_basic(op, x, all);
@@ -252,6 +277,9 @@ Tensor set_at(const Tensor& x, std::initializer_list<Index> indices, const Opera
   return set_at(x, std::span<const Index>(indices.begin(), indices.size()), value);
 }
 void Tensor::set(std::initializer_list<Index> indices, const Operand& value) {
+  set(std::span(indices.begin(), indices.size()), value);
+}
+void Tensor::set(std::span<const Index> indices, const Operand& value) {
   update("set", *this, [&](const Tensor& now) { return heddle::set_at(now, indices, value); });
 }
 

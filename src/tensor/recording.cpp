@@ -15,7 +15,7 @@ constinit thread_local Recorder* current_recorder = nullptr;
 
 namespace {
 
-std::string place(const std::source_location& where) { return text(where.file_name(), ":", where.line()); }
+std::atomic<std::string (*)()> place_finder{nullptr};
 
 // The greatest number of the placeholders that a value depends on; 0: it depends on none.
 int64_t last_placeholder(const NodeRef& value) {
@@ -26,17 +26,24 @@ int64_t last_placeholder(const NodeRef& value) {
 
 }  // namespace
 
+std::string place_text(const std::source_location& where) {
+  if (auto* finder = place_finder.load(std::memory_order_acquire))
+    if (std::string found = finder(); !found.empty()) return found;
+  return text(where.file_name(), ":", where.line());
+}
+void set_place_finder(std::string (*finder)()) { place_finder.store(finder, std::memory_order_release); }
+
 void refuse_reading(const char* what, const std::source_location* where) {
-  throw CaptureError(text(where ? place(*where) + ": " : "", what, " in the function that jit() captures at ",
-                          place(current_capture->where),
+  throw CaptureError(text(where ? place_text(*where) + ": " : "", what, " in the function that jit() captures at ",
+                          current_capture->where,
                           ": while it is recorded tensors have no values. Return the tensor and look at it outside"));
 }
 
 void refuse_placeholders(const char* what, const Tensor& tensor, const std::source_location* where) {
   NodeRef root = tensor.node();
   if (last_placeholder(root) > 0)
-    throw CaptureError(text(where ? place(*where) + ": " : "", what, " in a function that ", current_recorder->name,
-                            "() records: what depends on its arguments has no value there. ",
+    throw CaptureError(text(where ? place_text(*where) + ": " : "", what, " in a function that ",
+                            current_recorder->name, "() records: what depends on its arguments has no value there. ",
                             "Return the tensor and look at it outside"));
 }
 
@@ -156,12 +163,12 @@ size_t Capture::number_of(const Tensor& tensor) {
     born.push_back(tensor.shared_slot());
   } else {
     if (tensor.slot().born != 0 && is_transformed(now))
-      throw CaptureError(text("the function that jit() captures at ", place(where), " closes over a variable that an ",
+      throw CaptureError(text("the function that jit() captures at ", where, " closes over a variable that an ",
                               "earlier call gave a tensor ", now->dtype, now->shape, " without a value (w = w - x): ",
                               "give it a tensor again, and inside a new value with w.assign(w - x) or w -= x"));
     if (is_transformed(now))
-      throw CaptureError(text("the function that jit() captures at ", place(where), " closes over a tensor ",
-                              now->dtype, now->shape, " that depends on an argument of a function which grad(), ",
+      throw CaptureError(text("the function that jit() captures at ", where, " closes over a tensor ", now->dtype,
+                              now->shape, " that depends on an argument of a function which grad(), ",
                               "vmap() or the like is looking at: pass it as an argument"));
     NodeRef input = add({Bound::Kind::Slot, 0, BoundTensor(tensor), nullptr}, now->dtype, now->shape);
     values.back() = initial.back() = value_for(tensor.shared_slot(), input);
@@ -214,8 +221,8 @@ void Capture::refuse_escaped() const {
     if (!slot || !depends_on_inputs(slot->node)) continue;
     const bool rebound = rebound_.contains(slot.get());
     std::string problem =
-        text("a tensor ", slot->node->dtype, slot->node->shape, " made by the function that jit() captures at ",
-             place(where), " is kept outside, where it has no value. ",
+        text("a tensor ", slot->node->dtype, slot->node->shape, " made by the function that jit() captures at ", where,
+             " is kept outside, where it has no value. ",
              rebound ? "A variable there had another tensor before (w = w - x): give that one a new value, with "
                        "w.assign(w - x) or w -= x. The variable has lost its tensor: give it one again"
                      : "Return it, or assign() it to a tensor made before");

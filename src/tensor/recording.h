@@ -68,7 +68,7 @@ struct GradientFlag {
 
 class Capture {
  public:
-  explicit Capture(const std::source_location& jit) : where(jit), id(next_id()) {}
+  explicit Capture(std::string jit) : where(std::move(jit)), id(next_id()) {}
 
   // A tensor that stands for the next argument; the same one for the same tensor. All of them are made before
   // recording.
@@ -91,7 +91,7 @@ class Capture {
   // Whether the node depends on an Input of this function.
   bool depends_on_inputs(const NodeRef& node) const;
 
-  const std::source_location where;  // of the call of jit()
+  const std::string where;  // of the call of jit()
   const uint64_t id;
   std::vector<Bound> inputs;    // by number
   std::vector<NodeRef> values;  // of each Argument and Slot: its Input, or what was assigned last
@@ -154,6 +154,11 @@ inline void refuse_leak(const Tensor& tensor, const NodeRef& value) {
 
 // Called for each slot that is made while a thread records in either way.
 void note_birth(const std::shared_ptr<TensorSlot>& slot);
+
+// "file.cpp:12". A binding to another language, whose own lines say nothing, gives a function that knows the caller's;
+// it may give "".
+std::string place_text(const std::source_location& where);
+void set_place_finder(std::string (*finder)());
 
 // Throws CaptureError while recording: `what` needs a value.
 [[noreturn]] void refuse_reading(const char* what, const std::source_location* where);

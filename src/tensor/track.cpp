@@ -56,8 +56,7 @@ void set_tracked(const std::shared_ptr<TensorSlot>& slot, bool on) {
     if (!current_capture->is_inside(tensor))
       throw CaptureError(text("requires_grad_(", on ? "" : "false", ") of a tensor ", slot->get()->dtype,
                               slot->get()->shape, " that was made outside of the function which jit() captures at ",
-                              current_capture->where.file_name(), ":", current_capture->where.line(),
-                              ": do that outside, or use detach() or a copy inside"));
+                              current_capture->where, ": do that outside, or use detach() or a copy inside"));
     slot->tracked = on;
     return tensor.assign(on ? tensor : tensor.detach());
   }

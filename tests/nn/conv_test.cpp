@@ -159,5 +159,18 @@ TEST(Pools, as_layers) {
   expect_error<ShapeError>([&] { net(zeros({5})); }, {"layer 0", "MaxPool2d", "[5]"});
 }
 
+TEST(BatchNorm, as_a_function_does_what_the_layer_does) {
+  Tensor x = randn({6, 3, 4});
+  nn::BatchNorm1d layer(3);
+  Tensor mean = zeros(3), var = ones(3), batches = zeros({}, kI64);
+  Tensor y = nn::batch_norm_training(x, mean, var, batches, layer.weight, layer.bias);
+  EXPECT_TRUE(equal(layer(x), y));
+  EXPECT_TRUE(equal(layer.running_mean, mean));
+  EXPECT_TRUE(equal(layer.running_var, var));
+  EXPECT_EQ(batches.item<int>(), 1);
+  EXPECT_THROW(nn::batch_norm_training(x, zeros(4), ones(4), batches), ShapeError);
+  EXPECT_THROW(nn::batch_norm_training(ones({1, 3}), mean, var, batches), ValueError);
+}
+
 }  // namespace
 }  // namespace heddle

@@ -179,6 +179,20 @@ TEST(Indexing, set_gives_the_slot_another_value) {
   expect_error<ValueError>([&] { x.set({Slice(0, 1, 0)}, 1); }, {"set_at", "zero"});
 }
 
+TEST(Indexing, a_mask_without_axes_makes_a_new_one) {
+  Tensor x = arange(6).reshape(2, 3), yes = full({}, 1, kBool), no = full({}, 0, kBool);
+  EXPECT_EQ(x(yes).shape(), (Dims{1, 2, 3}));
+  EXPECT_EQ(x(no).shape(), (Dims{0, 2, 3}));
+  EXPECT_EQ(x(Slice(), yes).shape(), (Dims{2, 1, 3}));
+  expect_equal(x(yes, 1), {3, 4, 5});
+  EXPECT_EQ(x(no, ids({0})).shape(), (Dims{0, 3}));
+  EXPECT_EQ(full({}, 7)(yes).shape(), Dims{1});
+  x.set({no}, 9);
+  expect_equal(x, {0, 1, 2, 3, 4, 5});
+  x.set({yes, Slice(), 0}, ids({{7}, {8}}).reshape(1, 2));
+  expect_equal(x, {7, 1, 2, 8, 4, 5});
+}
+
 TEST(Indexing, mistakes_are_named) {
   Tensor x = zeros({2, 3});
   expect_error<IndexError>([&] { x(0, 0, 0); }, {"at", "3", "[2, 3]"});

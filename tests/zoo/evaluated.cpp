@@ -24,7 +24,7 @@ void assign(Tensor x, const HostArray& value) {
 }  // namespace
 
 std::vector<HostArray> evaluated(const std::function<TensorList()>& f) {
-  Capture capture(std::source_location::current());
+  Capture capture("evaluated()");
   std::vector<NodeRef> roots;
   current_capture = &capture;
   try {

@@ -97,6 +97,12 @@ HD_BATCH_NORM(BatchNorm2d)
 HD_BATCH_NORM(BatchNorm3d)
 #undef HD_BATCH_NORM
 
+// What BatchNorm does while training, for layers of one's own: x [batch, channels, ...] normalised by its own
+// statistics, which the running ones follow; batches_tracked, an integer without axes, counts one more.
+Tensor batch_norm_training(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
+                           const Tensor& batches_tracked, const std::optional<Tensor>& weight = {},
+                           const std::optional<Tensor>& bias = {}, double epsilon = 1e-5, double momentum = 0.1);
+
 // Mean 0 and variance 1 over each of `groups` parts of the channels, then times weight, plus bias.
 struct GroupNorm : Module<GroupNorm> {
   std::optional<Tensor> weight, bias;

@@ -12,7 +12,8 @@
 // Integer tensors broadcast together, and their axes come where the first of them stands; in front, if something else
 // stands between them. A number beside a tensor counts as one. An element out of range raises IndexError when the value
 // is computed. A bool tensor covers as many axes as it has and must have their sizes: it stands for the positions of
-// its true elements, one integer tensor for each axis, and is computed at the call to count them.
+// its true elements, one integer tensor for each axis, and is computed at the call to count them. Without axes it makes
+// a new axis: of one element, or of none.
 #pragma once
 
 #include <heddle/ops/operand.h>

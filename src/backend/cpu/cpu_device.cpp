@@ -45,6 +45,20 @@ class CpuBuffer final : public DeviceBuffer {
   MemoryPool::Block memory_;
 };
 
+// Memory of somebody else.
+class SharedBuffer final : public DeviceBuffer {
+ public:
+  SharedBuffer(Device& device, std::shared_ptr<const void> memory, uint64_t bytes)
+      : DeviceBuffer(device, bytes), memory_(std::move(memory)) {
+    address_ = const_cast<void*>(memory_.get());
+  }
+  bool is_shared() const override { return true; }
+  const void* host_data() const override { return memory_.get(); }
+
+ private:
+  std::shared_ptr<const void> memory_;
+};
+
 class CpuExecutable final : public Executable {
  public:
   struct Phase {
@@ -171,6 +185,10 @@ class CpuDevice final : public Device {
 
   std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes) override {
     return std::make_shared<CpuBuffer>(*this, memory_, bytes);
+  }
+  std::shared_ptr<DeviceBuffer> share(const std::shared_ptr<const void>& memory, uint64_t bytes) override {
+    if (reinterpret_cast<uintptr_t>(memory.get()) % 64 != 0) return nullptr;
+    return std::make_shared<SharedBuffer>(*this, memory, bytes);
   }
   void copy_from_host(DeviceBuffer& to, const void* from, uint64_t bytes) override {
     HD_ASSERT(bytes <= to.bytes());

@@ -1,0 +1,42 @@
+# The Python package: build/<preset>/python/heddle holds the module beside links to python/heddle.
+# scripts/python_env makes the environment in which nanobind is found.
+
+if(NOT SKBUILD)
+  set(HEDDLE_VENV ${PROJECT_SOURCE_DIR}/build/venv CACHE PATH "The virtual environment with nanobind, NumPy and pytest")
+  if(NOT EXISTS ${HEDDLE_VENV}/bin/python)
+    message(FATAL_ERROR "HEDDLE_PYTHON: there is no ${HEDDLE_VENV}; scripts/python_env makes it")
+  endif()
+  set(Python_EXECUTABLE ${HEDDLE_VENV}/bin/python)
+endif()
+find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
+execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir OUTPUT_VARIABLE nanobind_ROOT
+                OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+find_package(nanobind CONFIG REQUIRED)
+
+file(GLOB sources CONFIGURE_DEPENDS src/python/*.cpp)
+nanobind_add_module(heddle_python NB_STATIC NOMINSIZE NOSTRIP NB_SUPPRESS_WARNINGS ${sources})
+target_compile_options(nanobind-static PRIVATE -w)
+target_include_directories(heddle_python PRIVATE src)
+target_link_libraries(heddle_python PRIVATE heddle)
+# What help() says comes from the headers.
+set(python_docs ${PROJECT_BINARY_DIR}/generated/heddle_python_docs.inc)
+file(GLOB operator_headers CONFIGURE_DEPENDS include/heddle/ops/*.h include/heddle/nn/loss.h)
+add_custom_command(OUTPUT ${python_docs}
+  COMMAND ${Python_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/python_docs.py ${python_docs}
+  DEPENDS ${operator_headers} ${PROJECT_SOURCE_DIR}/scripts/python_docs.py
+  COMMENT "Reading what the headers say about operators")
+target_sources(heddle_python PRIVATE ${python_docs})
+target_include_directories(heddle_python PRIVATE ${PROJECT_BINARY_DIR}/generated)
+set(python_folder ${PROJECT_BINARY_DIR}/python/heddle)
+set_target_properties(heddle_python PROPERTIES OUTPUT_NAME _core LIBRARY_OUTPUT_DIRECTORY ${python_folder})
+
+if(SKBUILD)
+  install(TARGETS heddle_python LIBRARY DESTINATION heddle COMPONENT python)
+else()
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/python/heddle python/heddle/*.py)
+  foreach(file ${files})
+    get_filename_component(folder ${python_folder}/${file} DIRECTORY)
+    file(MAKE_DIRECTORY ${folder})
+    file(CREATE_LINK ${PROJECT_SOURCE_DIR}/python/heddle/${file} ${python_folder}/${file} SYMBOLIC)
+  endforeach()
+endif()

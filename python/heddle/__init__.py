@@ -1,0 +1,45 @@
+"""Heddle: a tensor compiler and deep-learning library.
+
+Operators record; values are computed, in few fused kernels, when somebody looks at them.
+
+    import heddle as hd
+    x = hd.randn(4096, 4096)
+    y = hd.softmax(hd.tanh(x * 2 + 1), -1)
+    print(y.sum().item())
+"""
+
+from . import _core
+from ._core import *  # noqa: F403
+from ._core import Tensor
+from . import _tensor  # noqa: F401  what is easier to write in Python
+from .transforms import (
+    checkpoint,
+    custom_vjp,
+    grad,
+    jit,
+    jvp,
+    no_grad,
+    tree_leaves,
+    tree_map,
+    value_and_grad,
+    vjp,
+    vmap,
+)
+from .progress import progress
+from . import data, nn, optim
+
+# Names that people see, and that pickles keep.
+for _class in (Tensor, _core.dtype, _core.Generator, _core.Dim, _core.Profile, _core.Captured, _core.PyTree):
+    _class.__module__ = "heddle"
+
+pi = 3.141592653589793
+e = 2.718281828459045
+inf = float("inf")
+nan = float("nan")
+newaxis = None
+
+# What `from heddle import *` gives: nothing that hides a name of Python's.
+import builtins as _builtins
+
+# What `from heddle import *` gives: nothing that hides a name of Python's.
+__all__ = [name for name in globals() if not name.startswith("_") and not hasattr(_builtins, name)]

@@ -1,0 +1,7 @@
+"""Modules, layers and losses, with PyTorch's names, settings and first values."""
+
+from . import functional, init
+from .containers import ModuleDict, ModuleList, ParameterList, Sequential
+from .layers import *  # noqa: F403
+from .losses import *  # noqa: F403
+from .module import Module, Parameter

@@ -1,0 +1,299 @@
+"""What all modules can do."""
+
+from collections import namedtuple
+
+from .. import _core
+from .._core import Tensor
+
+IncompatibleKeys = namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])
+
+
+class Parameter(Tensor):
+    """A tensor that a module trains. It asks for gradients unless told otherwise."""
+
+    def __init__(self, data, requires_grad=True):
+        super().__init__(data.detach() if isinstance(data, Tensor) else data)
+        self.realize()
+        if requires_grad:
+            self.requires_grad_()
+
+
+class Module:
+    """A part of a model. Parameters and modules that are set as attributes belong to it.
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.b = nn.Linear(784, 512), nn.Linear(512, 10)
+            def forward(self, x):
+                return self.b(self.a(x).relu())
+    """
+
+    def __init__(self):
+        self.__dict__.update(
+            training=True,
+            _kinds={},  # names of parameters, buffers and modules, in the order in which they came
+            _not_saved=set(),
+            _hooks={},
+        )
+
+    # What belongs to it.
+
+    def __setattr__(self, name, value):
+        kinds = self.__dict__.get("_kinds")
+        if kinds is None:
+            raise AttributeError(f"{type(self).__name__}: call super().__init__() before '{name}' is set")
+        kind = "parameter" if isinstance(value, Parameter) else "module" if isinstance(value, Module) else None
+        known = kinds.get(name)
+        if kind is None and known is not None and value is not None:
+            if known == "buffer" and isinstance(value, Tensor):
+                kind = "buffer"
+            else:
+                raise TypeError(f"{type(self).__name__}.{name} is a {known}; it cannot become {type(value).__name__}")
+        if kind is not None:
+            kinds[name] = kind
+        self.__dict__[name] = value
+
+    def __delattr__(self, name):
+        self.__dict__.get("_kinds", {}).pop(name, None)
+        object.__delattr__(self, name)
+
+    def register_parameter(self, name, value):
+        if value is not None and not isinstance(value, Parameter):
+            raise TypeError(f"register_parameter: '{name}' is no Parameter")
+        self._kinds[name] = "parameter"
+        self.__dict__[name] = value
+
+    def register_buffer(self, name, value, persistent=True):
+        """State that is saved with the parameters, unless it is not persistent, and never trained."""
+        if value is not None and not isinstance(value, Tensor):
+            raise TypeError(f"register_buffer: '{name}' is no tensor")
+        self._kinds[name] = "buffer"
+        self.__dict__[name] = value
+        if not persistent:
+            self._not_saved.add(name)
+
+    def register_module(self, name, module):
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"register_module: '{name}' is no Module")
+        self._kinds[name] = "module"
+        self.__dict__[name] = module
+
+    add_module = register_module
+
+    def _members(self, kind):
+        for name, each in self._kinds.items():
+            value = self.__dict__[name]
+            if each == kind and value is not None:
+                yield name, value
+
+    def named_children(self):
+        yield from self._members("module")
+
+    def children(self):
+        for _, module in self.named_children():
+            yield module
+
+    def named_modules(self, prefix="", _seen=None):
+        """This module and all of its parts, each once, with their paths."""
+        seen = set() if _seen is None else _seen
+        if id(self) in seen:
+            return
+        seen.add(id(self))
+        yield prefix, self
+        for name, module in self.named_children():
+            yield from module.named_modules(f"{prefix}.{name}" if prefix else name, seen)
+
+    def modules(self):
+        for _, module in self.named_modules():
+            yield module
+
+    def _named(self, kind, once=True):
+        seen = set()
+        for path, module in self.named_modules():
+            for name, tensor in module._members(kind):
+                if once and id(tensor) in seen:
+                    continue
+                seen.add(id(tensor))
+                yield (f"{path}.{name}" if path else name), tensor
+
+    def named_parameters(self):
+        yield from self._named("parameter")
+
+    def parameters(self):
+        """The tensors to train, each once, in a list: what an optimiser and grad() take."""
+        return [tensor for _, tensor in self.named_parameters() if tensor.requires_grad]
+
+    def named_buffers(self):
+        yield from self._named("buffer")
+
+    def buffers(self):
+        return [tensor for _, tensor in self.named_buffers()]
+
+    def get_submodule(self, path):
+        module = self
+        for name in path.split(".") if path else []:
+            if not isinstance(getattr(module, name, None), Module):
+                raise AttributeError(f"{type(self).__name__} has no part '{path}'")
+            module = getattr(module, name)
+        return module
+
+    def get_parameter(self, path):
+        owner, _, name = path.rpartition(".")
+        value = getattr(self.get_submodule(owner), name, None)
+        if not isinstance(value, Parameter):
+            raise AttributeError(f"{type(self).__name__} has no parameter '{path}'")
+        return value
+
+    # Calls.
+
+    def forward(self, *args, **kwargs):
+        raise NotImplementedError(f"{type(self).__name__} has no forward()")
+
+    def __call__(self, *args, **kwargs):
+        if not self._hooks:
+            return self.forward(*args, **kwargs)
+        for hook in list(self._hooks.get("before", {}).values()):
+            changed = hook(self, args)
+            if changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        result = self.forward(*args, **kwargs)
+        for hook in list(self._hooks.get("after", {}).values()):
+            changed = hook(self, args, result)
+            if changed is not None:
+                result = changed
+        return result
+
+    def register_forward_pre_hook(self, hook):
+        return _Handle(self, "before", hook)
+
+    def register_forward_hook(self, hook):
+        return _Handle(self, "after", hook)
+
+    # State.
+
+    def _tensors(self):
+        """All parameters and buffers that are saved, by path."""
+        result = {}
+        for path, module in self.named_modules():
+            for kind in ("parameter", "buffer"):
+                for name, tensor in module._members(kind):
+                    if name not in module._not_saved:
+                        result[f"{path}.{name}" if path else name] = tensor
+        return result
+
+    def state_dict(self):
+        """All parameters and buffers by path, as they are now."""
+        return {name: tensor.detach() for name, tensor in self._tensors().items()}
+
+    def load_state_dict(self, state, strict=True):
+        """Gives the tensors new values. Names and shapes must fit, or nothing changes; floats take the module's dtype."""
+        own = self._tensors()
+        missing = [name for name in own if name not in state]
+        unexpected = [name for name in state if name not in own]
+        problems = []
+        if strict and missing:
+            problems.append("missing: " + ", ".join(missing))
+        if strict and unexpected:
+            problems.append("unexpected: " + ", ".join(unexpected))
+        values = {}
+        for name, tensor in own.items():
+            if name in state:
+                value = _core.as_tensor(state[name])
+                if value.shape != tensor.shape:
+                    problems.append(f"{name} has shape {value.shape}, not {tensor.shape}")
+                values[name] = value
+        if problems:
+            raise _core.ValueError(f"load_state_dict of {type(self).__name__}: " + "; ".join(problems))
+        for name, value in values.items():
+            own[name].assign(value.detach().cast(own[name].dtype))
+        return IncompatibleKeys(missing, unexpected)
+
+    def save(self, path):
+        """Writes all parameters and buffers into a safetensors file."""
+        _core.save_safetensors(path, self.state_dict())
+
+    def load(self, path):
+        return self.load_state_dict(_core.load_safetensors(path))
+
+    # Changes.
+
+    def train(self, mode=True):
+        """Whether dropout drops and statistics follow. Captured functions are recorded again."""
+        for module in self.modules():
+            module.__dict__["training"] = bool(mode)
+        _core.forget_recordings()
+        return self
+
+    def eval(self):
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad=True):
+        for _, tensor in self.named_parameters():
+            tensor.requires_grad_(requires_grad)
+        _core.forget_recordings()
+        return self
+
+    def zero_grad(self):
+        for _, tensor in self.named_parameters():
+            tensor.zero_grad()
+
+    def apply(self, f):
+        for module in list(self.modules())[::-1]:
+            f(module)
+        return self
+
+    def to(self, dtype):
+        """Replaces all float tensors by ones of another dtype. Do so before an optimiser takes hold of them."""
+        replaced = {}
+        for module in self.modules():
+            for kind in ("parameter", "buffer"):
+                for name, tensor in list(module._members(kind)):
+                    if not tensor.dtype.is_floating_point or tensor.dtype == dtype:
+                        continue
+                    if id(tensor) not in replaced:
+                        cast = tensor.detach().cast(dtype)
+                        new = Parameter(cast, tensor.requires_grad) if kind == "parameter" else cast.realize()
+                        replaced[id(tensor)] = (new, tensor)  # the old one stays, so that no other has its id
+                    module.__dict__[name] = replaced[id(tensor)][0]
+        return self
+
+    def float(self):
+        return self.to(_core.float32)
+
+    def double(self):
+        return self.to(_core.float64)
+
+    def half(self):
+        return self.to(_core.float16)
+
+    def bfloat16(self):
+        return self.to(_core.bfloat16)
+
+    # Text.
+
+    def extra_repr(self):
+        return ""
+
+    def __repr__(self):
+        lines = []
+        for name, module in self.named_children():
+            lines.append(f"  ({name}): " + repr(module).replace("\n", "\n  "))
+        if not lines:
+            return f"{type(self).__name__}({self.extra_repr()})"
+        return f"{type(self).__name__}({self.extra_repr()}\n" + "\n".join(lines) + "\n)"
+
+
+class _Handle:
+    """Takes a hook away again."""
+
+    _last = 0
+
+    def __init__(self, module, when, hook):
+        _Handle._last += 1
+        self._number, self._hooks = _Handle._last, module._hooks
+        self._when = when
+        self._hooks.setdefault(when, {})[self._number] = hook
+
+    def remove(self):
+        self._hooks.get(self._when, {}).pop(self._number, None)

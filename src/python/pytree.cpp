@@ -1,0 +1,193 @@
+#include "python/pytree.h"
+
+#include <nanobind/stl/vector.h>
+
+#include "base/error.h"
+#include "python/bind.h"
+
+namespace heddle::python {
+namespace {
+
+using Kind = TreeNode::Kind;
+constexpr int kDeepest = 200;  // a list may contain itself
+
+nb::dict& registered() {
+  static nb::dict& classes = *new nb::dict;
+  return classes;
+}
+
+void add(nb::handle value, Tree& tree, std::vector<nb::object>& leaves, int depth) {
+  if (depth > kDeepest) throw ValueError("a value is nested too deeply, or contains itself");
+  PyTypeObject* type = Py_TYPE(value.ptr());
+  TreeNode node;
+  auto children = [&](const nb::object& list) {
+    auto count = static_cast<size_t>(PySequence_Size(list.ptr()));
+    node.children = count;
+    tree.nodes.push_back(node);
+    for (size_t i = 0; i < count; ++i) {
+      nb::object child = nb::steal(PySequence_GetItem(list.ptr(), static_cast<Py_ssize_t>(i)));
+      if (!child.is_valid()) nb::raise_python_error();
+      add(child, tree, leaves, depth + 1);
+    }
+  };
+  if (value.is_none()) {
+    node.kind = Kind::None;
+    tree.nodes.push_back(std::move(node));
+    return;
+  }
+  if (type == &PyTuple_Type || type == &PyList_Type) {
+    node.kind = type == &PyTuple_Type ? Kind::Tuple : Kind::List;
+    return children(nb::borrow(value));
+  }
+  if (type == tensor_type) {
+    tree.nodes.push_back(std::move(node));
+    leaves.push_back(nb::borrow(value));
+    ++tree.leaves;
+    return;
+  }
+  if (PyDict_Check(value.ptr())) {
+    node.kind = Kind::Dict;
+    node.type = nb::borrow(reinterpret_cast<PyObject*>(type));
+    node.info = nb::steal(PySequence_Tuple(value.ptr()));
+    return children(nb::steal(PyDict_Values(value.ptr())));
+  }
+  nb::object type_object = nb::borrow(reinterpret_cast<PyObject*>(type));
+  if (PyObject* functions = PyDict_GetItemWithError(registered().ptr(), type_object.ptr())) {
+    nb::object parts = nb::borrow(PyTuple_GetItem(functions, 0))(value);
+    if (!PyTuple_Check(parts.ptr()) || PyTuple_Size(parts.ptr()) != 2)
+      throw ArgumentTypeError("the function that takes " + type_name(value.ptr()) +
+                              " apart must give a tuple (children, rest)");
+    node.kind = Kind::Registered;
+    node.type = type_object;
+    node.info = nb::borrow(PyTuple_GetItem(parts.ptr(), 1));
+    return children(nb::steal(PySequence_Tuple(PyTuple_GetItem(parts.ptr(), 0))));
+  }
+  if (PyErr_Occurred()) nb::raise_python_error();
+  if (PyTuple_Check(value.ptr()) && nb::hasattr(type_object, "_fields")) {
+    node.kind = Kind::NamedTuple;
+    node.type = type_object;
+    return children(nb::borrow(value));
+  }
+  if (nb::hasattr(type_object, "__dataclass_fields__")) {
+    node.kind = Kind::Dataclass;
+    node.type = type_object;
+    node.info = nb::steal(PySequence_Tuple(nb::object(type_object.attr("__dataclass_fields__")).ptr()));
+    nb::list values;
+    for (nb::handle name : node.info) values.append(nb::getattr(value, name));
+    return children(values);
+  }
+  tree.nodes.push_back(std::move(node));
+  leaves.push_back(nb::borrow(value));
+  ++tree.leaves;
+}
+
+nb::object build(const Tree& tree, size_t& at, std::span<const nb::object> leaves, size_t& leaf) {
+  const TreeNode& node = tree.nodes[at++];
+  if (node.kind == Kind::None) return nb::none();
+  if (node.kind == Kind::Leaf) return leaves[leaf++];
+  nb::object list = nb::steal(node.kind == Kind::List ? PyList_New(static_cast<Py_ssize_t>(node.children))
+                                                      : PyTuple_New(static_cast<Py_ssize_t>(node.children)));
+  for (size_t i = 0; i < node.children; ++i) {
+    PyObject* child = build(tree, at, leaves, leaf).release().ptr();
+    if (node.kind == Kind::List)
+      PyList_SetItem(list.ptr(), static_cast<Py_ssize_t>(i), child);
+    else
+      PyTuple_SetItem(list.ptr(), static_cast<Py_ssize_t>(i), child);
+  }
+  auto named = [&](nb::object target) {
+    for (size_t i = 0; i < node.children; ++i)
+      target[nb::object(node.info[i])] = nb::borrow(PyTuple_GetItem(list.ptr(), static_cast<Py_ssize_t>(i)));
+    return target;
+  };
+  switch (node.kind) {
+    case Kind::Dict:
+      // Classes that derive from dict take the items; a defaultdict takes its factory first.
+      if (node.type.is(reinterpret_cast<PyObject*>(&PyDict_Type))) return named(nb::dict());
+      return named(nb::object(node.type.attr("__new__")(node.type)));
+    case Kind::NamedTuple: return node.type(*nb::borrow<nb::tuple>(list));
+    case Kind::Dataclass: {
+      nb::object made = node.type.attr("__new__")(node.type);
+      nb::object set = nb::module_::import_("builtins").attr("object").attr("__setattr__");  // frozen ones too
+      for (size_t i = 0; i < node.children; ++i)
+        set(made, nb::object(node.info[i]), nb::borrow(PyTuple_GetItem(list.ptr(), static_cast<Py_ssize_t>(i))));
+      return made;
+    }
+    case Kind::Registered:
+      return nb::borrow(PyTuple_GetItem(PyDict_GetItem(registered().ptr(), node.type.ptr()), 1))(node.info, list);
+    default: return list;
+  }
+}
+
+bool equal(const nb::object& a, const nb::object& b) {
+  if (a.ptr() == b.ptr()) return true;
+  if (!a.is_valid() || !b.is_valid()) return false;
+  int result = PyObject_RichCompareBool(a.ptr(), b.ptr(), Py_EQ);
+  if (result < 0) nb::raise_python_error();
+  return result == 1;
+}
+
+std::string structure_text(const Tree& tree) {
+  std::vector<nb::object> stars;
+  for (size_t i = 0; i < tree.leaves; ++i) stars.push_back(nb::str("*"));
+  size_t at = 0, leaf = 0;
+  return "PyTree(" + nb::cast<std::string>(nb::repr(build(tree, at, stars, leaf))) + ")";
+}
+
+}  // namespace
+
+bool same(const Tree& a, const Tree& b) {
+  if (a.nodes.size() != b.nodes.size()) return false;
+  for (size_t i = 0; i < a.nodes.size(); ++i) {
+    const TreeNode &x = a.nodes[i], &y = b.nodes[i];
+    if (x.kind != y.kind || x.children != y.children || x.type.ptr() != y.type.ptr() || !equal(x.info, y.info))
+      return false;
+  }
+  return true;
+}
+
+Tree flatten(nb::handle value, std::vector<nb::object>& leaves) {
+  Tree tree;
+  add(value, tree, leaves, 0);
+  return tree;
+}
+
+nb::object unflatten(const Tree& tree, std::span<const nb::object> leaves) {
+  if (leaves.size() != tree.leaves)
+    throw ValueError(text("tree_unflatten: ", leaves.size(), " leaves for a structure of ", tree.leaves));
+  size_t at = 0, leaf = 0;
+  return build(tree, at, leaves, leaf);
+}
+
+void bind_pytrees(nb::module_& module) {
+  nb::class_<Tree>(module, "PyTree", "The structure of a value, without its leaves.")
+      .def_prop_ro("num_leaves", [](const Tree& self) { return self.leaves; })
+      .def(
+          "__eq__", [](const Tree& self, const Tree& other) { return same(self, other); }, nb::is_operator())
+      .def("__repr__", structure_text);
+  module.def(
+      "tree_flatten",
+      [](nb::handle value) {
+        std::vector<nb::object> leaves;
+        Tree tree = flatten(value, leaves);
+        return nb::make_tuple(leaves, nb::cast(std::move(tree)));
+      },
+      nb::arg("tree").none(), "The leaves of a value as a list, and its structure.");
+  module.def(
+      "tree_unflatten",
+      [](const Tree& tree, nb::handle leaves) {
+        std::vector<nb::object> list;
+        for (nb::handle leaf : nb::iter(leaves)) list.push_back(nb::borrow(leaf));
+        return unflatten(tree, list);
+      },
+      nb::arg("structure"), nb::arg("leaves"), "The value of that structure with these leaves.");
+  module.def(
+      "register_pytree",
+      [](nb::handle type, nb::handle flatten_function, nb::handle unflatten_function) {
+        if (!PyType_Check(type.ptr())) throw ArgumentTypeError("register_pytree: expected a class");
+        registered()[type] = nb::make_tuple(flatten_function, unflatten_function);
+      },
+      nb::arg("type"), nb::arg("flatten"), nb::arg("unflatten"),
+      "Makes a class structure: flatten(value) gives (children, rest), unflatten(rest, children) the value.");
+}
+
+}  // namespace heddle::python

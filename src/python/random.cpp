@@ -1,0 +1,84 @@
+// Random numbers.
+#include "python/bind.h"
+#include "python/function.h"
+
+namespace heddle::python {
+namespace {
+
+Tensor randomly(const Tensor& x, bool requires_grad) { return requires_grad ? x.requires_grad_() : x; }
+Tensor uniform_zero_one(const Dims& shape, DType dtype, bool requires_grad, Generator& generator) {
+  return randomly(rand(shape, dtype, generator), requires_grad);
+}
+Tensor normal_zero_one(const Dims& shape, DType dtype, bool requires_grad, Generator& generator) {
+  return randomly(randn(shape, dtype, generator), requires_grad);
+}
+Tensor zero_one_like(const Tensor& x, const std::optional<DType>& dtype, Generator& generator) {
+  return rand(x.shape(), dtype.value_or(x.dtype()), generator);
+}
+Tensor normal_like(const Tensor& x, const std::optional<DType>& dtype, Generator& generator) {
+  return randn(x.shape(), dtype.value_or(x.dtype()), generator);
+}
+// randint(high, shape) or randint(low, high, shape).
+Tensor integers(int64_t low, PyObject* high, PyObject* shape, DType dtype, Generator& generator) {
+  if (shape == Py_None) return randint(to_ints(high), 0, low, dtype, generator);
+  return randint(to_ints(shape), low, to_int(high), dtype, generator);
+}
+Tensor order(PyObject* x, Generator& generator) {
+  if (is_index(x)) return permutation(to_int(x), generator);
+  return shuffle(to_tensor(x), 0, generator);
+}
+
+}  // namespace
+
+void bind_random(nb::module_& module) {
+  nb::class_<Generator>(module, "Generator", "Hands out keys for random numbers; may be shared by threads.")
+      .def(
+          "__init__", [](Generator* self, uint64_t seed) { new (self) Generator(seed); }, nb::arg("seed") = 0)
+      .def(
+          "manual_seed",
+          [](nb::object self, uint64_t seed) {
+            nb::cast<Generator&>(self).manual_seed(seed);
+            return self;
+          },
+          nb::arg("seed"))
+      .def("get_state",
+           [](const Generator& self) {
+             Generator::State state = self.state();
+             return nb::make_tuple(state.seed, state.draws);
+           })
+      .def(
+          "set_state",
+          [](Generator& self, nb::tuple state) {
+            if (nb::len(state) != 2) throw ArgumentTypeError("a state of a generator has two numbers");
+            self.set_state({nb::cast<uint64_t>(state[0]), nb::cast<uint64_t>(state[1])});
+          },
+          nb::arg("state"));
+  module.def("default_generator", [] { return &default_generator(); }, nb::rv_policy::reference);
+
+  using enum Row::Kind;
+  static constexpr Row rows[] = {
+      {"manual_seed(seed)", call<[](uint64_t seed) { manual_seed(seed); }>, Function},
+      {"rand(*shape, dtype='float32', requires_grad=False, generator=None)", call<uniform_zero_one>, Function},
+      {"randn(*shape, dtype='float32', requires_grad=False, generator=None)", call<normal_zero_one>, Function},
+      {"rand_like(x, dtype=None, generator=None)", call<zero_one_like>, Function},
+      {"randn_like(x, dtype=None, generator=None)", call<normal_like>, Function},
+      {"uniform(shape, low=0.0, high=1.0, dtype='float32', generator=None)", call<heddle::uniform>, Function},
+      {"normal(shape, mean=0.0, std=1.0, dtype='float32', generator=None)", call<heddle::normal>, Function},
+      {"truncated_normal(shape, mean=0.0, std=1.0, low=-2.0, high=2.0, dtype='float32', generator=None)",
+       call<truncated_normal>, Function},
+      {"exponential(shape, rate=1.0, dtype='float32', generator=None)", call<heddle::exponential>, Function},
+      {"gamma(shape, alpha, scale=1.0, dtype='float32', generator=None)", call<heddle::gamma>, Function},
+      {"beta(shape, a, b, dtype='float32', generator=None)", call<heddle::beta>, Function},
+      {"randint(low, high, shape=None, dtype='int64', generator=None)", call<integers>, Function},
+      {"bernoulli(shape, p=0.5, dtype='bool', generator=None)", call<bernoulli>, Function},
+      {"categorical(logits, dim=-1, generator=None)", call<categorical>, Function},
+      {"multinomial(weights, num_samples, replacement=True, generator=None)", call<multinomial>, Function},
+      {"permutation(x, generator=None)", call<order>, Function},
+      {"randperm(x, generator=None)", call<order>, Function},
+      {"shuffle(x, dim=0, generator=None)", call<heddle::shuffle>, Function},
+      {"dropout(x, p=0.5, training=True, generator=None)", call<dropout>},
+  };
+  add_functions(module, rows);
+}
+
+}  // namespace heddle::python
