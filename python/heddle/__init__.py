@@ -26,7 +26,7 @@ from .transforms import (
     vmap,
 )
 from .progress import progress
-from . import data, nn, optim
+from . import array_api, data, nn, optim
 
 # Names that people see, and that pickles keep.
 for _class in (Tensor, _core.dtype, _core.Generator, _core.Dim, _core.Profile, _core.Captured, _core.PyTree):
@@ -38,7 +38,6 @@ inf = float("inf")
 nan = float("nan")
 newaxis = None
 
-# What `from heddle import *` gives: nothing that hides a name of Python's.
 import builtins as _builtins
 
 # What `from heddle import *` gives: nothing that hides a name of Python's.

@@ -46,6 +46,24 @@ def _ufunc(self, ufunc, method, *inputs, **settings):
     return function(*inputs)
 
 
+def _array_namespace(self, *, api_version=None):
+    from . import array_api
+
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", array_api.__array_api_version__):
+        raise _core.ValueError(f"there is no namespace of version {api_version!r} of the array API")
+    return array_api
+
+
+def _to_device(self, device, /, *, stream=None):
+    """The tensor itself: all tensors of a process are on one device."""
+    if str(device) != self.device or stream is not None:
+        raise _core.ValueError(f"there is no device {device!r}; tensors are on {self.device!r}")
+    return self
+
+
+Tensor.device = property(lambda self: _core.default_device(), doc="Where tensors are: the device of HEDDLE_DEVICE.")
+Tensor.to_device = _to_device
+Tensor.__array_namespace__ = _array_namespace
 Tensor.__array_ufunc__ = _ufunc
 Tensor.__array_priority__ = 1000
 Tensor.__reduce_ex__ = _reduce
