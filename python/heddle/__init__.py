@@ -16,6 +16,8 @@ from .transforms import (
     checkpoint,
     custom_vjp,
     grad,
+    hessian,
+    jacobian,
     jit,
     jvp,
     no_grad,

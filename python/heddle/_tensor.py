@@ -1,36 +1,48 @@
 """Methods of tensors that need nothing of C++."""
 
+import copy as _copy_module
+
 from . import _core
 from ._core import Tensor
 
 
-def _rebuild(cls, data, shape, dtype, requires_grad):
-    tensor = _core._from_bytes(data, shape, dtype)
+def _made(cls, value, requires_grad):
+    """A tensor of a class, whatever its own __init__ wants."""
+    tensor = value
     if cls is not Tensor:
-        return cls(tensor, requires_grad=requires_grad)
+        tensor = cls.__new__(cls)
+        Tensor.__init__(tensor, value)
     return tensor.requires_grad_() if requires_grad else tensor
+
+
+def _rebuild(cls, data, shape, dtype, requires_grad):
+    return _made(cls, _core._from_bytes(data, shape, dtype), requires_grad)
 
 
 def _reduce(self, protocol):
     leaf = self.requires_grad and self.is_leaf
-    return _rebuild, (type(self), self._bytes(), self.shape, self.dtype, leaf)
+    attributes = getattr(self, "__dict__", None) or None
+    return _rebuild, (type(self), self._bytes(), self.shape, self.dtype, leaf), attributes
 
 
 def _copy(self):
-    if type(self) is Tensor:
-        copied = self.detach().clone()
-        return copied.requires_grad_() if self.requires_grad and self.is_leaf else copied
-    return type(self)(self.detach(), requires_grad=self.requires_grad)
+    copied = _made(type(self), self.detach().clone(), self.requires_grad and self.is_leaf)
+    if getattr(self, "__dict__", None):
+        copied.__dict__.update(self.__dict__)
+    return copied
 
 
 def _deepcopy(self, memo):
-    copied = _copy(self)
+    copied = _made(type(self), self.detach().clone(), self.requires_grad and self.is_leaf)
     memo[id(self)] = copied
+    if getattr(self, "__dict__", None):
+        copied.__dict__.update(_copy_module.deepcopy(self.__dict__, memo))
     return copied
 
 
 def _contains(self, value):
-    return bool((self == value).any())
+    found = self == value
+    return bool(found.any()) if isinstance(found, Tensor) else bool(found)
 
 
 def _complex(self):
@@ -44,6 +56,38 @@ def _ufunc(self, ufunc, method, *inputs, **settings):
     if method != "__call__" or settings or function is None:
         return NotImplemented
     return function(*inputs)
+
+
+def _array_function(self, function, types, args, kwargs):
+    """What NumPy's other functions do with tensors: they compute on arrays and give arrays."""
+    from .transforms import tree_map
+
+    args, kwargs = tree_map(lambda leaf: leaf.numpy() if isinstance(leaf, Tensor) else leaf, (args, kwargs))
+    return function(*args, **kwargs)
+
+
+def _is_device(name):
+    return isinstance(name, str) and name.partition(":")[0] in ("cpu", "cuda", "simulated", "null")
+
+
+def _check_device(what, name):
+    own = _core.default_device()
+    if name not in (own, own.partition(":")[0]):
+        raise _core.DeviceError(f"{what}: tensors are on {own!r}, as HEDDLE_DEVICE says, and cannot go to {name!r}")
+
+
+_to_dtype = Tensor.to
+
+
+def _to(self, *args, device=None, **kwargs):
+    """The tensor in another dtype; or on a device, of which a process has one."""
+    if device is None and args and _is_device(args[0]):
+        device, args = args[0], args[1:]
+    if device is not None:
+        _check_device("to", device)
+        if not args and not kwargs:
+            return self
+    return _to_dtype(self, *args, **kwargs)
 
 
 def _array_namespace(self, *, api_version=None):
@@ -65,6 +109,10 @@ Tensor.device = property(lambda self: _core.default_device(), doc="Where tensors
 Tensor.to_device = _to_device
 Tensor.__array_namespace__ = _array_namespace
 Tensor.__array_ufunc__ = _ufunc
+Tensor.__array_function__ = _array_function
+Tensor.to = _to
+Tensor.cpu = lambda self: self.to("cpu")
+Tensor.cuda = lambda self: self.to("cuda")
 Tensor.__array_priority__ = 1000
 Tensor.__reduce_ex__ = _reduce
 Tensor.__copy__ = _copy

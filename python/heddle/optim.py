@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 globals().update({name: getattr(_core._optim, name) for name in __all__})
-__all__ += ["load_checkpoint", "save_checkpoint"]
+__all__ += ["clip_grad_norm_", "clip_grad_value_", "load_checkpoint", "save_checkpoint"]
 
 
 def save_checkpoint(path, model, optimizer, metadata=None):
@@ -38,3 +38,27 @@ def save_checkpoint(path, model, optimizer, metadata=None):
 def load_checkpoint(path, model, optimizer):
     """Gives them the values of the file; everything must fit, or nothing changes. Returns the metadata."""
     return _core._optim._load_checkpoint(path, model._tensors(), optimizer)
+
+
+def clip_grad_norm_(parameters, max_norm, norm_type=2.0):
+    """Makes the gradients that backward() left smaller, so that the norm of all of them is at most max_norm. Gives the
+    norm before."""
+    gradients = _gradients_of(parameters)
+    if not gradients:
+        return _core.zeros(())
+    clipped, norm = clip_grad_norm(gradients, max_norm, norm_type)
+    for gradient, value in zip(gradients, clipped):
+        gradient.assign(value)
+    return norm
+
+
+def clip_grad_value_(parameters, clip_value):
+    """Brings the gradients that backward() left into [-clip_value, clip_value]."""
+    gradients = _gradients_of(parameters)
+    for gradient, value in zip(gradients, clip_grad_value(gradients, clip_value) if gradients else []):
+        gradient.assign(value)
+
+
+def _gradients_of(parameters):
+    parameters = [parameters] if isinstance(parameters, _core.Tensor) else list(parameters)
+    return [p.grad for p in parameters if p.grad is not None]

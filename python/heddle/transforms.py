@@ -1,6 +1,7 @@
 """Functions of functions: gradients, vmap, jit. Arguments and results may be nested (pytrees)."""
 
 import contextlib
+import copy
 import functools
 
 from . import _core
@@ -167,6 +168,11 @@ def vmap(f, in_axes=0, out_axes=0):
         axes = list(in_axes) if isinstance(in_axes, (tuple, list)) else [in_axes] * len(args)
         if len(axes) != len(args):
             raise ValueError(f"vmap: {len(axes)} in_axes for {len(args)} arguments")
+        for axis in axes:
+            if axis is not None and not hasattr(axis, "__index__"):
+                raise TypeError(f"vmap: in_axes are integers or None, one for each argument, not {axis!r}")
+        if not hasattr(out_axes, "__index__"):
+            raise TypeError(f"vmap: out_axes is one integer, for all results, not {out_axes!r}")
         leaves, structure = tree_flatten(args)
         of_leaves = [axis for axis, arg in zip(axes, args) for _ in tree_leaves(arg)]
         # Numbers are the same for all examples.
@@ -236,3 +242,25 @@ def jit(f=None):
     code = getattr(f, "__code__", None)
     place = f"{code.co_filename}:{code.co_firstlineno}" if code else getattr(f, "__name__", type(f).__name__)
     return functools.update_wrapper(_core.Captured(f, place), f, updated=())
+
+
+def _deepcopied(self, memo):
+    """Of a method of an object that is copied too: a captured function of the copy. Others have nothing to copy."""
+    f = self.__wrapped__
+    if getattr(f, "__self__", None) is None:
+        return self
+    copied = memo[id(self)] = jit(copy.deepcopy(f, memo))
+    return copied
+
+
+_core.Captured.__deepcopy__ = _deepcopied
+
+
+def jacobian(f, x=None):
+    """The derivatives of all elements of f(x) by all elements of x, or without x the function that gives them."""
+    return functools.partial(jacobian, f) if x is None else _core.jacobian(f, x)
+
+
+def hessian(f, x=None):
+    """The second derivatives of f, which gives one element, or without x the function that gives them."""
+    return functools.partial(hessian, f) if x is None else _core.hessian(f, x)

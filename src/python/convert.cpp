@@ -1,5 +1,8 @@
 #include "python/convert.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstring>
 
@@ -32,11 +35,35 @@ Tensor& tensor_of(PyObject* object) {
 }
 PyObject* wrap(const Tensor& given) {
   if (without_gradients && given.requires_grad()) [[unlikely]]
-    return wrap(given.detach());
+    return wrap_handle(given.detach());
+  return wrap_handle(given);
+}
+PyObject* wrap_handle(const Tensor& given) {
   nb::object made = nb::inst_alloc(reinterpret_cast<PyObject*>(tensor_type));
   new (nb::inst_ptr<void>(made)) Tensor(given);
   nb::inst_mark_ready(made);
   return made.release().ptr();
+}
+
+Unlocked::~Unlocked() {
+#if PY_VERSION_HEX >= 0x030d0000
+  const bool ends = Py_IsFinalizing() != 0;
+#else
+  const bool ends = _Py_IsFinalizing() != 0;
+#endif
+  // The first thread is the one that ends it.
+  if (ends && syscall(SYS_gettid) != getpid())
+    for (;;) pause();
+  PyEval_RestoreThread(state_);
+}
+
+std::vector<nb::object> elements_of(PyObject* sequence) {
+  nb::object tuple = nb::steal(PySequence_Tuple(sequence));
+  if (!tuple.is_valid()) nb::raise_python_error();
+  std::vector<nb::object> result;
+  const Py_ssize_t count = PyTuple_Size(tuple.ptr());
+  for (Py_ssize_t i = 0; i < count; ++i) result.push_back(nb::borrow(PyTuple_GetItem(tuple.ptr(), i)));
+  return result;
 }
 
 bool is_index(PyObject* object) {
@@ -89,15 +116,12 @@ std::vector<int64_t> to_ints(PyObject* object) {
   if (is_index(object)) return {to_int(object)};
   if (PyUnicode_Check(object) || !PySequence_Check(object))
     throw ArgumentTypeError("expected an integer or a sequence of integers, not " + type_name(object));
-  nb::object list = nb::steal(PySequence_Fast(object, "expected a sequence of integers"));
-  if (!list.is_valid()) nb::raise_python_error();
   std::vector<int64_t> result;
-  Py_ssize_t count = PySequence_Size(list.ptr());
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    nb::object element = nb::steal(PySequence_GetItem(list.ptr(), i));
-    if (!element.is_valid()) nb::raise_python_error();
+  const std::vector<nb::object> list = elements_of(object);
+  for (const nb::object& element : list) {
     // One array of sizes among arguments that are gathered.
-    bool array = count == 1 && !is_index(element.ptr()) && !is_list(element.ptr()) && PySequence_Check(element.ptr());
+    bool array =
+        list.size() == 1 && !is_index(element.ptr()) && !is_list(element.ptr()) && PySequence_Check(element.ptr());
     if (array) return to_ints(element.ptr());
     result.push_back(to_int(element.ptr()));
   }
@@ -147,14 +171,11 @@ bool read(PyObject* object, size_t depth, Nested& out) {
     out.numbers.push_back(*value);
     return true;
   }
-  Py_ssize_t count = PySequence_Size(object);
-  if (depth >= out.shape.size() || count != out.shape[depth])
+  const std::vector<nb::object> list = elements_of(object);
+  if (depth >= out.shape.size() || std::ssize(list) != out.shape[depth])
     throw ShapeError("tensor: the nested lists have different lengths or depths");
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    nb::object element = nb::steal(PySequence_GetItem(object, i));
-    if (!element.is_valid()) nb::raise_python_error();
+  for (const nb::object& element : list)
     if (!read(element.ptr(), depth + 1, out)) return false;
-  }
   return true;
 }
 
@@ -174,18 +195,15 @@ Tensor from_list(PyObject* object, std::optional<DType> dtype, size_t depth) {
   Nested nested;
   nb::object at = nb::borrow(object);
   while (is_list(at.ptr()) && nested.shape.size() <= kDeepest) {
-    Py_ssize_t count = PySequence_Size(at.ptr());
-    nested.shape.push_back(count);
-    if (count == 0) break;
-    at = nb::steal(PySequence_GetItem(at.ptr(), 0));
+    const std::vector<nb::object> list = elements_of(at.ptr());
+    nested.shape.push_back(std::ssize(list));
+    if (list.empty()) break;
+    at = list[0];
   }
   if (nested.shape.size() > kDeepest) throw ValueError("tensor: the lists are nested too deeply");
   if (read(object, 0, nested)) return from_numbers(nested, dtype);
   std::vector<Tensor> parts;
-  Py_ssize_t count = PySequence_Size(object);
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    nb::object element = nb::steal(PySequence_GetItem(object, i));
-    if (!element.is_valid()) nb::raise_python_error();
+  for (const nb::object& element : elements_of(object)) {
     parts.push_back(is_list(element.ptr()) ? from_list(element.ptr(), dtype, depth + 1)
                                            : to_tensor(element.ptr(), dtype));
   }
@@ -196,13 +214,19 @@ Tensor as(const Tensor& x, std::optional<DType> dtype) { return dtype && *dtype 
 
 }  // namespace
 
+bool is_constant(PyObject* object) {
+  return PyObject_CheckBuffer(object) && !nb::hasattr(nb::handle(object), "__setitem__") && !PyMemoryView_Check(object);
+}
+
 std::optional<Tensor> to_tensor_if_array(PyObject* object) {
   if (is_tensor(object)) return tensor_of(object);
   if (PyUnicode_Check(object) || is_list(object) || PyFloat_CheckExact(object) || PyLong_CheckExact(object)) return {};
-  if (PyObject_CheckBuffer(object)) return from_buffer(object);
+  const bool has_array = !PyType_Check(object) && nb::hasattr(object, "__array__");
+  // NumPy's scalars show their bytes, whatever these mean.
+  if (PyObject_CheckBuffer(object) && !(has_array && is_constant(object))) return from_buffer(object);
   if (PyType_Check(object)) return {};
-  if (nb::hasattr(object, "__dlpack__")) return from_dlpack(object);
-  if (nb::hasattr(object, "__array__")) {
+  if (!has_array && nb::hasattr(object, "__dlpack__")) return from_dlpack(object, true);
+  if (has_array) {
     nb::object array = nb::handle(object).attr("__array__")();
     if (PyObject_CheckBuffer(array.ptr())) return from_buffer(array.ptr());
   }
@@ -220,7 +244,11 @@ Tensor to_tensor(PyObject* object, std::optional<DType> dtype) {
   }
   if (is_list(object)) return from_list(object, dtype, 0);
   if (std::optional<Tensor> array = to_tensor_if_array(object)) return as(*array, dtype);
-  if (PyRange_Check(object)) return from_list(nb::steal(PySequence_List(object)).ptr(), dtype.value_or(kI64), 0);
+  if (PyRange_Check(object)) {
+    nb::object list = nb::steal(PySequence_List(object));
+    if (!list.is_valid()) nb::raise_python_error();
+    return from_list(list.ptr(), dtype.value_or(kI64), 0);
+  }
   throw ArgumentTypeError("expected a tensor, a number or nested lists of numbers, not " + type_name(object));
 }
 

@@ -29,6 +29,8 @@ Tensor& tensor_of(PyObject* object);
 extern constinit thread_local bool without_gradients;
 // A new reference.
 PyObject* wrap(const Tensor& tensor);
+// To the tensor itself, whatever the calling thread thinks of gradients.
+PyObject* wrap_handle(const Tensor& tensor);
 inline nb::object to_object(const Tensor& tensor) { return nb::steal(wrap(tensor)); }
 
 // A tensor, a number, nested lists of these, or memory: buffers, DLPack, __array__. Without a dtype numbers become
@@ -36,9 +38,12 @@ inline nb::object to_object(const Tensor& tensor) { return nb::steal(wrap(tensor
 Tensor to_tensor(PyObject* object, std::optional<DType> dtype = {});
 // The same if it is a tensor or memory; nothing for numbers, lists and the rest.
 std::optional<Tensor> to_tensor_if_array(PyObject* object);
+// Whether it is memory that nobody changes: bytes, and NumPy's scalars.
+bool is_constant(PyObject* object);
 // Always copies.
 Tensor from_buffer(PyObject* object);
-Tensor from_dlpack(PyObject* object);
+// Shares memory where that is possible, unless a copy is wanted.
+Tensor from_dlpack(PyObject* object, bool copy);
 
 // dtype objects, their names, Python's bool, int and float, and NumPy's dtypes and scalar classes.
 DType to_dtype(PyObject* object);
@@ -71,6 +76,25 @@ bool is_operand(PyObject* object);
 
 // Lets go of an object, now or, on a thread without the interpreter's lock, soon.
 void release_anywhere(PyObject* object);
+
+// Lets go of what others released on threads without that lock.
+void release_late();
+
+// Gives the interpreter's lock away while it lives. A thread that wants it back while the interpreter ends never goes
+// on: Python would unwind it, which C++ code does not survive.
+class Unlocked {
+ public:
+  Unlocked() : state_(PyEval_SaveThread()) {}
+  ~Unlocked();
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+// What a list, tuple or other sequence holds, whatever becomes of it meanwhile.
+std::vector<nb::object> elements_of(PyObject* sequence);
 
 // "int", "heddle.Tensor": for messages.
 std::string type_name(PyObject* object);

@@ -22,20 +22,26 @@ template <Tensor (*F)(const Dims&, DType)>
 Tensor shaped(const Dims& shape, DType dtype, bool requires_grad) {
   return asked(F(shape, dtype), requires_grad);
 }
-Tensor filled(const Dims& shape, PyObject* value, const std::optional<DType>& dtype, bool requires_grad) {
-  if (is_tensor(value)) {
-    Tensor made = expand(dtype ? cast(tensor_of(value), *dtype) : tensor_of(value), shape);
-    return asked(made, requires_grad);
-  }
-  DType natural = PyFloat_Check(value) ? kF32 : PyBool_Check(value) ? kBool : kI64;
-  return asked(full(shape, PyOperand(value), dtype.value_or(natural)), requires_grad);
-}
-
 Operand number_of(PyObject* object) {
   if (PyFloat_Check(object)) return to_double(object);
   if (PyIndex_Check(object)) return to_int(object);
   return to_double(object);
 }
+Tensor filled(const Dims& shape, PyObject* value, const std::optional<DType>& dtype, bool requires_grad) {
+  if (is_tensor(value)) {
+    Tensor made = expand(dtype ? cast(tensor_of(value), *dtype) : tensor_of(value), shape);
+    return asked(made, requires_grad);
+  }
+  if (is_constant(value)) {  // a scalar of NumPy's
+    const std::optional<Tensor> one = to_tensor_if_array(value);
+    if (one && one->rank() == 0) return asked(expand(dtype ? cast(*one, *dtype) : *one, shape), requires_grad);
+  }
+  DType natural = PyFloat_Check(value) ? kF32 : PyBool_Check(value) ? kBool : kI64;
+  if (PyFloat_Check(value) || PyLong_Check(value))
+    return asked(full(shape, PyOperand(value), dtype.value_or(natural)), requires_grad);
+  return asked(full(shape, number_of(value), dtype.value_or(PyIndex_Check(value) ? kI64 : kF32)), requires_grad);
+}
+
 Tensor range(PyObject* start, PyObject* stop, PyObject* step, const std::optional<DType>& dtype) {
   if (stop == Py_None) return arange(0, number_of(start), number_of(step), dtype);
   return arange(number_of(start), number_of(stop), number_of(step), dtype);

@@ -320,12 +320,7 @@ Held<std::vector<Tensor>>::Held(PyObject* object) {
     PyErr_Clear();
     throw ArgumentTypeError("expected a sequence of tensors, not " + type_name(object));
   }
-  Py_ssize_t count = PySequence_Size(list.ptr());
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    nb::object element = nb::steal(PySequence_GetItem(list.ptr(), i));
-    if (!element.is_valid()) nb::raise_python_error();
-    value.push_back(to_tensor(element.ptr()));
-  }
+  for (const nb::object& element : elements_of(list.ptr())) value.push_back(to_tensor(element.ptr()));
 }
 
 Held<std::vector<std::pair<int64_t, int64_t>>>::Held(PyObject* object) {
@@ -334,9 +329,7 @@ Held<std::vector<std::pair<int64_t, int64_t>>>::Held(PyObject* object) {
     PyErr_Clear();
     throw ArgumentTypeError("expected a sequence of pairs of integers, not " + type_name(object));
   }
-  Py_ssize_t count = PySequence_Size(list.ptr());
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    nb::object element = nb::steal(PySequence_GetItem(list.ptr(), i));
+  for (const nb::object& element : elements_of(list.ptr())) {
     std::vector<int64_t> pair = to_ints(element.ptr());
     if (pair.size() != 2) throw ArgumentTypeError("expected pairs of integers");
     value.emplace_back(pair[0], pair[1]);

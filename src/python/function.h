@@ -189,7 +189,7 @@ struct Parameters {
     } else {
       if (!computes) return wrap(invoke());
       return wrap([&] {
-        nb::gil_scoped_release unlocked;
+        Unlocked unlocked;
         return invoke();
       }());
     }

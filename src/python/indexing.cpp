@@ -81,7 +81,7 @@ PyObject* get_item(PyObject* self, PyObject* key) noexcept {
     if (!read_key.masks) return wrap(at(tensor, std::span<const Index>(read_key.indices)));
     std::optional<Tensor> result;
     {
-      nb::gil_scoped_release unlocked;
+      Unlocked unlocked;
       result = at(tensor, std::span<const Index>(read_key.indices));
     }
     return wrap(*result);
@@ -98,7 +98,7 @@ int set_item(PyObject* self, PyObject* key, PyObject* value) noexcept {
     PyOperand operand(value);
     std::span<const Index> indices(read_key.indices);
     if (read_key.masks) {
-      nb::gil_scoped_release unlocked;
+      Unlocked unlocked;
       tensor.set(indices, operand);
     } else {
       tensor.set(indices, operand);
@@ -118,7 +118,7 @@ Tensor take_rows(const Tensor& x, const Tensor& index, std::optional<int64_t> di
 nb::object nonzero_tuple(const Tensor& x, bool as_tuple) {
   std::optional<Tensor> found;
   {
-    nb::gil_scoped_release unlocked;
+    Unlocked unlocked;
     found = nonzero(x);
   }
   if (!as_tuple) return to_object(*found);

@@ -3,6 +3,7 @@
 #include <heddle/memory.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 
@@ -24,23 +25,33 @@ class LaterReleased {
   void add(PyObject* object) {
     std::lock_guard guard(lock_);
     objects_.push_back(object);
-    if (objects_.size() == 1) Py_AddPendingCall(drain, nullptr);
+    waiting_.store(true, std::memory_order_release);
+    // The queue of calls may be full: then the next one tries again.
+    if (!scheduled_) scheduled_ = Py_AddPendingCall(drain, nullptr) == 0;
   }
+  bool waiting() const { return waiting_.load(std::memory_order_acquire); }
+
+  // With the interpreter's lock.
+  static int drain(void* late);
 
  private:
-  static int drain(void*);
   Mutex lock_;
   std::vector<PyObject*> objects_;
+  std::atomic<bool> waiting_{false};
+  bool scheduled_ = false;
 };
 LaterReleased& later_released() {
   static LaterReleased& instance = *new LaterReleased;
   return instance;
 }
-int LaterReleased::drain(void*) {
+int LaterReleased::drain(void* late) {
   std::vector<PyObject*> all;
+  LaterReleased& self = later_released();
   {
-    std::lock_guard guard(later_released().lock_);
-    all.swap(later_released().objects_);
+    std::lock_guard guard(self.lock_);
+    all.swap(self.objects_);
+    self.waiting_.store(false, std::memory_order_relaxed);
+    if (!late) self.scheduled_ = false;
   }
   for (PyObject* object : all) Py_DECREF(object);
   return 0;
@@ -154,7 +165,12 @@ void release_anywhere(PyObject* object) {
     later_released().add(object);
 }
 
+void release_late() {
+  if (later_released().waiting()) LaterReleased::drain(&later_released());
+}
+
 Tensor from_buffer(PyObject* object) {
+  release_late();
   BufferView memory(object);
   const Py_buffer& view = memory.view;
   Format format = format_of(view);
@@ -173,6 +189,7 @@ namespace {
 
 // Shares memory where that is possible.
 Tensor from_numpy(PyObject* object) {
+  release_late();
   if (is_tensor(object)) return tensor_of(object);
   if (!PyObject_CheckBuffer(object)) {
     if (std::optional<Tensor> array = to_tensor_if_array(object)) return *array;
@@ -207,8 +224,9 @@ std::vector<Py_ssize_t> strides_of(const std::vector<Py_ssize_t>& shape, Py_ssiz
 std::shared_ptr<const void> memory_of(const char* what, const Tensor& tensor) {
   std::source_location here = std::source_location::current();  // the place finder knows better
   refuse_in_capture(what, tensor, &here);
+  release_late();
   if (tensor.is_realized()) return host_memory(tensor);
-  nb::gil_scoped_release unlocked;
+  Unlocked unlocked;
   return host_memory(tensor);
 }
 
@@ -222,6 +240,10 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
     if (!format) {
       PyErr_Format(PyExc_BufferError, "buffers have no elements of dtype %s; cast the tensor first",
                    name(tensor.dtype()));
+      return -1;
+    }
+    if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && tensor.rank() > 1) {
+      PyErr_SetString(PyExc_BufferError, "the memory of a tensor is in row-major order");
       return -1;
     }
     if (flags & PyBUF_WRITABLE) {
@@ -371,15 +393,23 @@ nb::object dlpack(const Tensor& tensor, PyObject* stream, PyObject* max_version,
     }
   }
   bool copied = copy != Py_None && to_bool(copy);
-  bool versioned = max_version != Py_None && to_ints(max_version).at(0) >= 1;
+  bool versioned = false;
+  if (max_version != Py_None) {
+    const std::vector<int64_t> version = to_ints(max_version);
+    if (version.size() != 2) throw ValueError("__dlpack__: max_version is a pair of numbers");
+    versioned = version[0] >= 1;
+  }
   return versioned ? export_capsule<DLManagedTensorVersioned>(tensor, copied)
                    : export_capsule<DLManagedTensor>(tensor, copied);
 }
 
 template <class Managed>
-Tensor take_capsule(PyObject* capsule, const char* name, const char* used) {
+Tensor take_capsule(PyObject* capsule, const char* name, const char* used, bool copy) {
   auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
   if (!managed) nb::raise_python_error();
+  if constexpr (std::is_same_v<Managed, DLManagedTensorVersioned>)
+    if (managed->major > 1)
+      throw ValueError(text("from_dlpack: memory as version ", managed->major, " of DLPack describes it"));
   PyCapsule_SetName(capsule, used);
   std::shared_ptr<Managed> held(managed, [](Managed* m) {
     if (m->deleter) m->deleter(m);
@@ -394,6 +424,7 @@ Tensor take_capsule(PyObject* capsule, const char* name, const char* used) {
   bool dense = true;
   for (size_t i = shape.size(); i-- > 0; step *= shape[i])
     dense = dense && (!t.strides || shape[i] <= 1 || t.strides[i] == step);
+  if (dense && copy) return from_memory(data, shape, dtype);
   if (dense) {
     // The producer's deleter may be Python code: it gets a capsule that is let go of under the interpreter's lock.
     auto* keep = new std::shared_ptr<Managed>(std::move(held));
@@ -482,7 +513,8 @@ Tensor from_bytes(PyObject* object, const Dims& shape, DType dtype) {
 
 }  // namespace
 
-Tensor from_dlpack(PyObject* object) {
+Tensor from_dlpack(PyObject* object, bool copy) {
+  release_late();
   nb::object capsule;
   if (PyCapsule_CheckExact(object)) {
     capsule = nb::borrow(object);
@@ -498,9 +530,9 @@ Tensor from_dlpack(PyObject* object) {
     }
   }
   if (PyCapsule_IsValid(capsule.ptr(), kVersionedName))
-    return take_capsule<DLManagedTensorVersioned>(capsule.ptr(), kVersionedName, "used_dltensor_versioned");
+    return take_capsule<DLManagedTensorVersioned>(capsule.ptr(), kVersionedName, "used_dltensor_versioned", copy);
   if (PyCapsule_IsValid(capsule.ptr(), kPlainName))
-    return take_capsule<DLManagedTensor>(capsule.ptr(), kPlainName, "used_dltensor");
+    return take_capsule<DLManagedTensor>(capsule.ptr(), kPlainName, "used_dltensor", copy);
   throw ArgumentTypeError("expected a capsule of DLPack that nobody has used");
 }
 
@@ -508,7 +540,7 @@ void bind_interop(nb::module_& module) {
   using enum Row::Kind;
   static constexpr Row rows[] = {
       {"from_numpy(x)", call<from_numpy>, Function},
-      {"from_dlpack(x)", call<from_dlpack>, Function},
+      {"from_dlpack(x)", call<[](PyObject* x) { return from_dlpack(x, false); }>, Function},
       {"_from_bytes(data, shape, dtype)", call<from_bytes>, Function},
       {"_bytes(x)", call<bytes_of>, Method},
       {"__dlpack__(x, stream=None, max_version=None, dl_device=None, copy=None)", call<dlpack>, Method},

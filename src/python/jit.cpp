@@ -13,14 +13,21 @@
 namespace heddle::python {
 namespace {
 
-// The line of Python that is running.
+// The line of the user's that is running: none of this package.
 std::string python_place() {
   if (!Py_IsInitialized()) return {};
   nb::gil_scoped_acquire locked;
-  PyFrameObject* frame = PyEval_GetFrame();
-  if (!frame) return {};
-  nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
-  return text(nb::cast<std::string>(code.attr("co_filename")), ":", PyFrame_GetLineNumber(frame));
+  nb::object frame = nb::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  while (frame.is_valid()) {
+    auto* raw = reinterpret_cast<PyFrameObject*>(frame.ptr());
+    nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(raw)));
+    const auto file = nb::cast<std::string>(code.attr("co_filename"));
+    nb::object outer = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetBack(raw)));
+    const bool ours = file.ends_with("heddle/_tensor.py") || file.ends_with("heddle/transforms.py");
+    if (!ours || !outer.is_valid()) return text(file, ":", PyFrame_GetLineNumber(raw));
+    frame = outer;
+  }
+  return {};
 }
 
 // Arguments or results without their tensors.
@@ -28,6 +35,22 @@ struct Structure {
   Tree tree;
   std::vector<bool> is_tensor;      // for each leaf
   std::vector<nb::object> statics;  // the other leaves
+  std::vector<bool> weak;           // for each of these: whether it is a weak reference to it
+
+  // Modules and other objects among the arguments are not kept alive: the caller has them.
+  void weaken() {
+    for (size_t i = 0; i < statics.size(); ++i) {
+      PyObject* object = statics[i].ptr();
+      PyObject* reference = PyType_Check(object) ? nullptr : PyWeakref_NewRef(object, nullptr);
+      weak[i] = reference != nullptr;
+      if (reference)
+        statics[i] = nb::steal(reference);
+      else
+        PyErr_Clear();
+    }
+  }
+  // The object itself; None if it is no more.
+  nb::object value(size_t i) const { return weak[i] ? nb::object(statics[i]()) : statics[i]; }
 };
 
 bool same_value(const nb::object& a, const nb::object& b) {
@@ -37,29 +60,37 @@ bool same_value(const nb::object& a, const nb::object& b) {
     double x = PyFloat_AsDouble(a.ptr()), y = PyFloat_AsDouble(b.ptr());
     return std::memcmp(&x, &y, sizeof x) == 0;
   }
-  int result = PyObject_RichCompareBool(a.ptr(), b.ptr(), Py_EQ);
-  if (result < 0) nb::raise_python_error();
-  return result == 1;
+  return strictly_equal(a, b);
 }
 bool same(const Structure& a, const Structure& b) {
   if (a.is_tensor != b.is_tensor || !same(a.tree, b.tree)) return false;
   for (size_t i = 0; i < a.statics.size(); ++i)
-    if (!same_value(a.statics[i], b.statics[i])) return false;
+    if (!same_value(a.value(i), b.value(i))) return false;
   return true;
 }
 
 nb::object assemble(const Structure& structure, std::span<const Tensor> tensors) {
   std::vector<nb::object> leaves;
   size_t tensor = 0, other = 0;
-  for (bool is : structure.is_tensor) leaves.push_back(is ? to_object(tensors[tensor++]) : structure.statics[other++]);
+  for (bool is : structure.is_tensor) leaves.push_back(is ? to_object(tensors[tensor++]) : structure.value(other++));
   return unflatten(structure.tree, leaves);
 }
 
-// What becomes of a result; the structure is known by its number, because nothing of Python may be in here: it may end
-// on a thread that does not have the interpreter.
+// What becomes of a result. It may end on a thread that does not have the interpreter.
 struct Prototype {
-  size_t structure, tensors;
+  std::shared_ptr<const Structure> structure;  // null: one tensor
+  size_t tensors = 1;
 };
+// A structure that any thread may let go of.
+std::shared_ptr<const Structure> released_anywhere(std::unique_ptr<Structure> structure) {
+  const Structure* made = structure.get();
+  PyObject* holder = PyCapsule_New(structure.get(), "heddle.structure", [](PyObject* object) {
+    delete static_cast<Structure*>(PyCapsule_GetPointer(object, "heddle.structure"));
+  });
+  if (!holder) nb::raise_python_error();
+  structure.release();
+  return {made, [holder](const Structure*) { release_anywhere(holder); }};
+}
 // Whether tensors that the function has made are there besides its results.
 bool keeps_others(std::span<const Tensor> results) {
   for (const std::weak_ptr<TensorSlot>& born : current_capture->born) {
@@ -86,7 +117,7 @@ class Captured : public JitBase {
     Prototype made{};
     bool transformed = false;
     {
-      nb::gil_scoped_release unlocked;
+      Unlocked unlocked;
       JitCall call(*core_);
       call.arguments().add_word(structure);
       for (Tensor& tensor : tensors) call.arguments().add(tensor);
@@ -105,8 +136,27 @@ class Captured : public JitBase {
       }
     }
     if (transformed) return plain(args, kwargs);
-    if (made.structure == kPlain + 1) return to_object(results[0]);
-    return assemble(*structures_[made.structure], results);
+    return made.structure ? assemble(*made.structure, results) : to_object(results[0]);
+  }
+  void forget() {
+    {
+      Unlocked unlocked;
+      clear();
+    }
+    std::vector<std::unique_ptr<Structure>> gone;
+    first_ += structures_.size();
+    gone.swap(structures_);
+  }
+  int visit_objects(visitproc visit, void* arg) const {
+    Py_VISIT(f.ptr());
+    for (const auto& structure : structures_) {
+      for (const nb::object& object : structure->statics) Py_VISIT(object.ptr());
+      for (const TreeNode& node : structure->tree.nodes) {
+        Py_VISIT(node.type.ptr());
+        Py_VISIT(node.info.ptr());
+      }
+    }
+    return 0;
   }
 
   nb::object f;
@@ -128,24 +178,29 @@ class Captured : public JitBase {
     }
     if (only_tensors) return kPlain + count;
     tensors.clear();
-    return number_of(nb::make_tuple(args, kwargs), tensors);
+    std::unique_ptr<Structure> structure = structure_of(nb::make_tuple(args, kwargs), tensors);
+    for (size_t i = 0; i < structures_.size(); ++i)
+      if (same(*structures_[i], *structure)) return first_ + i;
+    keep_as_it_is(structure->tree);
+    structure->weaken();
+    structures_.push_back(std::move(structure));
+    return first_ + structures_.size() - 1;
   }
-  size_t number_of(const nb::object& value, std::vector<Tensor>& tensors) {
+  static std::unique_ptr<Structure> structure_of(const nb::object& value, std::vector<Tensor>& tensors) {
     auto structure = std::make_unique<Structure>();
     std::vector<nb::object> leaves;
     structure->tree = flatten(value, leaves);
     for (nb::object& leaf : leaves) {
-      std::optional<Tensor> tensor = to_tensor_if_array(leaf.ptr());
+      std::optional<Tensor> tensor;
+      if (!is_constant(leaf.ptr())) tensor = to_tensor_if_array(leaf.ptr());
       structure->is_tensor.push_back(tensor.has_value());
       if (tensor)
         tensors.push_back(*tensor);
       else
         structure->statics.push_back(std::move(leaf));
     }
-    for (size_t i = 0; i < structures_.size(); ++i)
-      if (same(*structures_[i], *structure)) return i;
-    structures_.push_back(std::move(structure));
-    return structures_.size() - 1;
+    structure->weak.resize(structure->statics.size(), false);
+    return structure;
   }
 
   nb::object run_inside(size_t structure, std::span<const Tensor> inside) {
@@ -155,7 +210,8 @@ class Captured : public JitBase {
         PyTuple_SetItem(args.ptr(), static_cast<Py_ssize_t>(i), wrap(inside[i]));
       return f(*nb::borrow<nb::tuple>(args));
     }
-    nb::object both = assemble(*structures_[structure], inside);
+    if (structure < first_) throw CaptureError("the captured function was cleared while it was being recorded");
+    nb::object both = assemble(*structures_[structure - first_], inside);
     return f(*nb::borrow<nb::args>(both[0]), **nb::borrow<nb::kwargs>(both[1]));
   }
 
@@ -165,31 +221,43 @@ class Captured : public JitBase {
     JitCall::Recording recording(call, [&](Parts& parts) {
       for (Tensor& tensor : inside) parts.add(tensor);
     });
-    size_t result_structure = kPlain + 1;
+    Prototype prototype;
     {
       nb::object result = run_inside(structure, inside);
       if (is_tensor(result.ptr()))
         made.push_back(tensor_of(result.ptr()));
       else
-        result_structure = number_of(result, made);
+        prototype.structure = known_result(structure_of(result, made));
     }
+    prototype.tensors = made.size();
     if (keeps_others(made)) nb::module_::import_("gc").attr("collect")();  // objects in circles may hold tensors
     for (Tensor& tensor : made) call.result().add(tensor);
-    call.result().add_word(result_structure);
+    call.result().add_word(reinterpret_cast<uintptr_t>(prototype.structure.get()));
     recording.finish();
-    call.set_prototype(std::make_shared<const Prototype>(Prototype{result_structure, made.size()}));
+    call.set_prototype(std::make_shared<const Prototype>(std::move(prototype)));
+  }
+  // The same object for the same structure: two recordings are compared by it.
+  std::shared_ptr<const Structure> known_result(std::unique_ptr<Structure> structure) {
+    std::erase_if(results_, [](const auto& known) { return known.expired(); });
+    for (const auto& weak : results_)
+      if (std::shared_ptr<const Structure> known = weak.lock(); known && same(*known, *structure)) return known;
+    std::shared_ptr<const Structure> made = released_anywhere(std::move(structure));
+    results_.push_back(made);
+    return made;
   }
 
-  std::vector<std::unique_ptr<Structure>> structures_;
+  std::vector<std::unique_ptr<Structure>> structures_;  // of arguments; the first has number first_
+  std::vector<std::weak_ptr<const Structure>> results_;
+  size_t first_ = 0;
 };
 
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
-  if (!nb::inst_ready(self)) return 0;
-  Py_VISIT(nb::inst_ptr<Captured>(self)->f.ptr());
-  return 0;
+  if (PyObject** attributes = _PyObject_GetDictPtr(self)) Py_VISIT(*attributes);
+  return nb::inst_ready(self) ? nb::inst_ptr<Captured>(self)->visit_objects(visit, arg) : 0;
 }
 int clear(PyObject* self) {
+  if (PyObject** attributes = _PyObject_GetDictPtr(self)) Py_CLEAR(*attributes);
   if (nb::inst_ready(self)) nb::inst_ptr<Captured>(self)->f.reset();
   return 0;
 }
@@ -242,7 +310,7 @@ void bind_jit(nb::module_& module) {
           [](const Captured& self) {
             std::vector<JitPlan> plans;
             {
-              nb::gil_scoped_release unlocked;
+              Unlocked unlocked;
               plans = self.plans();
             }
             nb::list result;
@@ -250,13 +318,7 @@ void bind_jit(nb::module_& module) {
             return result;
           },
           "What was compiled so far, one entry for each kind of arguments.")
-      .def(
-          "clear",
-          [](Captured& self) {
-            nb::gil_scoped_release unlocked;
-            self.clear();
-          },
-          "Forgets everything that was compiled.");
+      .def("clear", [](Captured& self) { self.forget(); }, "Forgets everything that was compiled.");
   module.def(
       "forget_recordings", forget_recordings,
       "All captured functions record again: something that they close over, and that is no tensor, has changed.");

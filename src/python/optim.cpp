@@ -77,7 +77,7 @@ void step(Optimizer& self, nb::handle gradients, nb::handle also) {
   if (!also.is_none())
     more = is_tensor(also.ptr()) ? TensorList{tensor_of(also.ptr())} : Held<TensorList>(also.ptr()).get();
   if (is_capturing()) return gradients.is_none() ? self.step() : self.step(given, more);
-  nb::gil_scoped_release unlocked;
+  Unlocked unlocked;
   if (gradients.is_none())
     self.step();
   else
@@ -145,7 +145,7 @@ void bind_optim(nb::module_& module) {
       .def_prop_rw("lr", &Optimizer::lr, &Optimizer::set_lr, "The rate of the next step.")
       .def_prop_ro("steps_done",
                    [](const Optimizer& self) {
-                     nb::gil_scoped_release unlocked;
+                     Unlocked unlocked;
                      return self.steps_done();
                    })
       .def("state_dict", [](const Optimizer& self) { return dict_of(self.state()); })
@@ -242,7 +242,7 @@ void bind_io(nb::module_& module) {
         std::string name = path_text(path);
         TensorMap state = map_of(model);
         TextMap texts = texts_of(metadata);
-        nb::gil_scoped_release unlocked;
+        Unlocked unlocked;
         optim::detail::save_checkpoint(name, state, optimizer, texts);
       },
       nb::arg("path"), nb::arg("model"), nb::arg("optimizer"), nb::arg("metadata").none());
@@ -253,7 +253,7 @@ void bind_io(nb::module_& module) {
         TensorMap state = map_of(model);
         TextMap texts;
         {
-          nb::gil_scoped_release unlocked;
+          Unlocked unlocked;
           texts = optim::detail::load_checkpoint(name, state, optimizer);
         }
         nb::dict result;
@@ -267,7 +267,7 @@ void bind_io(nb::module_& module) {
         std::string name = path_text(path);
         TensorMap map = map_of(tensors);
         TextMap texts = texts_of(metadata);
-        nb::gil_scoped_release unlocked;
+        Unlocked unlocked;
         save_safetensors(name, map, texts);
       },
       nb::arg("path"), nb::arg("tensors"), nb::arg("metadata").none() = nb::none(),
@@ -278,7 +278,7 @@ void bind_io(nb::module_& module) {
         std::string name = path_text(path);
         std::optional<Safetensors> file;
         {
-          nb::gil_scoped_release unlocked;
+          Unlocked unlocked;
           file = load_safetensors(name);
         }
         return dict_of(file->tensors);

@@ -21,14 +21,11 @@ void add(nb::handle value, Tree& tree, std::vector<nb::object>& leaves, int dept
   PyTypeObject* type = Py_TYPE(value.ptr());
   TreeNode node;
   auto children = [&](const nb::object& list) {
-    auto count = static_cast<size_t>(PySequence_Size(list.ptr()));
-    node.children = count;
+    if (!list.is_valid()) nb::raise_python_error();
+    const std::vector<nb::object> elements = elements_of(list.ptr());
+    node.children = elements.size();
     tree.nodes.push_back(node);
-    for (size_t i = 0; i < count; ++i) {
-      nb::object child = nb::steal(PySequence_GetItem(list.ptr(), static_cast<Py_ssize_t>(i)));
-      if (!child.is_valid()) nb::raise_python_error();
-      add(child, tree, leaves, depth + 1);
-    }
+    for (const nb::object& child : elements) add(child, tree, leaves, depth + 1);
   };
   if (value.is_none()) {
     node.kind = Kind::None;
@@ -71,8 +68,10 @@ void add(nb::handle value, Tree& tree, std::vector<nb::object>& leaves, int dept
   if (nb::hasattr(type_object, "__dataclass_fields__")) {
     node.kind = Kind::Dataclass;
     node.type = type_object;
-    node.info = nb::steal(PySequence_Tuple(nb::object(type_object.attr("__dataclass_fields__")).ptr()));
-    nb::list values;
+    nb::list names, values;  // not those of the class, nor those that only its __init__ knows
+    for (nb::handle field : nb::module_::import_("dataclasses").attr("fields")(type_object))
+      names.append(field.attr("name"));
+    node.info = nb::steal(PySequence_Tuple(names.ptr()));
     for (nb::handle name : node.info) values.append(nb::getattr(value, name));
     return children(values);
   }
@@ -118,9 +117,19 @@ nb::object build(const Tree& tree, size_t& at, std::span<const nb::object> leave
   }
 }
 
-bool equal(const nb::object& a, const nb::object& b) {
+bool equal(const nb::object& a, const nb::object& b, int depth = 0) {
   if (a.ptr() == b.ptr()) return true;
-  if (!a.is_valid() || !b.is_valid()) return false;
+  if (!a.is_valid() || !b.is_valid() || Py_TYPE(a.ptr()) != Py_TYPE(b.ptr())) return false;
+  if (depth < kDeepest && (PyTuple_CheckExact(a.ptr()) || PyList_CheckExact(a.ptr()))) {
+    const std::vector<nb::object> x = elements_of(a.ptr()), y = elements_of(b.ptr());
+    bool all = x.size() == y.size();
+    for (size_t i = 0; all && i < x.size(); ++i) all = equal(x[i], y[i], depth + 1);
+    return all;
+  }
+  if (depth < kDeepest && PyDict_CheckExact(a.ptr())) {
+    nb::object x = nb::steal(PyDict_Items(a.ptr())), y = nb::steal(PyDict_Items(b.ptr()));
+    return equal(x, y, depth + 1);
+  }
   int result = PyObject_RichCompareBool(a.ptr(), b.ptr(), Py_EQ);
   if (result < 0) nb::raise_python_error();
   return result == 1;
@@ -134,6 +143,16 @@ std::string structure_text(const Tree& tree) {
 }
 
 }  // namespace
+
+bool strictly_equal(const nb::object& a, const nb::object& b) { return equal(a, b); }
+
+void keep_as_it_is(Tree& tree) {
+  for (TreeNode& node : tree.nodes) {
+    if (node.kind != Kind::Registered || PyObject_Hash(node.info.ptr()) != -1) continue;
+    PyErr_Clear();
+    node.info = nb::module_::import_("copy").attr("deepcopy")(node.info);
+  }
+}
 
 bool same(const Tree& a, const Tree& b) {
   if (a.nodes.size() != b.nodes.size()) return false;

@@ -18,6 +18,10 @@ struct Tree {
   size_t leaves = 0;
 };
 bool same(const Tree& a, const Tree& b);
+// Also of the same types, all the way down: 1, 1.0 and True are others.
+bool strictly_equal(const nb::object& a, const nb::object& b);
+// Copies what the functions of registered classes gave and might change.
+void keep_as_it_is(Tree& tree);
 
 Tree flatten(nb::handle value, std::vector<nb::object>& leaves);
 nb::object unflatten(const Tree& tree, std::span<const nb::object> leaves);

@@ -19,9 +19,11 @@ PadMode pad_mode(const std::string& name) {
 Tensor padded(const Tensor& x, PyObject* widths, const std::string& mode, const Operand& value) {
   auto rank = static_cast<size_t>(x.rank());
   std::vector<std::pair<int64_t, int64_t>> pairs(rank);
-  bool is_list = PyList_Check(widths) || PyTuple_Check(widths);
-  bool nested =
-      is_list && PySequence_Size(widths) > 0 && PySequence_Check(nb::steal(PySequence_GetItem(widths, 0)).ptr());
+  bool nested = false;
+  if (PyList_Check(widths) || PyTuple_Check(widths)) {
+    const std::vector<nb::object> given = elements_of(widths);
+    nested = !given.empty() && PySequence_Check(given[0].ptr());
+  }
   if (nested) {
     pairs = Held<std::vector<std::pair<int64_t, int64_t>>>(widths).get();
     if (pairs.size() == 1) pairs.resize(rank, pairs[0]);

@@ -70,7 +70,9 @@ template <Unary F>
 PyObject* unary(PyObject* self) noexcept {
   return guarded([&] { return wrap((+F)(tensor_of(self))); });
 }
-PyObject* itself(PyObject* self) noexcept { return Py_NewRef(self); }
+PyObject* itself(PyObject* self) noexcept {
+  return guarded([&] { return wrap(tensor_of(self).clone()); });
+}
 
 PyObject* compare(PyObject* a, PyObject* b, int op) noexcept {
   if (!is_operand(b)) return Py_NewRef(Py_NotImplemented);
@@ -94,7 +96,7 @@ const Tensor& only_element(PyObject* self, const char* what) {
 }
 template <class T>
 T element(const Tensor& tensor) {
-  nb::gil_scoped_release unlocked;
+  Unlocked unlocked;
   return tensor.item<T>();
 }
 int truth(PyObject* self) noexcept {
@@ -169,7 +171,7 @@ Tensor swapped(const Tensor& x) {
 Tensor matrix_swapped(const Tensor& x) { return transpose(x); }
 nb::object gradient(const Tensor& x) {
   std::optional<Tensor> found = x.grad();
-  return found ? to_object(*found) : nb::none();
+  return found ? nb::steal(wrap_handle(*found)) : nb::none();
 }
 int set_requires_grad(PyObject* self, PyObject* value, void*) noexcept {
   try {
@@ -181,11 +183,17 @@ int set_requires_grad(PyObject* self, PyObject* value, void*) noexcept {
     return -1;
   }
 }
-// `x.grad = None`, as zero_grad() does.
+// `x.grad = None`, as zero_grad() does; another value for one that is there, as `x.grad *= 2` does.
 int set_gradient(PyObject* self, PyObject* value, void*) noexcept {
   try {
-    if (value != Py_None) throw ArgumentTypeError("a gradient can only be set to None");
-    tensor_of(self).zero_grad();
+    if (!value || value == Py_None) {
+      tensor_of(self).zero_grad();
+      return 0;
+    }
+    std::optional<Tensor> now = tensor_of(self).grad();
+    if (!now || !is_tensor(value))
+      throw ArgumentTypeError("a gradient is set by backward(); it can be changed, or set to None");
+    if (&now->slot() != &tensor_of(value).slot()) now->assign(tensor_of(value));
     return 0;
   } catch (...) {
     set_error();
@@ -222,7 +230,7 @@ void* slot(F* function) {
 nb::object printed(const Tensor& tensor) {
   std::string text;
   {
-    nb::gil_scoped_release unlocked;
+    Unlocked unlocked;
     text = to_string(tensor);
   }
   return nb::str(text.c_str(), text.size());
@@ -270,7 +278,7 @@ Tensor with_size(const Tensor& x, int64_t axis, PyObject* size) {
   if (!nb::try_cast(nb::handle(size), known, false) || !known)
     throw ArgumentTypeError("with_dim: expected a Dim, not " + type_name(size));
   if (is_capturing()) return x.with_dim(axis, *known);
-  nb::gil_scoped_release unlocked;
+  Unlocked unlocked;
   return x.with_dim(axis, *known);
 }
 
@@ -283,7 +291,7 @@ nb::object default_device() { return nb::cast(device().name()); }
 
 nb::object realize_one(PyObject* self) {
   const Tensor& tensor = tensor_of(self);
-  nb::gil_scoped_release unlocked;
+  Unlocked unlocked;
   tensor.realize();
   nb::gil_scoped_acquire locked;
   return nb::borrow(self);
@@ -303,7 +311,7 @@ nb::object fill(PyObject* self, const Operand& value) {
   return nb::borrow(self);
 }
 void realize_all(const std::vector<Tensor>& tensors) {
-  nb::gil_scoped_release unlocked;
+  Unlocked unlocked;
   realize(tensors);
 }
 

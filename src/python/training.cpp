@@ -48,14 +48,14 @@ void bind_training(nb::module_& module) {
       .def(
           "advance",
           [](ProgressLine& self, int64_t count) {
-            nb::gil_scoped_release unlocked;
+            Unlocked unlocked;
             self.advance(count);
           },
           nb::arg("count") = 1)
       .def("set", set_shown, nb::arg("name"), nb::arg("value"))
       .def("finish",
            [](ProgressLine& self) {
-             nb::gil_scoped_release unlocked;
+             Unlocked unlocked;
              self.finish();
            })
       .def("text", &ProgressLine::text);
@@ -78,7 +78,7 @@ void bind_training(nb::module_& module) {
       [](int64_t count, uint64_t seed, bool held_out) {
         data::Digits digits;
         {
-          nb::gil_scoped_release unlocked;
+          Unlocked unlocked;
           digits = data::digits(count, {.seed = seed, .held_out = held_out});
         }
         return nb::make_tuple(to_object(digits.images), to_object(digits.labels));
@@ -95,7 +95,7 @@ void bind_training(nb::module_& module) {
   nb::class_<Profile>(module, "Profile", "What all threads run from start() to stop(), kernel by kernel.")
       .def("start",
            [](Profile& self) {
-             nb::gil_scoped_release unlocked;
+             Unlocked unlocked;
              self.start();
            })
       .def("stop", &Profile::stop)
@@ -122,7 +122,7 @@ void bind_training(nb::module_& module) {
   module.def(
       "profile",
       [] {
-        nb::gil_scoped_release unlocked;
+        Unlocked unlocked;
         return profile();
       },
       "A profile that has started.");

@@ -33,17 +33,28 @@ std::string place_text(const std::source_location& where) {
 }
 void set_place_finder(std::string (*finder)()) { place_finder.store(finder, std::memory_order_release); }
 
+namespace {
+
+// Nothing where nobody knows.
+std::string prefix(const std::source_location* where) {
+  if (where) return place_text(*where) + ": ";
+  auto* finder = place_finder.load(std::memory_order_acquire);
+  const std::string found = finder ? finder() : "";
+  return found.empty() ? "" : found + ": ";
+}
+
+}  // namespace
+
 void refuse_reading(const char* what, const std::source_location* where) {
-  throw CaptureError(text(where ? place_text(*where) + ": " : "", what, " in the function that jit() captures at ",
-                          current_capture->where,
+  throw CaptureError(text(prefix(where), what, " in the function that jit() captures at ", current_capture->where,
                           ": while it is recorded tensors have no values. Return the tensor and look at it outside"));
 }
 
 void refuse_placeholders(const char* what, const Tensor& tensor, const std::source_location* where) {
   NodeRef root = tensor.node();
   if (last_placeholder(root) > 0)
-    throw CaptureError(text(where ? place_text(*where) + ": " : "", what, " in a function that ",
-                            current_recorder->name, "() records: what depends on its arguments has no value there. ",
+    throw CaptureError(text(prefix(where), what, " in a function that ", current_recorder->name,
+                            "() records: what depends on its arguments has no value there. ",
                             "Return the tensor and look at it outside"));
 }
 

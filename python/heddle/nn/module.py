@@ -2,9 +2,10 @@
 
 from collections import namedtuple
 
-from .. import _core
+from .. import _core, _tensor
 from .._core import Tensor
 
+_PLAIN = (bool, int, float, str, tuple, type(None))
 IncompatibleKeys = namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])
 
 
@@ -52,10 +53,15 @@ class Module:
                 raise TypeError(f"{type(self).__name__}.{name} is a {known}; it cannot become {type(value).__name__}")
         if kind is not None:
             kinds[name] = kind
+        elif isinstance(value, _PLAIN) and name in self.__dict__ and not _core.is_capturing():
+            before = self.__dict__[name]
+            if type(before) is not type(value) or before != value:
+                _core.forget_recordings()  # captured functions have the old one
         self.__dict__[name] = value
 
     def __delattr__(self, name):
         self.__dict__.get("_kinds", {}).pop(name, None)
+        self.__dict__.get("_not_saved", set()).discard(name)
         object.__delattr__(self, name)
 
     def register_parameter(self, name, value):
@@ -70,8 +76,7 @@ class Module:
             raise TypeError(f"register_buffer: '{name}' is no tensor")
         self._kinds[name] = "buffer"
         self.__dict__[name] = value
-        if not persistent:
-            self._not_saved.add(name)
+        (self._not_saved.discard if persistent else self._not_saved.add)(name)
 
     def register_module(self, name, module):
         if module is not None and not isinstance(module, Module):
@@ -173,13 +178,20 @@ class Module:
     # State.
 
     def _tensors(self):
-        """All parameters and buffers that are saved, by path."""
+        """All parameters and buffers that are saved, by path; under all of their paths if they have several."""
         result = {}
-        for path, module in self.named_modules():
+
+        def add(prefix, module, inside):
+            if id(module) in inside:
+                raise _core.ValueError(f"{type(self).__name__}: {type(module).__name__} is a part of itself")
             for kind in ("parameter", "buffer"):
                 for name, tensor in module._members(kind):
                     if name not in module._not_saved:
-                        result[f"{path}.{name}" if path else name] = tensor
+                        result[prefix + name] = tensor
+            for name, child in module.named_children():
+                add(f"{prefix}{name}.", child, inside | {id(module)})
+
+        add("", self, frozenset())
         return result
 
     def state_dict(self):
@@ -245,6 +257,9 @@ class Module:
 
     def to(self, dtype):
         """Replaces all float tensors by ones of another dtype. Do so before an optimiser takes hold of them."""
+        if _tensor._is_device(dtype):
+            _tensor._check_device(f"{type(self).__name__}.to", dtype)
+            return self
         replaced = {}
         for module in self.modules():
             for kind in ("parameter", "buffer"):
@@ -257,6 +272,12 @@ class Module:
                         replaced[id(tensor)] = (new, tensor)  # the old one stays, so that no other has its id
                     module.__dict__[name] = replaced[id(tensor)][0]
         return self
+
+    def cpu(self):
+        return self.to("cpu")
+
+    def cuda(self):
+        return self.to("cuda")
 
     def float(self):
         return self.to(_core.float32)
@@ -294,6 +315,8 @@ class _Handle:
         self._number, self._hooks = _Handle._last, module._hooks
         self._when = when
         self._hooks.setdefault(when, {})[self._number] = hook
+        _core.forget_recordings()
 
     def remove(self):
         self._hooks.get(self._when, {}).pop(self._number, None)
+        _core.forget_recordings()
