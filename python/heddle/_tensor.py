@@ -105,6 +105,59 @@ def _to_device(self, device, /, *, stream=None):
     return self
 
 
+class _Size(int):
+    """The number of elements, as in NumPy; called, sizes of axes, as in PyTorch."""
+
+    def __call__(self, dim=None):
+        return self._shape if dim is None else self._shape[dim]
+
+
+_number_of_elements = Tensor.size
+
+
+def _size(self):
+    size = _Size(_number_of_elements.__get__(self))
+    size._shape = self.shape
+    return size
+
+
+def _in_place(name):
+    function = getattr(_core, name)
+
+    def change(self, *args, **kwargs):
+        self.assign(function(self, *args, **kwargs))
+        return self
+
+    change.__name__, change.__qualname__ = f"{name}_", f"Tensor.{name}_"
+    change.__doc__ = f"Gives the tensor the value of {name}(self, ...)."
+    return change
+
+
+for _name in (
+    "abs add ceil clamp clip copysign cos div exp floor floor_divide index_add index_copy lerp log masked_fill mul neg "
+    "pow reciprocal relu remainder round rsqrt scatter scatter_add sigmoid sign sin softplus sqrt square sub tanh tril "
+    "triu trunc"
+).split():
+    setattr(Tensor, f"{_name}_", _in_place(_name))
+
+
+def _drawn(self, value):
+    self.assign(value.cast(self.dtype))
+    return self
+
+
+Tensor.normal_ = lambda self, mean=0.0, std=1.0: _drawn(self, _core.randn(self.shape) * std + mean)
+Tensor.uniform_ = lambda self, a=0.0, b=1.0: _drawn(self, _core.rand(self.shape) * (b - a) + a)
+Tensor.size = property(_size, doc=_Size.__doc__)
+Tensor.view_as = lambda self, other: self.reshape(other.shape)
+Tensor.reshape_as = Tensor.view_as
+Tensor.expand_as = lambda self, other: self.expand(other.shape)
+Tensor.type_as = lambda self, other: self.cast(other.dtype)
+Tensor.is_floating_point = lambda self: self.dtype.is_floating_point
+Tensor.new_zeros = lambda self, *shape, dtype=None: _core.zeros(*shape, dtype=dtype or self.dtype)
+Tensor.new_ones = lambda self, *shape, dtype=None: _core.ones(*shape, dtype=dtype or self.dtype)
+Tensor.new_full = lambda self, shape, value, dtype=None: _core.full(shape, value, dtype=dtype or self.dtype)
+Tensor.new_tensor = lambda self, data, dtype=None: _core.tensor(data, dtype=dtype or self.dtype)
 Tensor.device = property(lambda self: _core.default_device(), doc="Where tensors are: the device of HEDDLE_DEVICE.")
 Tensor.to_device = _to_device
 Tensor.__array_namespace__ = _array_namespace

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "python/errors.h"
+#include "runtime/device.h"
 
 namespace heddle::python {
 namespace {
@@ -18,6 +19,10 @@ struct Alias {
 constexpr Alias kAliases[] = {
     {"dim", "axis"},
     {"dim", "axes"},
+    {"dim", "dims"},
+    {"dims", "axes"},
+    {"num", "steps"},
+    {"stop", "end"},
     {"keepdim", "keepdims"},
     {"x", "input"},
     {"x", "a"},
@@ -70,6 +75,7 @@ struct Spec {
   std::vector<Parameter> parameters;
   size_t gathers = kMostParameters;  // the parameter that takes all further positional arguments
   Thunk thunk = nullptr;
+  bool creates = false;  // a tensor, of a dtype: it may be told where, too
 };
 
 struct FunctionObject {
@@ -145,6 +151,16 @@ size_t find(const Spec& spec, PyObject* keyword) {
   throw ArgumentTypeError(text(spec.name, "() has no parameter '", text_of(keyword), "'; it is ", spec.doc));
 }
 
+// All tensors are on one device: it may be named, or its kind.
+void check_device(const std::string& function, PyObject* name) {
+  if (name == Py_None) return;
+  const std::string& own = device().name();
+  const std::string wanted = to_text(name);
+  if (wanted != own && wanted != own.substr(0, own.find(':')))
+    throw DeviceError(
+        text(function, "(): tensors are on '", own, "', as HEDDLE_DEVICE says, and cannot be made on '", wanted, "'"));
+}
+
 // One sequence, or all of them.
 nb::object gather(PyObject* const* arguments, size_t count) {
   if (count == 1 && (PyList_Check(arguments[0]) || PyTuple_Check(arguments[0]))) return nb::borrow(arguments[0]);
@@ -173,6 +189,10 @@ PyObject* call_function(PyObject* self, PyObject* const* arguments, size_t count
       size_t names = static_cast<size_t>(PyTuple_Size(keywords));
       for (size_t k = 0; k < names; ++k) {
         PyObject* keyword = PyTuple_GetItem(keywords, static_cast<Py_ssize_t>(k));
+        if (spec.creates && PyUnicode_CompareWithASCIIString(keyword, "device") == 0) {
+          check_device(spec.name, arguments[given + k]);
+          continue;
+        }
         size_t i = find(spec, keyword);
         if (values[i])
           throw ArgumentTypeError(text(spec.name, "() got '", text_of(spec.parameters[i].name.ptr()), "' twice"));
@@ -301,6 +321,7 @@ void add_functions(nb::module_& module, std::span<const Row> rows) {
   for (const Row& row : rows) {
     Spec* spec = parse(row.signature).release();
     spec->thunk = row.thunk;
+    spec->creates = row.kind == Row::Kind::Function && spec->doc.find(" dtype=") != std::string::npos;
     if (row.kind != Row::Kind::Method) module.attr(spec->name.c_str()) = make_function(function_type, spec);
     bool first = !spec->parameters.empty() && spec->gathers > 0;
     if (row.kind == Row::Kind::Method || (row.kind == Row::Kind::Both && first))

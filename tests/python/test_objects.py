@@ -339,3 +339,19 @@ def test_the_line_is_the_users():
         hd.jit(body)(hd.ones(2))
     with pytest.raises(hd.CaptureError, match=r"test_objects\.py:\d+: "):
         hd.jit(lambda x: 1 in x)(hd.ones(2))
+
+
+def test_spellings_of_pytorch():
+    x = hd.zeros(2, 3, device=hd.default_device())
+    assert (x.size, x.size(1), x.size(-2), x.size()) == (6, 3, 2, (2, 3))
+    assert x.add_(2).mul_(3).tolist() == [[6, 6, 6], [6, 6, 6]]
+    assert x.clamp_(max=1).sum().item() == 6
+    assert 0 <= x.uniform_().min().item() <= x.max().item() < 1
+    assert x.view_as(hd.ones(3, 2)).shape == (3, 2) and hd.ones(3).expand_as(x).shape == (2, 3)
+    assert x.new_zeros(2, dtype=hd.int8).dtype == hd.int8 and x.is_floating_point()
+    assert hd.linspace(0, 1, steps=3).tolist() == [0, 0.5, 1] and hd.arange(0, end=3).tolist() == [0, 1, 2]
+    assert hd.roll(hd.arange(3), 1, dims=0).tolist() == [2, 0, 1]
+    with pytest.raises(hd.DeviceError, match="HEDDLE_DEVICE"):
+        hd.ones(2, device="nowhere")
+    with pytest.raises(TypeError):
+        hd.ones(2, device=3)
