@@ -3,8 +3,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include "base/error.h"
 #include "core/scalar.h"
@@ -45,16 +48,30 @@ PyObject* wrap_handle(const Tensor& given) {
   return made.release().ptr();
 }
 
+namespace {
+std::atomic<bool> ending{false};
+std::atomic<int> returning{0};  // threads that wait for the lock
+}  // namespace
+
 Unlocked::~Unlocked() {
-#if PY_VERSION_HEX >= 0x030d0000
-  const bool ends = Py_IsFinalizing() != 0;
-#else
-  const bool ends = _Py_IsFinalizing() != 0;
-#endif
-  // The first thread is the one that ends it.
-  if (ends && syscall(SYS_gettid) != getpid())
+  returning.fetch_add(1);
+  // The first thread is the one that ends the interpreter, and needs the lock for that.
+  if (ending.load() && syscall(SYS_gettid) != getpid()) {
+    returning.fetch_sub(1);
     for (;;) pause();
+  }
   PyEval_RestoreThread(state_);
+  returning.fetch_sub(1);
+}
+
+void prepare_end() {
+  ending.store(true);
+  constexpr int kMostWaits = 2000;
+  for (int waits = 0; returning.load() > 0 && waits < kMostWaits; ++waits) {
+    PyThreadState* state = PyEval_SaveThread();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    PyEval_RestoreThread(state);
+  }
 }
 
 std::vector<nb::object> elements_of(PyObject* sequence) {

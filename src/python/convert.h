@@ -80,8 +80,8 @@ void release_anywhere(PyObject* object);
 // Lets go of what others released on threads without that lock.
 void release_late();
 
-// Gives the interpreter's lock away while it lives. A thread that wants it back while the interpreter ends never goes
-// on: Python would unwind it, which C++ code does not survive.
+// Gives the interpreter's lock away while it lives. A thread that wants it back once prepare_end() was called never
+// goes on: Python would unwind it, which C++ code does not survive.
 class Unlocked {
  public:
   Unlocked() : state_(PyEval_SaveThread()) {}
@@ -92,6 +92,8 @@ class Unlocked {
  private:
   PyThreadState* state_;
 };
+// Before the interpreter ends: lets threads that wait for its lock have it.
+void prepare_end();
 
 // What a list, tuple or other sequence holds, whatever becomes of it meanwhile.
 std::vector<nb::object> elements_of(PyObject* sequence);
