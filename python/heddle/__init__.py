@@ -8,8 +8,6 @@ Operators record; values are computed, in few fused kernels, when somebody looks
     print(y.sum().item())
 """
 
-import atexit as _atexit
-
 from . import _core
 from ._core import *  # noqa: F403
 from ._core import Tensor
@@ -35,8 +33,6 @@ from . import array_api, data, nn, optim
 # Names that people see, and that pickles keep.
 for _class in (Tensor, _core.dtype, _core.Generator, _core.Dim, _core.Profile, _core.Captured, _core.PyTree):
     _class.__module__ = "heddle"
-
-_atexit.register(_core._prepare_end)
 
 pi = 3.141592653589793
 e = 2.718281828459045

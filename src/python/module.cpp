@@ -1,4 +1,5 @@
 #include "python/bind.h"
+#include "python/convert.h"
 #include "python/errors.h"
 
 NB_MODULE(_core, module) {
@@ -21,4 +22,5 @@ NB_MODULE(_core, module) {
   bind_optim(module);
   bind_io(module);
   bind_training(module);
+  nanobind::module_::import_("atexit").attr("register")(nanobind::cpp_function([] { prepare_end(); }));
 }
