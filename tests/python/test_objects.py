@@ -175,6 +175,16 @@ def test_settings_and_hooks_of_modules_reach_captured_functions():
     assert f(x).abs().sum().item() > 0
 
 
+def test_settings_that_keep_changing():
+    net = Net()
+    net.pair = (hd.ones(2), 1)
+    net.pair = (hd.ones(2), 1)
+    for i in range(19):
+        net.scale = float(i)
+    with pytest.warns(UserWarning, match="Net.scale has changed 20 times"):
+        net.scale = 20.0
+
+
 class Registered:
     def __init__(self, x, rest):
         self.x, self.rest = x, rest

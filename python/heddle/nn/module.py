@@ -1,10 +1,12 @@
 """What all modules can do."""
 
+import warnings
 from collections import namedtuple
 
 from .. import _core, _tensor
 from .._core import Tensor
 
+_MANY_CHANGES = 20
 _PLAIN = (bool, int, float, str, tuple, type(None))
 IncompatibleKeys = namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])
 
@@ -55,9 +57,21 @@ class Module:
             kinds[name] = kind
         elif isinstance(value, _PLAIN) and name in self.__dict__ and not _core.is_capturing():
             before = self.__dict__[name]
-            if type(before) is not type(value) or before != value:
-                _core.forget_recordings()  # captured functions have the old one
+            if before is not value and (isinstance(value, tuple) or type(before) is not type(value) or before != value):
+                self._setting_changed(name)
         self.__dict__[name] = value
+
+    def _setting_changed(self, name):
+        """Captured functions have the old one: they are recorded again."""
+        _core.forget_recordings()
+        counts = self.__dict__.setdefault("_changes", {})
+        counts[name] = counts.get(name, 0) + 1
+        if counts[name] == _MANY_CHANGES:
+            warnings.warn(
+                f"{type(self).__name__}.{name} has changed {_MANY_CHANGES} times, and captured functions are recorded "
+                "again each time. Keep what changes from step to step in a tensor, or outside of the module",
+                stacklevel=3,
+            )
 
     def __delattr__(self, name):
         self.__dict__.get("_kinds", {}).pop(name, None)
