@@ -70,12 +70,6 @@ def _is_device(name):
     return isinstance(name, str) and name.partition(":")[0] in ("cpu", "cuda", "simulated", "null")
 
 
-def _check_device(what, name):
-    own = _core.default_device()
-    if name not in (own, own.partition(":")[0]):
-        raise _core.DeviceError(f"{what}: tensors are on {own!r}, as HEDDLE_DEVICE says, and cannot go to {name!r}")
-
-
 _to_dtype = Tensor.to
 
 
@@ -84,7 +78,7 @@ def _to(self, *args, device=None, **kwargs):
     if device is None and args and _is_device(args[0]):
         device, args = args[0], args[1:]
     if device is not None:
-        _check_device("to", device)
+        _core._check_device("to", device)
         if not args and not kwargs:
             return self
     return _to_dtype(self, *args, **kwargs)
@@ -100,8 +94,9 @@ def _array_namespace(self, *, api_version=None):
 
 def _to_device(self, device, /, *, stream=None):
     """The tensor itself: all tensors of a process are on one device."""
-    if str(device) != self.device or stream is not None:
-        raise _core.ValueError(f"there is no device {device!r}; tensors are on {self.device!r}")
+    _core._check_device("to_device", device)
+    if stream is not None:
+        raise _core.ValueError("to_device: there are no streams")
     return self
 
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "core/scalar.h"
+#include "runtime/device.h"
 #include "tensor/build.h"
 
 namespace heddle::python {
@@ -51,6 +52,7 @@ PyObject* wrap_handle(const Tensor& given) {
 namespace {
 std::atomic<bool> ending{false};
 std::atomic<int> returning{0};  // threads that wait for the lock
+const pid_t process = getpid();
 }  // namespace
 
 Unlocked::~Unlocked() {
@@ -65,6 +67,7 @@ Unlocked::~Unlocked() {
 }
 
 void prepare_end() {
+  if (getpid() != process) return;  // a child of fork() has one thread; the others are not there to be waited for
   ending.store(true);
   constexpr int kMostWaits = 2000;
   for (int waits = 0; returning.load() > 0 && waits < kMostWaits; ++waits) {
@@ -231,6 +234,15 @@ Tensor as(const Tensor& x, std::optional<DType> dtype) { return dtype && *dtype 
 
 }  // namespace
 
+void check_device(const std::string& what, PyObject* name) {
+  if (name == Py_None) return;
+  const std::string& own = device().name();
+  const std::string wanted = to_text(name);
+  if (wanted != own && wanted != own.substr(0, own.find(':')))
+    throw DeviceError(
+        text(what, ": tensors are on '", own, "', as HEDDLE_DEVICE says, and cannot be on '", wanted, "'"));
+}
+
 bool is_constant(PyObject* object) {
   return PyObject_CheckBuffer(object) && !nb::hasattr(nb::handle(object), "__setitem__") && !PyMemoryView_Check(object);
 }
@@ -242,7 +254,7 @@ std::optional<Tensor> to_tensor_if_array(PyObject* object) {
   // NumPy's scalars show their bytes, whatever these mean.
   if (PyObject_CheckBuffer(object) && !(has_array && is_constant(object))) return from_buffer(object);
   if (PyType_Check(object)) return {};
-  if (!has_array && nb::hasattr(object, "__dlpack__")) return from_dlpack(object, true);
+  if (!is_constant(object) && nb::hasattr(object, "__dlpack__")) return from_dlpack(object, true);
   if (has_array) {
     nb::object array = nb::handle(object).attr("__array__")();
     if (PyObject_CheckBuffer(array.ptr())) return from_buffer(array.ptr());

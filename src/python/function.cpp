@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "python/errors.h"
-#include "runtime/device.h"
 
 namespace heddle::python {
 namespace {
@@ -151,16 +150,6 @@ size_t find(const Spec& spec, PyObject* keyword) {
   throw ArgumentTypeError(text(spec.name, "() has no parameter '", text_of(keyword), "'; it is ", spec.doc));
 }
 
-// All tensors are on one device: it may be named, or its kind.
-void check_device(const std::string& function, PyObject* name) {
-  if (name == Py_None) return;
-  const std::string& own = device().name();
-  const std::string wanted = to_text(name);
-  if (wanted != own && wanted != own.substr(0, own.find(':')))
-    throw DeviceError(
-        text(function, "(): tensors are on '", own, "', as HEDDLE_DEVICE says, and cannot be made on '", wanted, "'"));
-}
-
 // One sequence, or all of them.
 nb::object gather(PyObject* const* arguments, size_t count) {
   if (count == 1 && (PyList_Check(arguments[0]) || PyTuple_Check(arguments[0]))) return nb::borrow(arguments[0]);
@@ -190,7 +179,7 @@ PyObject* call_function(PyObject* self, PyObject* const* arguments, size_t count
       for (size_t k = 0; k < names; ++k) {
         PyObject* keyword = PyTuple_GetItem(keywords, static_cast<Py_ssize_t>(k));
         if (spec.creates && PyUnicode_CompareWithASCIIString(keyword, "device") == 0) {
-          check_device(spec.name, arguments[given + k]);
+          check_device(spec.name + "()", arguments[given + k]);
           continue;
         }
         size_t i = find(spec, keyword);

@@ -401,6 +401,7 @@ void bind_tensor(nb::module_& module) {
       {"is_realized(x)", call<[](const Tensor& x) { return x.is_realized(); }>, Method},
       {"is_capturing()", call<is_capturing>, Function},
       {"default_device()", call<default_device>, Function},
+      {"_check_device(what, device)", call<check_device>, Function},
       {"assign(x, value)", call<assign>, Method},
       {"copy_(x, value)", call<assign>, Method},
       {"zero_(x)", call<zero>, Method},

@@ -177,6 +177,14 @@ def test_other_threads_run_while_a_kernel_does():
     assert ticks[0] > 5
 
 
+def in_threads(work, count):
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def test_calls_from_many_threads():
     w = hd.zeros(4)
 
@@ -202,11 +210,7 @@ def test_calls_from_many_threads():
         except Exception as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, 6)
     assert not errors and w.tolist() == [300] * 4
 
 
@@ -241,11 +245,7 @@ def test_all_kinds_of_work_from_many_threads():
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, 6)
     assert not errors
 
 

@@ -140,12 +140,7 @@ def arange(start, /, stop=None, step=1, *, dtype=None, device=None):
         start, stop = 0, start
     if dtype is None:
         dtype = int64 if _py.all(isinstance(n, int) for n in (start, stop, step)) else float32
-    count = _py.max(0, _math.ceil((stop - start) / step))
-    if count == 0:
-        return _core.zeros(0, dtype=dtype)
-    if dtype in _INTEGERS:
-        return _core.cast(_core.arange(0, count, 1, dtype=int64) * step + start, dtype)
-    return _core.cast(_core.arange(0, count, 1, dtype=float64) * step + start, dtype)
+    return _core.arange(start, stop, step, dtype=dtype)
 
 
 def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):

@@ -12,12 +12,7 @@ _DTYPES = (bool,) + _INTEGERS + _REAL
 
 
 def _check_device(device):
-    if device is not None and str(device) != _device():
-        raise _core.ValueError(f"there is no device {device!r}; tensors are on {_device()!r}")
-
-
-def _device():
-    return _core.default_device()
+    _core._check_device("device", device)
 
 
 class _Info:
@@ -27,10 +22,10 @@ class _Info:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self):
-        return _device()
+        return _core.default_device()
 
     def devices(self):
-        return [_device()]
+        return [_core.default_device()]
 
     def default_dtypes(self, *, device=None):
         _check_device(device)

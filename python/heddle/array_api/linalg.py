@@ -3,23 +3,7 @@
 import math as _math
 
 from .. import _core
-from .. import array_api as _xp
-
-
-def matmul(x1, x2, /):
-    return _core.matmul(x1, x2)
-
-
-def matrix_transpose(x, /):
-    return _core.swapaxes(x, -2, -1)
-
-
-def tensordot(x1, x2, /, *, axes=2):
-    return _core.tensordot(x1, x2, axes)
-
-
-def vecdot(x1, x2, /, *, axis=-1):
-    return _xp.vecdot(x1, x2, axis=axis)
+from . import matmul, matrix_transpose, sum as _sum, tensordot, vecdot  # noqa: F401
 
 
 def cross(x1, x2, /, *, axis=-1):
@@ -67,7 +51,7 @@ def outer(x1, x2, /):
 
 
 def trace(x, /, *, offset=0, dtype=None):
-    return _xp.sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
+    return _sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
 
 
 def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):

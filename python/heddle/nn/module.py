@@ -272,7 +272,7 @@ class Module:
     def to(self, dtype):
         """Replaces all float tensors by ones of another dtype. Do so before an optimiser takes hold of them."""
         if _tensor._is_device(dtype):
-            _tensor._check_device(f"{type(self).__name__}.to", dtype)
+            _core._check_device(f"{type(self).__name__}.to", dtype)
             return self
         replaced = {}
         for module in self.modules():
