@@ -24,7 +24,10 @@ Slice slice_of(PyObject* object) {
 // True if a tensor stands at this place, whose elements have to be looked at.
 bool add(PyObject* key, std::vector<Index>& out) {
   if (PyLong_CheckExact(key)) {
-    out.emplace_back(to_int(key));
+    int overflow = 0;
+    const long long position = PyLong_AsLongLongAndOverflow(key, &overflow);
+    if (overflow != 0) throw IndexError("x[...]: a position of more than 64 bits does not exist");
+    out.emplace_back(static_cast<int64_t>(position));
   } else if (PySlice_Check(key)) {
     out.emplace_back(slice_of(key));
   } else if (key == Py_None) {

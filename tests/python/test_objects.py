@@ -36,6 +36,12 @@ def test_lists_that_lie_about_their_length():
         hd.tensor(range(10**18))
 
 
+def test_positions_beyond_all_axes():
+    for position in (10**30, -(10**30), 3):
+        with pytest.raises(IndexError):
+            hd.ones(3)[position]
+
+
 def test_lists_that_change_meanwhile():
     pairs = []
 
