@@ -82,10 +82,11 @@ bench: build/dev/build.ninja ## every benchmark suite; figures with their refere
 	build/dev/tools/heddle bench all
 
 fuzz: build/dev/build.ninja ## random graphs, programs, state, threads and trees of processes, each so long: make fuzz SECONDS=900
-	cmake --build build/dev -j $(JOBS) --target fuzz_graphs fuzz_programs fuzz_states fuzz_threads fuzz_processes
+	cmake --build build/dev -j $(JOBS) --target fuzz_graphs fuzz_programs fuzz_states fuzz_control fuzz_threads fuzz_processes
 	build/dev/tests/fuzz_graphs --seconds $(SECONDS)
 	build/dev/tests/fuzz_programs --seconds $(SECONDS)
 	build/dev/tests/fuzz_states --seconds $(SECONDS)
+	build/dev/tests/fuzz_control --seconds $(SECONDS)
 	build/dev/tests/fuzz_threads --seconds $(SECONDS)
 	build/dev/tests/fuzz_processes --seconds $(SECONDS)
 

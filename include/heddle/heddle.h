@@ -1,6 +1,7 @@
 // Everything a program needs.
 #pragma once
 
+#include <heddle/control.h>
 #include <heddle/data.h>
 #include <heddle/deterministic.h>
 #include <heddle/dim.h>

@@ -161,7 +161,7 @@ std::unique_ptr<JitEntry> entry_of(JitLane& lane, Capture& capture, std::vector<
     auto known = std::find_if(entry->generators.begin(), entry->generators.end(),
                               [&](const JitGenerator& use) { return use.generator == bound.generator; });
     if (known == entry->generators.end()) known = entry->generators.insert(known, {bound.generator, 0, {}});
-    ++known->draws;
+    known->draws += bound.draws;
   }
   entry->graph = read_captured(lane.roots, updates, lane.key);
   entry->symbolic = lane.symbolic || !entry->graph.symbols.empty();

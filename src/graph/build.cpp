@@ -5,11 +5,13 @@
 #include <cmath>
 #include <limits>
 
+#include "graph/control.h"
+
 namespace heddle {
 
 void check_operand(const char* op, const NodeRef& x) {
   if (!x) throw ValueError(text(op, ": an operand is empty"));
-  if (x->result_count() != 1)
+  if (x->gives_several())
     throw ValueError(text(op, ": the operand is ", name(x->op), " with ", x->result_count(),
                           " results; choose one of them with get"));
 }
@@ -107,6 +109,8 @@ NodeRef rebuild(const Node& node, std::span<const NodeRef> inputs) {
                        : make_gather(inputs[0], inputs[1], axis(), number(2));
     case NodeOp::Scatter: return make_scatter(node.scatter_op, inputs[0], inputs[1], inputs[2], axis(), number(1));
     case NodeOp::Sort: return make_sort(inputs[0], number(0) != 0, node.shape.back());
+    case NodeOp::Loop: return make_loop(inputs, node.control);
+    case NodeOp::Cond: return make_cond(inputs, node.control);
     case NodeOp::Get: return make_get(inputs[0], axis());
     case NodeOp::Barrier: return make_barrier_with(inputs[0], inputs[1], node.token);
     case NodeOp::Pullback: return make_pullback(inputs[0], inputs.subspan(1), node.rule);

@@ -154,7 +154,9 @@ int64_t live_leaves() { return leaves_alive.load(std::memory_order_relaxed); }
 NodeRef make_leaf(const NodeRef& x) {
   check_operand("leaf", x);
   std::shared_ptr<GradientRule> rule = new_leaf_rule();
-  rule->pull = [](const Node&, const NodeRef& gradient) { return std::vector<NodeRef>{gradient}; };
+  rule->pull = [](const Node&, const NodeRef& gradient, GradientRule::Wanted) {
+    return std::vector<NodeRef>{gradient};
+  };
   return make_pullback(x, std::span(&x, 1), rule);
 }
 
@@ -208,7 +210,7 @@ NodeRef make_unmoved(const NodeRef& value, std::span<const NodeRef> by) {
   // By position: under vmap stand-ins take the place of the inputs.
   auto rule = [](bool to_first) {
     return std::make_shared<const GradientRule>(
-        GradientRule{"unmoved", [to_first](const Node& node, const NodeRef& g) {
+        GradientRule{"unmoved", [to_first](const Node& node, const NodeRef& g, GradientRule::Wanted) {
                        std::vector<NodeRef> gradients;
                        for (const NodeRef& source : std::span(node.inputs).subspan(1))
                          gradients.push_back(const_like(Scalar::of(source->dtype, 0), source->shape));

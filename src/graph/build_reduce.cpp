@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "graph/build.h"
+#include "graph/control.h"
 
 namespace heddle {
 namespace {
@@ -139,8 +140,10 @@ ResultType result_type(const Node& node, int result) {
   switch (node.op) {
     case NodeOp::ArgReduce:
     case NodeOp::Sort: return {result == 0 ? node.dtype : DType::i64, node.shape};  // elements, their positions
+    case NodeOp::Loop:
+    case NodeOp::Cond: return control_result_type(node, result);
     default:
-      HD_ASSERT(node.result_count() == 1, "the results of ", name(node.op), " have no types");
+      HD_ASSERT(!node.gives_several(), "the results of ", name(node.op), " have no types");
       return {node.dtype, node.shape};
   }
 }
@@ -167,8 +170,10 @@ NodeRef make_get(const NodeRef& x, int result) {
   if (!x) throw ValueError("get: the operand is empty");
   if (result < 0 || result >= x->result_count())
     throw IndexError(text("get: result ", result, " of ", name(x->op), ", which has ", x->result_count()));
-  if (x->result_count() == 1) return x;
+  if (!x->gives_several()) return x;
   const ResultType type = result_type(*x, result);
+  if (x->control)
+    if (NodeRef known = known_control_result(*x, result)) return known;
   if (x->op == NodeOp::ArgReduce || x->op == NodeOp::Sort)
     if (NodeRef known = known_result(*x, result, type)) return known;
   NewNode node = new_node(NodeOp::Get, type.dtype, type.shape);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "graph/build.h"
+#include "graph/control.h"
 #include "graph/graph.h"
 #include "graph/node_map.h"
 #include "graph/strided.h"
@@ -132,6 +133,9 @@ class Evaluation {
   HostArray cat(const Node& node) const;
   HostArray gather(const Node& node);
   HostArray gather_along(const Node& node);
+  std::vector<HostArray> region(const Region& region, const std::vector<HostArray>& parameters);
+  std::vector<HostArray> loop(const Node& node);
+  std::vector<HostArray> cond(const Node& node);
   HostArray scatter(const Node& node);
 
   // Element `i` of an index into `n` elements: clamped and counted if it is none of 0 to n - 1.
@@ -407,12 +411,62 @@ HostArray Evaluation::scatter(const Node& node) {
   return result;
 }
 
+std::vector<HostArray> Evaluation::region(const Region& region, const std::vector<HostArray>& parameters) {
+  std::unordered_map<const Node*, HostArray> given;
+  for (size_t i = 0; i < parameters.size(); ++i) given[region.parameters[i].get()] = parameters[i];
+  Evaluation inside(symbols_, given, Rounding::Never);
+  std::vector<HostArray> results = inside.run(region.results);
+  bad_indices_ += inside.bad_indices();
+  return results;
+}
+
+std::vector<HostArray> Evaluation::loop(const Node& node) {
+  const Control& control = *node.control;
+  std::vector<HostArray> values, outputs;
+  for (size_t i = 0; i < node.inputs.size(); ++i) values.push_back(operand(node, i));
+  const int64_t length = control.condition() ? 0 : size(control.length);
+  for (size_t r = control.carried; r < control.body().results.size(); ++r)
+    outputs.push_back(empty(control.body().results[r]->dtype, sizes(result_type(node, static_cast<int>(r)).shape)));
+  auto copy_slice = [](HostArray& to, int64_t to_first, const HostArray& from, int64_t from_first, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) set(to, to_first + i, get(from, from_first + i));
+  };
+  auto goes_on = [&](int64_t round) {
+    if (!control.condition()) return round < length;
+    return get(region(*control.condition(), values)[0], 0).u != 0;
+  };
+  for (int64_t round = 0; goes_on(round); ++round) {
+    const int64_t at = control.reverse ? length - 1 - round : round;
+    std::vector<HostArray> now = values;
+    for (size_t i = control.carried; i < control.carried + control.stacked; ++i) {
+      now[i] = empty(values[i].dtype, Index(values[i].shape.begin() + 1, values[i].shape.end()));
+      copy_slice(now[i], 0, values[i], at * now[i].numel(), now[i].numel());
+    }
+    std::vector<HostArray> given = region(control.body(), now);
+    for (size_t r = 0; r < control.carried; ++r) values[r] = given[r];
+    for (size_t r = control.carried; r < given.size(); ++r)
+      copy_slice(outputs[r - control.carried], at * given[r].numel(), given[r], 0, given[r].numel());
+  }
+  values.resize(control.carried);
+  values.insert(values.end(), outputs.begin(), outputs.end());
+  return values;
+}
+
+std::vector<HostArray> Evaluation::cond(const Node& node) {
+  std::vector<HostArray> values;
+  for (size_t i = 1; i < node.inputs.size(); ++i) values.push_back(operand(node, i));
+  return region(node.control->regions[get(operand(node, 0), 0).u != 0 ? 0 : 1], values);
+}
+
 std::vector<HostArray> Evaluation::compute(const Node& node) {
   std::vector<HostArray> results;
   if (node.op == NodeOp::ArgReduce)
     results = arg_reduce(node);
   else if (node.op == NodeOp::Sort)
     results = sort(node);
+  else if (node.op == NodeOp::Loop)
+    results = loop(node);
+  else if (node.op == NodeOp::Cond)
+    results = cond(node);
   else
     results.push_back(only_result(node));
   HD_ASSERT(results.size() == static_cast<size_t>(node.result_count()), name(node.op), " gave ", results.size());
@@ -436,7 +490,9 @@ HostArray Evaluation::only_result(const Node& node) {
     case NodeOp::Bitcast: return cast_of(node);
     case NodeOp::Reduce: return reduce(node);
     case NodeOp::ArgReduce:
-    case NodeOp::Sort: break;  // several
+    case NodeOp::Sort:
+    case NodeOp::Loop:
+    case NodeOp::Cond: break;  // several
     case NodeOp::Scan: return scan(node);
     case NodeOp::Reshape: {
       HostArray result = operand(node, 0);

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "graph/arithmetic.h"
+#include "graph/control.h"
 #include "graph/graph.h"
 #include "graph/walk.h"
 
@@ -19,7 +20,9 @@ std::span<const NodeRef> differentiable_inputs(const Node& node) {
       return {&node.rule->computed_from, 1};
     case NodeOp::Barrier: return {node.inputs.begin(), 1};
     case NodeOp::Pullback: return {node.inputs.begin() + 1, node.inputs.end()};
-    case NodeOp::Get: return node.inputs[0]->inputs;  // its source's: gradients go to them from each of its results
+    case NodeOp::Get:
+      if (node.inputs[0]->control) return {node.inputs.begin(), 1};
+      return node.inputs[0]->inputs;  // its source's: gradients go to them from each of its results
     case NodeOp::Scalar:
     case NodeOp::Cast:
     case NodeOp::Bitcast:
@@ -37,7 +40,9 @@ std::span<const NodeRef> differentiable_inputs(const Node& node) {
     case NodeOp::Cat:
     case NodeOp::Gather:
     case NodeOp::Scatter:
-    case NodeOp::Sort: return node.inputs;
+    case NodeOp::Sort:
+    case NodeOp::Loop:
+    case NodeOp::Cond: return node.inputs;
   }
   __builtin_unreachable();
 }
@@ -58,6 +63,8 @@ bool passes(const Node& node, size_t input) {
     case NodeOp::Gather: return input == 0;
     case NodeOp::Scatter: return input != 1;
     case NodeOp::Pullback: return is_float(node.inputs[input + 1]->dtype);
+    case NodeOp::Loop:
+    case NodeOp::Cond: return is_float(node.inputs[input]->dtype);
     default: return true;
   }
 }
@@ -85,7 +92,7 @@ void pull(const Node& node, const NodeRef& g, Wanted wanted, std::span<NodeRef> 
       return;
     }
     case NodeOp::Pullback: {
-      std::vector<NodeRef> given = node.rule->pull(node, g);
+      std::vector<NodeRef> given = node.rule->pull(node, g, wanted);
       if (given.size() != result.size())
         throw ValueError(text("the gradient rule of ", node.rule->name, " gave ", given.size(), " gradients for ",
                               result.size(), " inputs"));
@@ -116,7 +123,9 @@ void pull(const Node& node, const NodeRef& g, Wanted wanted, std::span<NodeRef> 
     case NodeOp::Iota:
     case NodeOp::Bitcast:    // gradients do not pass
     case NodeOp::ArgReduce:  // nor to nodes with several results: Get passes them on
-    case NodeOp::Sort: break;
+    case NodeOp::Sort:
+    case NodeOp::Loop:  // gradient() itself
+    case NodeOp::Cond: break;
   }
   HD_ASSERT(false, "no gradient passes through ", name(node.op));
 }
@@ -164,6 +173,8 @@ std::vector<NodeRef> gradient(std::span<const NodeRef> outputs, std::span<const 
   // Wanted is a span of bool, which std::vector<bool> has not.
   SmallVector<NodeRef, 4> result;
   std::unique_ptr<bool[]> wanted;
+  // Of control flow, which is differentiated once, with what arrives at all of its results.
+  std::unordered_map<const Node*, std::vector<NodeRef>> at_results;
   size_t room = 0;
   for (size_t i = order.size(); i-- > 0;) {
     if (!total[i] || !leads[i]) continue;
@@ -176,13 +187,29 @@ std::vector<NodeRef> gradient(std::span<const NodeRef> outputs, std::span<const 
     if (!any) continue;
     result.clear();
     for (size_t k = 0; k < from.size(); ++k) result.push_back(NodeRef());
+    if (order[i]->op == NodeOp::Get && from[0]->control) {
+      std::vector<NodeRef>& all = at_results[from[0].get()];
+      all.resize(static_cast<size_t>(from[0]->result_count()));
+      all[static_cast<size_t>(order[i]->attrs[0].value())] = total[i];
+      total[number.find(from[0].get())] = total[i];  // something arrives there
+      continue;
+    }
+    const Wanted which(wanted.get(), from.size());
+    const std::span<NodeRef> pulled(result.begin(), result.size());
+    if (order[i]->control) {
+      auto differentiate = order[i]->op == NodeOp::Loop ? loop_gradient : cond_gradient;
+      differentiate(*order[i], at_results.at(order[i]), which, pulled);
+      for (size_t k = 0; k < from.size(); ++k)
+        if (wanted[k] && result[k]) add(from[k].get(), result[k]);
+      continue;
+    }
     // Nothing arrives, so nothing leaves: no kernels that move zeros.
     if (arithmetic::is_number(total[i], 0) && order[i]->op != NodeOp::Pullback) {
       for (size_t k = 0; k < from.size(); ++k)
         if (wanted[k]) add(from[k].get(), const_like(Scalar::of(from[k]->dtype, 0), from[k]->shape));
       continue;
     }
-    pull(*order[i], total[i], Wanted(wanted.get(), from.size()), std::span(result.begin(), result.size()));
+    pull(*order[i], total[i], which, pulled);
     for (size_t k = 0; k < from.size(); ++k)
       if (wanted[k] && result[k]) add(from[k].get(), result[k]);
   }
@@ -199,7 +226,7 @@ std::vector<NodeRef> gradient(std::span<const NodeRef> outputs, std::span<const 
 NodeRef differentiated_as(const char* name, const NodeRef& value, std::span<const NodeRef> inputs, Formula formula) {
   auto rule = std::make_shared<GradientRule>();
   rule->name = name;
-  rule->pull = [formula = std::move(formula)](const Node& of, const NodeRef& arriving) {
+  rule->pull = [formula = std::move(formula)](const Node& of, const NodeRef& arriving, Wanted) {
     // With placeholders: an input may have been computed from another one, and has its own part of the gradient.
     std::unordered_map<const Node*, NodeRef> meant;
     auto stand_in = [&](const NodeRef& for_this) {
@@ -238,7 +265,7 @@ std::string why_no_gradient(std::span<const NodeRef> outputs, const NodeRef& inp
       leads[i] = true;
       if (node.op == NodeOp::Pullback && !node.rule) return "depends on it only through detach()";
       bool stops = !is_float(node.dtype) || node.op == NodeOp::Bitcast;
-      if (!stops || node.result_count() > 1) continue;
+      if (!stops || node.gives_several()) continue;
       if (node.op == NodeOp::Get) {
         const Node& of = *node.inputs[0];
         const char* what = of.op != NodeOp::ArgReduce      ? name(of.op)

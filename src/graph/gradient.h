@@ -40,7 +40,7 @@ using Formula = std::function<NodeRef(std::span<const NodeRef> inputs)>;
 NodeRef differentiated_as(const char* name, const NodeRef& value, std::span<const NodeRef> inputs, Formula formula);
 
 // The rules, one per op: gradients for node.inputs, null where `wanted` is false or there is none.
-using Wanted = std::span<const bool>;
+using Wanted = GradientRule::Wanted;
 void scalar_gradient(const Node& node, const NodeRef& gradient, Wanted wanted, std::span<NodeRef> result);
 NodeRef reduce_gradient(const Node& node, const NodeRef& gradient);
 NodeRef scan_gradient(const Node& node, const NodeRef& gradient);

@@ -13,7 +13,7 @@ NodeRef scaled(const NodeRef& gradient, const NodeRef& slope) {
   if (slope->op == NodeOp::Const || gradient->op == NodeOp::Const) return gradient * slope;
   NoFork whole;  // no child of fork() meets the rule half made
   static const auto rule = std::make_shared<const GradientRule>(
-      GradientRule{"scaled", [](const Node& node, const NodeRef& g) -> std::vector<NodeRef> {
+      GradientRule{"scaled", [](const Node& node, const NodeRef& g, GradientRule::Wanted) -> std::vector<NodeRef> {
                      return {scaled(g, node.inputs[2]), g * node.inputs[1]};
                    }});
   NodeRef value = choose(equal(gradient, like(gradient, 0)), like(gradient, 0), gradient * slope);
@@ -29,7 +29,7 @@ template <class F>
 NodeRef with_derivative(const NodeRef& slope, const NodeRef& x, F) {
   NoFork whole;  // no child of fork() meets the rule half made
   static const auto rule = std::make_shared<const GradientRule>(
-      GradientRule{"slope", [](const Node& node, const NodeRef& g) -> std::vector<NodeRef> {
+      GradientRule{"slope", [](const Node& node, const NodeRef& g, GradientRule::Wanted) -> std::vector<NodeRef> {
                      return {scaled(g, F()(NodeRef::share(&node), node.inputs[1]))};
                    }});
   return make_pullback(slope, std::span(&x, 1), rule);

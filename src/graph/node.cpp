@@ -5,6 +5,7 @@
 #include "base/intern.h"
 #include "base/sanitizers.h"
 #include "graph/build.h"
+#include "graph/control.h"
 #include "graph/gradient.h"
 #include "graph/walk.h"
 
@@ -15,6 +16,10 @@ void Node::drop_children(F sink) {
   for (NodeRef& input : inputs) sink(const_cast<Node*>(input.detach()));
   // A long chain of realised values, each with its history, must not end in recursion either.
   if (rule && rule->computed_from && rule.use_count() == 1) sink(const_cast<Node*>(rule->computed_from.detach()));
+  if (control && control.use_count() == 1)
+    for (const Region& region : control->regions)
+      for (const std::vector<NodeRef>* list : {&region.parameters, &region.results})
+        for (const NodeRef& node : *list) sink(const_cast<Node*>(const_cast<NodeRef&>(node).detach()));
 }
 
 namespace {
@@ -90,12 +95,22 @@ void compute_hashes(Node& node) {
   if (node.storage) value = hash_combine(value, reinterpret_cast<uintptr_t>(node.storage.get()));
   if (node.rule) value = hash_combine(value, reinterpret_cast<uintptr_t>(node.rule.get()));
   if (node.token) value = hash_combine(value, node.token);
+  if (node.control) {
+    for (const Region& region : node.control->regions) {
+      for (const NodeRef& parameter : region.parameters) value = hash_combine(value, parameter->hash);
+      for (const NodeRef& result : region.results) {
+        value = hash_combine(value, result->hash);
+        structure = hash_combine(structure, result->structure);
+      }
+    }
+    value = hash_combine(value, node.control->length.hash() + node.control->reverse);
+  }
   node.hash = hash_mix(value);
   node.structure = hash_mix(structure);
 }
 
 bool leads_to_leaf(const Node& node) {
-  if (!is_float(node.dtype) || node.op == NodeOp::Bitcast) return false;
+  if (!is_float(node.dtype) || node.op == NodeOp::Bitcast) return false;  // of control flow: no result is a float
   if (node.op == NodeOp::Input || leaf_rule(node)) return true;
   for (const NodeRef& input : differentiable_inputs(node))
     if (input->tracked) return true;
@@ -147,7 +162,9 @@ const char* name(ScatterOp op) {
 bool Node::same(const Node& other) const {
   return op == other.op && dtype == other.dtype && op_detail(*this) == op_detail(other) && inputs == other.inputs &&
          shape == other.shape && attrs == other.attrs && storage == other.storage && rule == other.rule &&
-         token == other.token && (!has_literal(op) || literal == other.literal);
+         token == other.token &&
+         (control == other.control || (control && other.control && *control == *other.control)) &&
+         (!has_literal(op) || literal == other.literal);
 }
 
 void release_node(const Node* node) { table().release(const_cast<Node*>(node)); }
@@ -177,8 +194,11 @@ NodeRef finish_as_is(NewNode node) {
 }
 
 NodeRef finish(NewNode node) {
-  if (has_zero(node->shape))
-    return make_unmoved(const_like(heddle::Scalar::of(node->dtype, 0), node->shape), differentiable_inputs(*node));
+  if (has_zero(node->shape)) {
+    std::span<const NodeRef> by = differentiable_inputs(*node);
+    if (by.size() == 1 && by[0]->control) by = by[0]->inputs;
+    return make_unmoved(const_like(heddle::Scalar::of(node->dtype, 0), node->shape), by);
+  }
   return finish_as_is(std::move(node));
 }
 

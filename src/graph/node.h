@@ -64,6 +64,7 @@ class Storage {
 };
 
 class Node;
+struct Control;  // graph/control.h
 struct TensorSlot;
 
 // A counted reference to a node; null by default.
@@ -101,8 +102,9 @@ class NodeRef {
 struct GradientRule {
   std::string name;
   // Of a Pullback with inputs: gradients for node.inputs[1], ... (null: none) from that of the node. They have the
-  // dtype and shape of these inputs, and are linear in `gradient`.
-  std::function<std::vector<NodeRef>(const Node& node, const NodeRef& gradient)> pull;
+  // dtype and shape of these inputs, and are linear in `gradient`. Those that are not `wanted` need not be there.
+  using Wanted = std::span<const bool>;
+  std::function<std::vector<NodeRef>(const Node& node, const NodeRef& gradient, Wanted wanted)> pull;
   // Of a leaf. If it is the value of a tensor that asked for gradients, it is a Pullback without inputs until it is
   // realised, and a Buffer from then on; the rule tells that the two are one.
   bool is_leaf = false;
@@ -133,6 +135,7 @@ class Node {
   heddle::Scalar literal;                    // Const, Pad
   std::shared_ptr<Storage> storage;          // Buffer: equal only if the same storage
   std::shared_ptr<const GradientRule> rule;  // Pullback, Buffer: equal only if the same object
+  std::shared_ptr<const Control> control;    // Loop, Cond
   uint64_t token = 0;                        // Barrier: distinguishes computations that must not merge
   // Whether gradients can flow from here to a leaf or to an Input.
   bool tracked = false;
@@ -144,8 +147,10 @@ class Node {
   uint64_t structure = 0;
   mutable std::atomic<uint32_t> refs{0};
 
-  // Of a node with several results `dtype` and `shape` are those of the first: result_type() knows all of them.
-  int result_count() const { return info(op).results; }
+  // Of a node that gives several results, `dtype` and `shape` are those of the first: result_type() knows all of them.
+  // Control flow gives several even if that is one; its dtype is that of the first float, if there is any.
+  int result_count() const;
+  bool gives_several() const { return info(op).results != 1; }
   bool is_leaf() const { return info(op).kind == NodeKind::Leaf; }
 
   // For Interner.

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "graph/control.h"
 #include "graph/graph.h"
 #include "graph/node_map.h"
 
@@ -76,11 +77,17 @@ void write_attributes(std::ostream& out, const Node& node) {
     case NodeOp::Unwindow: write_named(out, node, {"axis", "size", "stride", "dilation", "n"}); break;
     case NodeOp::Sort: write_named(out, node, {"descending"}); break;
     case NodeOp::Get: write_named(out, node, {"result"}); break;
+    case NodeOp::Loop:
+      if (!node.control->condition()) out << " length=" << node.control->length;
+      out << " carried=" << node.control->carried << " stacked=" << node.control->stacked
+          << (node.control->reverse ? " reverse" : "");
+      break;
     case NodeOp::Scalar:
     case NodeOp::Cast:
     case NodeOp::Bitcast:
     case NodeOp::Reshape:
     case NodeOp::Expand:
+    case NodeOp::Cond:
     case NodeOp::Barrier: break;
     case NodeOp::Pullback: out << " rule=" << (node.rule ? node.rule->name : "detach"); break;
   }
@@ -95,30 +102,43 @@ std::string escaped(const std::string& label) {
   return result;
 }
 
+// Lines of a graph, and of those inside of it a step further to the right. Each has numbers of its own.
+void write_graph(std::ostream& out, std::span<const NodeRef> roots, std::span<const NodeRef> parameters,
+                 const std::string& margin) {
+  NodeMap number;
+  uint32_t next = 0;
+  auto write_list = [&](std::span<const NodeRef> nodes) {
+    const char* separator = " %";
+    for (const NodeRef& node : nodes) {
+      out << separator << number.find(node.get());
+      separator = ", %";
+    }
+  };
+  auto write_node = [&](const Node* node) {
+    if (!number.insert(node, next)) return;
+    out << margin << "%" << next++ << " = " << op_name(*node) << " " << node->dtype << node->shape;
+    write_list(node->inputs);
+    write_attributes(out, *node);
+    out << "\n";
+    if (!node->control) return;
+    for (const Region& region : node->control->regions) {
+      out << margin << "{\n";
+      write_graph(out, region.results, region.parameters, margin + "  ");
+      out << margin << "}\n";
+    }
+  };
+  for (const NodeRef& parameter : parameters) write_node(parameter.get());
+  for (const Node* node : topological(roots)) write_node(node);
+  out << margin << "return";
+  write_list(roots);
+  out << "\n";
+}
+
 }  // namespace
 
 std::string print_graph(std::span<const NodeRef> roots) {
   std::ostringstream out;
-  NodeMap number;
-  uint32_t next = 0;
-  for (const Node* node : topological(roots)) {
-    number.insert(node, next);
-    out << "%" << next++ << " = " << op_name(*node) << " " << node->dtype << node->shape;
-    const char* separator = " %";
-    for (const NodeRef& input : node->inputs) {
-      out << separator << number.find(input.get());
-      separator = ", %";
-    }
-    write_attributes(out, *node);
-    out << "\n";
-  }
-  out << "return";
-  const char* separator = " %";
-  for (const NodeRef& root : roots) {
-    out << separator << number.find(root.get());
-    separator = ", %";
-  }
-  out << "\n";
+  write_graph(out, roots, {}, "");
   return out.str();
 }
 

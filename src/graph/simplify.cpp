@@ -1,5 +1,6 @@
 // Rewriting of whole graphs, bottom up, without recursion.
 #include "graph/build.h"
+#include "graph/control.h"
 #include "graph/factor_out.h"
 #include "graph/graph.h"
 #include "graph/join_pads.h"
@@ -173,7 +174,7 @@ std::vector<NodeRef> simplify(std::span<const NodeRef> roots, const Modes& modes
     if (next == result) break;
     result = std::move(next);
   }
-  return join_pads(result);
+  return join_pads(join_loops(result));
 }
 
 std::vector<NodeRef> rebuild_graph(std::span<const NodeRef> roots, const MakeNode& make) {

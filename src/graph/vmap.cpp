@@ -1,6 +1,10 @@
 #include "graph/vmap.h"
 
-#include "graph/build.h"
+#include <memory>
+
+#include "graph/arithmetic.h"
+#include "graph/control.h"
+#include "graph/graph.h"
 
 namespace heddle {
 namespace {
@@ -55,7 +59,9 @@ class Batching {
       case NodeOp::ArgReduce: return make_arg_reduce(node.reduce_op, x, axis());
       case NodeOp::Scan: return make_scan(node.reduce_op, x, axis());
       case NodeOp::Sort: return make_sort(x, number(0) != 0, node.shape.back());
-      case NodeOp::Get: return make_get(now.at(node.inputs[0].get()), static_cast<int>(number(0)));
+      case NodeOp::Get: return get(node);
+      case NodeOp::Loop: return loop(node);
+      case NodeOp::Cond: return cond(node);
       case NodeOp::Reshape: return make_reshape(x, with_axis(node.shape));
       case NodeOp::Permute:
         axes.push_back(0);
@@ -119,6 +125,113 @@ class Batching {
     return make_reshape(make_gather_along(lifted(x), own, axis + 1, label), with_axis(node.shape));
   }
 
+  NodeRef get(const Node& node) const {
+    const NodeRef& from = node.inputs[0];
+    const auto result = static_cast<size_t>(node.attrs[0].value());
+    if (auto chosen = chosen_.find(from.get()); chosen != chosen_.end()) return chosen->second[result];
+    NodeRef y = make_get(now.at(from.get()), static_cast<int>(result));
+    // Rounds come first in what a loop stacks.
+    return from->op == NodeOp::Loop && result >= from->control->carried ? swapped(y) : y;
+  }
+
+  // The first two axes in the other order.
+  static NodeRef swapped(const NodeRef& x) {
+    SmallVector<int, 4> axes;
+    for (int i = 0; i < x->shape.rank(); ++i) axes.push_back(i < 2 ? 1 - i : i);
+    return make_permute(x, axes);
+  }
+
+  // A region for many examples. Parameters that are the same for all of them stay.
+  Region of_many(const Region& one, std::span<const bool> same) const {
+    Region many;
+    std::unordered_map<const Node*, NodeRef> bound;
+    for (size_t i = 0; i < one.parameters.size(); ++i) {
+      const Node& parameter = *one.parameters[i];
+      many.parameters.push_back(
+          make_placeholder(parameter.dtype, same[i] ? parameter.shape : with_axis(parameter.shape)));
+      bound[&parameter] = many.parameters.back();
+    }
+    // Those that stay are replaced afterwards: batched() takes all that it is given for many.
+    std::unordered_map<const Node*, NodeRef> stay;
+    for (size_t i = 0; i < one.parameters.size(); ++i)
+      if (same[i]) stay.insert(bound.extract(one.parameters[i].get()));
+    many.results = replace(batched(one.results, bound, count_), stay);
+    return many;
+  }
+
+  // Every example has carried values of its own. With a condition the rounds go on while that of any example holds, and
+  // change those examples alone whose does.
+  NodeRef loop(const Node& node) const {
+    const Control& one = *node.control;
+    auto many = std::make_shared<Control>();
+    many->carried = one.carried;
+    many->stacked = one.stacked;
+    many->length = one.length;
+    many->reverse = one.reverse;
+    const size_t captured = one.carried + one.stacked;
+    std::vector<NodeRef> inputs;
+    std::unique_ptr<bool[]> same(new bool[node.inputs.size()]);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      same[i] = i >= one.carried && !now.contains(node.inputs[i].get());
+      NodeRef input = same[i] ? node.inputs[i] : lifted(node.inputs[i]);
+      inputs.push_back(i >= one.carried && i < captured && !same[i] ? swapped(input) : input);
+    }
+    const std::span<const bool> which(same.get(), node.inputs.size());
+    Region body = of_many(one.body(), which);
+    if (const Region* condition = one.condition()) {
+      Region test = of_many(*condition, which);
+      std::unordered_map<const Node*, NodeRef> of_body;
+      for (size_t i = 0; i < inputs.size(); ++i) of_body[test.parameters[i].get()] = body.parameters[i];
+      const NodeRef holds = replace(test.results, of_body)[0];
+      for (size_t r = 0; r < one.carried; ++r) {
+        const NodeRef& old = body.parameters[r];
+        Shape thin(old->shape.size(), Expr(1));
+        thin[0] = count_;
+        NodeRef each = make_expand(make_reshape(holds, thin), old->shape);
+        body.results[r] = arithmetic::choose(each, body.results[r], old);
+      }
+      const int axis = 0;
+      test.results[0] = make_reduce(ReduceOp::Max, test.results[0], std::span(&axis, 1));
+      many->regions = {std::move(body), std::move(test)};
+    } else {
+      many->regions = {std::move(body)};
+    }
+    return make_loop(inputs, many);
+  }
+
+  // Examples that want other branches: both are computed.
+  NodeRef cond(const Node& node) {
+    const Control& one = *node.control;
+    if (!now.contains(node.inputs[0].get())) {
+      auto many = std::make_shared<Control>();
+      std::vector<NodeRef> inputs{node.inputs[0]};
+      std::unique_ptr<bool[]> same(new bool[node.inputs.size()]);
+      for (size_t i = 1; i < node.inputs.size(); ++i) {
+        same[i - 1] = !now.contains(node.inputs[i].get());
+        inputs.push_back(same[i - 1] ? node.inputs[i] : lifted(node.inputs[i]));
+      }
+      for (const Region& branch : one.regions)
+        many->regions.push_back(of_many(branch, std::span<const bool>(same.get(), node.inputs.size() - 1)));
+      return make_cond(inputs, many);
+    }
+    std::vector<std::vector<NodeRef>> of_branch;
+    for (const Region& branch : one.regions) {
+      std::unordered_map<const Node*, NodeRef> bound;
+      for (size_t i = 0; i < branch.parameters.size(); ++i)
+        bound[branch.parameters[i].get()] = lifted(node.inputs[i + 1]);
+      of_branch.push_back(batched(branch.results, bound, count_));
+    }
+    std::vector<NodeRef>& results = chosen_[&node];
+    for (size_t r = 0; r < of_branch[0].size(); ++r) {
+      const NodeRef &yes = of_branch[0][r], &no = of_branch[1][r];
+      Shape thin(yes->shape.size(), Expr(1));
+      thin[0] = count_;
+      NodeRef each = make_expand(make_reshape(now.at(node.inputs[0].get()), thin), yes->shape);
+      results.push_back(arithmetic::choose(each, yes, no));
+    }
+    return results[0];  // read through get() alone
+  }
+
   // The rule is one of a single example. It is applied to placeholders, and what it gives is batched in turn.
   NodeRef pullback(const Node& node) const {
     NodeRef value = lifted(node.inputs[0]);
@@ -127,7 +240,8 @@ class Batching {
     SmallVector<NodeRef, 4> inputs = all_lifted(node);
     auto rule = std::make_shared<GradientRule>();
     rule->name = node.rule->name;
-    rule->pull = [original = NodeRef::share(&node), count = count_](const Node& many, const NodeRef& gradient) {
+    rule->pull = [original = NodeRef::share(&node), count = count_](const Node& many, const NodeRef& gradient,
+                                                                    GradientRule::Wanted wanted) {
       std::unordered_map<const Node*, NodeRef> bound;
       std::vector<NodeRef> stand_ins;
       for (size_t i = 0; i < original->inputs.size(); ++i) {
@@ -138,7 +252,7 @@ class Batching {
       bound[one.get()] = NodeRef::share(&many);
       NodeRef arriving = make_placeholder(original->dtype, original->shape);
       bound[arriving.get()] = gradient;
-      std::vector<NodeRef> given = original->rule->pull(*one, arriving), roots, result;
+      std::vector<NodeRef> given = original->rule->pull(*one, arriving, wanted), roots, result;
       for (const NodeRef& g : given)
         if (g) roots.push_back(g);
       roots = batched(roots, bound, count);
@@ -150,6 +264,8 @@ class Batching {
   }
 
   Expr count_;
+  std::unordered_map<const Node*, std::vector<NodeRef>>
+      chosen_;  // results of conditions of which both sides are computed
 };
 
 }  // namespace

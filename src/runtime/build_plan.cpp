@@ -10,6 +10,7 @@
 #include "compile/schedule/schedule.h"
 #include "graph/graph.h"
 #include "runtime/alias.h"
+#include "runtime/control.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/memory_plan.h"
 #include "runtime/packing.h"
@@ -20,8 +21,6 @@ namespace {
 constexpr uint64_t kArgumentBytes = 64;
 // What is packed in no time need not be kept.
 constexpr uint64_t kLeastPacking = 4096;
-
-Expr bytes_of(const Node& node) { return node.shape.numel() * size_of(node.dtype); }
 
 // What a Buffer node of the graph stands for: a leaf (0, 1, …) or an argument.
 struct Source {
@@ -243,6 +242,7 @@ class PlanBuilder {
       const Program::Step& step = program_.steps[s];
       Launch launch{};
       launch.executable = std::move(executables[s]);
+      if (step.control) launch.control = plan_control(*step.control, wanted_results(step), key_, device_);
       launch.name = step.direct ? step.direct->name : step.loops.name;
       launch.shapes = shapes_of(step);
       for (const Program::Segment& segment : step.segments) {
@@ -255,6 +255,14 @@ class PlanBuilder {
       if (!plan_.symbols.empty() && !step.direct) launch.loops = std::make_shared<const Loops>(step.loops);
       plan_.launches.push_back(std::move(launch));
     }
+  }
+
+  std::vector<const Node*> wanted_results(const Program::Step& step) const {
+    std::vector<const Node*> results;
+    const std::vector<int>& tensors = step.segments[0].tensors;
+    for (size_t t = step.control->inputs.size(); t < tensors.size(); ++t)
+      results.push_back(program_.tensors[static_cast<size_t>(tensors[t])].node);
+    return results;
   }
 
   std::string shapes_of(const Program::Step& step) const {
@@ -284,7 +292,9 @@ class PlanBuilder {
   void place_checks() {
     for (const Program::Step& step : program_.steps) {
       check_offsets_.push_back(base_bytes());
-      if (!step.checks.empty()) plan_.last_check = static_cast<int>(check_offsets_.size()) - 1;
+      const std::shared_ptr<const ControlStep>& control = plan_.launches[check_offsets_.size() - 1].control;
+      if (!step.checks.empty() || (control && has_checks(*control)))
+        plan_.last_check = static_cast<int>(check_offsets_.size()) - 1;
       for (size_t c = 0; c < step.checks.size(); ++c) {
         const Program::Step::Check& check = step.checks[c];
         plan_.checks.push_back({base_bytes() + c * sizeof(int64_t), check.node, check.label, check.axis, check.size});
@@ -311,6 +321,14 @@ class PlanBuilder {
     for (size_t s = 0; s < program_.steps.size(); ++s) {
       int now = static_cast<int>(s);
       Launch& launch = plan_.launches[s];
+      if (launch.control) {
+        for (int t : program_.steps[s].segments[0].tensors) {
+          const auto tensor = static_cast<size_t>(t);
+          const bool passed = slots_[tensor].kind == Slot::Kind::Arena && slots_[tensor].index < kPlaced;
+          launch.segments[0].slots.push_back(passed ? life_of_tensor(tensor, now) : slots_[tensor]);
+        }
+        continue;
+      }
       const kernel::Kernel& kernel = launch.executable->kernel();
       for (size_t g = 0; g < launch.segments.size(); ++g) {
         const Program::Segment& segment = program_.steps[s].segments[g];
@@ -360,6 +378,7 @@ class PlanBuilder {
     if (!key_.symbols.empty()) return;
     for (size_t s = 0; s < plan_.launches.size(); ++s) {
       const Launch& launch = plan_.launches[s];
+      if (launch.control) continue;
       // What is packed may begin at an offset.
       auto is_offset = [](const LaunchSize& size) { return size.symbol >= 0; };
       auto has_offsets = [&](const Segment& segment) {
@@ -395,7 +414,8 @@ class PlanBuilder {
     std::vector<Use> last_read(key_.leaves.size()), first_write(plan_.outputs.size());
     std::vector<bool> taken(key_.leaves.size(), false);
     for (size_t s = 0; s < plan_.launches.size(); ++s) {
-      const auto& buffers = plan_.launches[s].executable->kernel().buffers;
+      const auto& buffers = plan_.launches[s].control ? program_.steps[s].direct->buffers
+                                                      : plan_.launches[s].executable->kernel().buffers;
       const std::vector<Segment>& segments = plan_.launches[s].segments;
       for (size_t g = 0; g < segments.size(); ++g)
         for (size_t b = 0; b < buffers.size(); ++b) {
@@ -430,7 +450,7 @@ class PlanBuilder {
       if (taken[l]) return "the old value is a result, too";
       if (write < 0) return "no kernel of its own writes the new value";
       // A run that finds an index out of range must leave everything as it was.
-      if (write <= plan_.last_check) return "indices are still to be checked when it is written";
+      if (write <= plan_.last_check && !key_.is_region) return "indices are still to be checked when it is written";
       if (read > write) return "the old value is read after the new one is written";
       if (read == write && !aligned(last_read[l], first_write[o]))
         return "the kernel that writes it reads the old value in another order";
@@ -467,6 +487,7 @@ class PlanBuilder {
   bool aligned(const Use& read, const Use& write) const {
     if (read.count != 1 || write.count != 1 || read.segment != write.segment) return false;
     const Launch& launch = plan_.launches[static_cast<size_t>(read.launch)];
+    if (launch.control) return false;
     return may_share_memory(launch.executable->kernel(), read.buffer, write.buffer);
   }
 

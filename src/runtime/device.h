@@ -101,6 +101,8 @@ class Device {
   virtual std::shared_ptr<DeviceBuffer> share(const std::shared_ptr<const void>&, uint64_t) { return nullptr; }
   virtual void copy_from_host(DeviceBuffer& to, const void* from, uint64_t bytes) = 0;
   virtual void copy_to_host(void* to, const DeviceBuffer& from, uint64_t bytes) = 0;
+  // As many bytes of one part of its memory as `to` has, which may begin anywhere, in the order of launches.
+  virtual void copy(const BufferPart& to, const BufferPart& from) = 0;
   // Throws CompileError. `code`, if not null, receives machine code for load(); nothing where a device has none.
   virtual std::shared_ptr<Executable> compile(const kernel::Kernel& thread_kernel, std::string* code) = 0;
   std::shared_ptr<Executable> compile(const kernel::Kernel& thread_kernel) { return compile(thread_kernel, nullptr); }

@@ -5,13 +5,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "runtime/build_plan.h"
+#include "runtime/control.h"
+#include "runtime/launching.h"
 #include "runtime/memory_plan.h"
 #include "runtime/profiler.h"
 
 namespace heddle {
-namespace {
 
-// The value of an expression over the plan's symbols.
 uint64_t size_now(const Expr& e, const Plan& plan, std::span<const int64_t> symbols) {
   if (e.is_const()) return static_cast<uint64_t>(e.value());
   return static_cast<uint64_t>(evaluate(e, [&](const Expr& symbol) {
@@ -21,7 +21,6 @@ uint64_t size_now(const Expr& e, const Plan& plan, std::span<const int64_t> symb
   }));
 }
 
-// Places for this run's temporaries; returns the size of the arena, and counts it.
 uint64_t place_temporaries(const Plan& plan, RunMemory& memory) {
   RunStats& stats = run_stats();
   stats.arena_bytes += plan.arena_bytes;
@@ -39,11 +38,15 @@ uint64_t place_temporaries(const Plan& plan, RunMemory& memory) {
   return plan.arena_bytes + placed.bytes;
 }
 
+namespace {
+
 BufferPart memory_of(const Slot& slot, const DeviceBuffer* arena, const RunMemory& memory) {
   const auto index = static_cast<size_t>(slot.index);
   switch (slot.kind) {
     case Slot::Kind::Leaf: return memory.leaves[index];
-    case Slot::Kind::Output: return memory.outputs[index] ? whole(*memory.outputs[index]) : BufferPart{};
+    case Slot::Kind::Output:
+      if (!memory.output_parts.empty()) return memory.output_parts[index];
+      return memory.outputs[index] ? whole(*memory.outputs[index]) : BufferPart{};
     case Slot::Kind::Arena: return slot.index < 0 ? BufferPart{} : BufferPart{arena, index, slot.bytes};
     case Slot::Kind::Temporary: return {arena, memory.temporaries[index].offset, memory.temporaries[index].bytes};
   }
@@ -51,17 +54,17 @@ BufferPart memory_of(const Slot& slot, const DeviceBuffer* arena, const RunMemor
 }
 
 // What a launch has to do, at the sizes of this run.
-Traffic needed_now(const Launch& step, const RunMemory& memory) {
+Traffic needed_now(const Launch& step, std::span<const LaunchSegment> segments) {
   if (!step.loops) return step.needed;
   Traffic total;
-  for (const LaunchSegment& segment : memory.segments) total += traffic(*step.loops, segment.symbols);
+  for (const LaunchSegment& segment : segments) total += traffic(*step.loops, segment.symbols);
   return total;
 }
 
 // For whoever wants to know how long it took.
-void launch_timed(const Plan& plan, const Launch& step, const RunMemory& memory) {
+void launch_timed(const Plan& plan, const Launch& step, std::span<const LaunchSegment> segments) {
   ProfileSlice slice{SliceKind::Kernel, step.name, profile_clock()};
-  plan.device->launch(*step.executable, memory.segments);
+  plan.device->launch(*step.executable, segments);
   plan.device->synchronize();
   slice.end = profile_clock();
   if (log_enabled(Log::Run)) {
@@ -71,12 +74,33 @@ void launch_timed(const Plan& plan, const Launch& step, const RunMemory& memory)
                              static_cast<double>(step.bytes_read + step.bytes_written) / microseconds / 1e3, " GB/s"));
   }
   if (!profiling()) return;
-  const Traffic needed = needed_now(step, memory);
+  const Traffic needed = needed_now(step, segments);
   slice.bytes = needed.read + needed.written;
   slice.flops = needed.flops;
   slice.detail = step.shapes;
   record_slice(slice);
 }
+
+}  // namespace
+
+void launch_bound(const Plan& plan, size_t number, std::span<const LaunchSegment> segments, RunMemory& memory) {
+  const Launch& step = plan.launches[number];
+  if (step.control) return run_control(plan, number, segments[0].buffers, memory);
+  if (profiling() || log_enabled(Log::Run)) [[unlikely]]
+    launch_timed(plan, step, segments);
+  else
+    plan.device->launch(*step.executable, segments);
+  count_launch(step);
+}
+
+void count_launch(const Launch& step) {
+  RunStats& stats = run_stats();
+  ++stats.launches;
+  stats.bytes_read += step.bytes_read;
+  stats.bytes_written += step.bytes_written;
+}
+
+namespace {
 
 // Room for what the next runs will not have to pack, where the leaf is what it was. A leaf that is new in every run is
 // packed into the arena, as without this.
@@ -116,7 +140,8 @@ void use_kept(const Plan& plan, size_t launch, size_t first, size_t& packing, Ru
   }
 }
 
-// Finds the memory and sizes of launches [begin, end), segment after segment.
+}  // namespace
+
 void bind(const Plan& plan, size_t begin, size_t end, size_t& packing, const DeviceBuffer* arena, RunMemory& memory) {
   std::span<const Launch> steps = std::span(plan.launches).subspan(begin, end - begin);
   memory.buffers.clear();
@@ -144,13 +169,11 @@ void bind(const Plan& plan, size_t begin, size_t end, size_t& packing, const Dev
   }
 }
 
+namespace {
+
 void launch(const Plan& plan, size_t number, size_t& packing, const DeviceBuffer* arena, RunMemory& memory) {
-  const Launch& step = plan.launches[number];
   bind(plan, number, number + 1, packing, arena, memory);
-  if (profiling() || log_enabled(Log::Run)) [[unlikely]]
-    launch_timed(plan, step, memory);
-  else
-    plan.device->launch(*step.executable, memory.segments);
+  launch_bound(plan, number, memory.segments, memory);
 }
 
 // Launches [begin, end) at once.
@@ -169,7 +192,8 @@ void launch_all(const Plan& plan, size_t begin, size_t end, size_t& packing, con
   plan.device->launch_all(memory.submissions, recording);
 }
 
-// Throws for the first check that failed.
+}  // namespace
+
 void report_checks(const Plan& plan, const DeviceBuffer& arena, RunMemory& memory) {
   plan.device->synchronize();
   plan.device->copy_to_host(memory.arguments.data(), arena, memory.arguments.size() * sizeof(uint64_t));
@@ -180,6 +204,8 @@ void report_checks(const Plan& plan, const DeviceBuffer& arena, RunMemory& memor
     throw IndexError(describe_bad_index(check.node, check.label, index, check.axis, size));
   }
 }
+
+namespace {
 
 // Whether a result is written over memory that the run reads: what a failed check would have to undo.
 bool overwrites(const Plan& plan, const RunMemory& memory) {
@@ -246,15 +272,14 @@ void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>&
   }
   if (!memory.arguments.empty())
     plan.device->copy_from_host(*arena, memory.arguments.data(), memory.arguments.size() * sizeof(uint64_t));
-  RunStats& stats = run_stats();
-  const bool together = memory.repeated && plan.device->records() && !profiling() && !log_enabled(Log::Run);
+  const bool together = memory.repeated && plan.device->records() && !profiling() && !log_enabled(Log::Run) &&
+                        std::ranges::none_of(plan.launches, [](const Launch& l) { return l.control != nullptr; });
   // So many launches come before the checks are looked at, which waits for the device: all, unless that is too late.
   const size_t count = plan.launches.size();
   const bool at_end = plan.last_check < 0 || !overwrites(plan, memory);
   const size_t checked = at_end ? count : static_cast<size_t>(plan.last_check + 1);
   size_t packing = 0;  // the first that belongs to a launch to come
   for (size_t i = 0; i < plan.launches.size(); ++i) {
-    const Launch& step = plan.launches[i];
     const size_t before = packing;
     if (!together)
       launch(plan, i, packing, arena.get(), memory);
@@ -265,11 +290,10 @@ void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>&
                                                  : 1]);
     // What these launches have packed is there from now on.
     for (size_t k = before; k < packing; ++k) memory.kept[k].ready = memory.kept[k].packed != nullptr;
-    ++stats.launches;
-    stats.bytes_read += step.bytes_read;
-    stats.bytes_written += step.bytes_written;
-    if (i + 1 == checked && plan.last_check >= 0) report_checks(plan, *arena, memory);
+    if (together) count_launch(plan.launches[i]);
+    if (i + 1 == checked && !plan.checks.empty()) report_checks(plan, *arena, memory);
   }
+  if (!memory.repeated) memory.control.clear();
 }
 
 std::shared_ptr<const CachedPlan> plan_for(std::span<const NodeRef> roots, const GraphKey& key, CompiledPlace* place) {

@@ -1,17 +1,24 @@
 // One run of a plan: begin_run(), bind_leaf() for each leaf that is not bound yet, RunMemory::outputs, execute().
 #pragma once
 
+#include <unordered_map>
+
 #include "runtime/plan_cache.h"
 #include "runtime/recompiled.h"
 
 namespace heddle {
 
+struct ControlRun;  // runtime/control.h
+
 // What one run works on. An object is reused from run to run to keep its memory.
 struct RunMemory {
-  std::vector<BufferPart> leaves;      // by the plan's numbers
-  std::vector<DeviceBuffer*> outputs;  // by the plan's numbers; null: nobody wants it
+  std::vector<BufferPart> leaves;        // by the plan's numbers
+  std::vector<DeviceBuffer*> outputs;    // by the plan's numbers; null: nobody wants it
+  std::vector<BufferPart> output_parts;  // of a region: in the place of `outputs`
   // Runs of the same plan follow, and no others: what is packed, and what a device records, is kept for them.
   bool repeated = false;
+  // What launches of control flow work with, by their numbers.
+  std::unordered_map<size_t, std::shared_ptr<ControlRun>> control;
 
   std::vector<int64_t> symbols;     // values of Plan::symbols
   std::vector<uint64_t> arguments;  // what the arena begins with: arguments, then checks that found nothing

@@ -26,6 +26,10 @@ constexpr uint64_t kNewExpression = uint64_t{1} << 63, kKnownExpression = kNewEx
 // Stands for an offset that is among the numbers.
 constexpr uint64_t kOffset = kNewExpression + 3;
 
+// The first word.
+uint64_t word_of(const Modes& modes) { return uint64_t{modes.tf32} | uint64_t{modes.relaxed} << 1; }
+constexpr uint64_t kRegion = 4;
+
 uint64_t known_bytes(const Node& node) {
   return static_cast<uint64_t>(known_value(node.shape.numel()).value_or(0)) *
          static_cast<uint64_t>(size_of(node.dtype));
@@ -111,8 +115,7 @@ void GraphKey::read_offset(const Node& node, size_t axis) {
   if (node.shape[axis] == node.inputs[0]->shape[axis]) return;  // 0
   if (offset.is_const()) {
     words.push_back(kOffset);
-    numbers.push_back(static_cast<uint64_t>(offset.value()));
-    places.push_back({NumberPlace::Kind::Offset, static_cast<uint32_t>(axis), &node});
+    add_number(NumberPlace::Kind::Offset, static_cast<uint32_t>(axis), node, static_cast<uint64_t>(offset.value()));
     return;
   }
   read_integer(node, offset);
@@ -167,6 +170,10 @@ void GraphKey::read_node(const Node& node) {
       return;
     }
     case NodeOp::Input: {
+      if (auto parameter = parameters_.find(&node); parameter != parameters_.end()) {
+        words.push_back(parameter->second);
+        return;
+      }
       if (!captured_)
         throw CaptureError(text("a value that depends on ", node.dtype, node.shape, ", an argument of a function that ",
                                 is_placeholder(node) ? "vmap() or a derivative" : "jit()",
@@ -182,32 +189,69 @@ void GraphKey::read_node(const Node& node) {
       if (node.dtype == DType::boolean) {
         words.push_back(node.literal.bits());
       } else {
-        numbers.push_back(node.literal.bits());
-        places.push_back({is_float(node.dtype) ? NumberPlace::Kind::Float : NumberPlace::Kind::Integer, 0, &node});
+        add_number(is_float(node.dtype) ? NumberPlace::Kind::Float : NumberPlace::Kind::Integer, 0, node,
+                   node.literal.bits());
       }
       return;
     case NodeOp::Pad:
       if (node.dtype == DType::boolean) {
         words.push_back(node.literal.bits());
       } else {
-        numbers.push_back(node.literal.bits());
-        places.push_back({NumberPlace::Kind::Filling, 0, &node});
+        add_number(NumberPlace::Kind::Filling, 0, node, node.literal.bits());
       }
       [[fallthrough]];
     case NodeOp::Shrink:
       for (size_t axis = 0; axis < node.shape.size(); ++axis) read_offset(node, axis);
       return;
     case NodeOp::Scatter: words.push_back(modes.deterministic); break;
+    case NodeOp::Loop:
+    case NodeOp::Cond: read_control(node); return;
     default: break;
   }
   words.push_back(node.attrs.size());
   for (const Expr& attribute : node.attrs) read_integer(node, attribute);
 }
 
+// Regions are read behind the graph around them, as if they were parts of it.
+void GraphKey::read_control(const Node& node) {
+  const Control& control = *node.control;
+  has_regions_ = true;
+  for (uint64_t word : {control.regions.size(), control.carried, control.stacked, size_t{control.reverse}})
+    words.push_back(word);
+  if (node.op == NodeOp::Loop && !control.condition()) read_integer(node, control.length);
+  for (const Region& region : control.regions) {
+    words.push_back(region.parameters.size());
+    for (const NodeRef& parameter : region.parameters) {
+      const uint32_t number = visit(parameter.get());
+      parameters_.emplace(parameter.get(), number);
+      words.push_back(number);
+    }
+    words.push_back(region.results.size());
+    for (const NodeRef& result : region.results) words.push_back(visit(result.get()));
+  }
+}
+
+void GraphKey::add_number(NumberPlace::Kind kind, uint32_t axis, const Node& node, uint64_t value) {
+  numbers.push_back(value);
+  places.push_back({kind, axis, &node});
+}
+
+// Plans of regions know their numbers: the plan around them may not take one for an argument, even if the graph around
+// has the same node.
+void GraphKey::mark_inside() {
+  std::unordered_set<const Node*> inside;
+  for (const Node* node : nodes)
+    if (node->control)
+      for (const Region& region : node->control->regions)
+        for (const Node* each : topological(region.results)) inside.insert(each);
+  for (NumberPlace& place : places)
+    if (inside.contains(place.node)) place.kind = NumberPlace::Kind::Inside;
+}
+
 void GraphKey::start() {
   words.clear();
   modes = modes_now();
-  words.push_back(uint64_t{modes.tf32} | uint64_t{modes.relaxed} << 1);
+  words.push_back(word_of(modes));
   numbers.clear();
   nodes.clear();
   references.clear();
@@ -217,6 +261,8 @@ void GraphKey::start() {
   places.clear();
   symbols.clear();
   symbol_values.clear();
+  is_region = has_regions_ = false;
+  if (!parameters_.empty()) parameters_.clear();
   if (!expressions_.empty()) expressions_.clear();
   device = nullptr;
   if (++walk_ == 0) {  // the marks of four billion walks ago would look fresh
@@ -232,6 +278,7 @@ void GraphKey::walk() {
     HD_ASSERT(nodes.size() < UINT32_MAX);
     read_node(*nodes[i]);
   }
+  if (has_regions_) mark_inside();
   hash = hash_words(words);
 }
 
@@ -255,6 +302,14 @@ void GraphKey::read_captured(std::span<const NodeRef> roots, std::span<const Sta
   for (const StateUpdate& update : updates)
     if (!is_provided(*update.value)) updates_[update.input] = static_cast<int>(number(update.value));
   walk();
+}
+
+void GraphKey::read_region(const Region& region, std::span<const StateUpdate> updates, const Modes& of_graph) {
+  read_captured(region.results, updates);
+  is_region = true;
+  modes = of_graph;
+  words[0] = word_of(modes) | kRegion;
+  hash = hash_words(words);
 }
 
 void GraphKey::shrink() {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/modes.h"
-#include "graph/node.h"
+#include "graph/control.h"
 #include "runtime/device.h"
 
 namespace heddle {
@@ -34,6 +34,7 @@ struct NumberPlace {
     Integer,  // a Const
     Filling,  // of a Pad
     Offset,   // begin of a Shrink, before of a Pad: with the same shapes it may be anything from 0 to room()
+    Inside,   // of a region: a plan of its own has it among its numbers
   } kind;
   uint32_t axis;  // of an Offset
   const Node* node;
@@ -48,6 +49,8 @@ class GraphKey {
   void read(std::span<const NodeRef> roots, std::span<const Storage* const> donatable);
   // The same for a captured function. Its Inputs are leaves; roots that are Inputs are left out as well.
   void read_captured(std::span<const NodeRef> roots, std::span<const StateUpdate> updates);
+  // The same for a region, whose parameters are its Inputs: nobody sees what a failed run has left in their memory.
+  void read_region(const Region& region, std::span<const StateUpdate> updates, const Modes& of_graph);
   // Gives the memory of an unusually large graph back.
   void shrink();
 
@@ -66,6 +69,7 @@ class GraphKey {
   std::vector<NumberPlace> places;  // of `numbers`
   std::vector<Expr> symbols;        // in the order of their appearance
   std::vector<int64_t> symbol_values;
+  bool is_region = false;
 
   // The number of a node of the graph.
   uint32_t number(const Node* node) const;
@@ -78,6 +82,9 @@ class GraphKey {
   void read_integer(const Node& node, const Expr& e);
   void read_offset(const Node& node, size_t axis);
   void read_symbolic(const Node& node, const Expr& e);
+  void read_control(const Node& node);
+  void mark_inside();
+  void add_number(NumberPlace::Kind kind, uint32_t axis, const Node& node, uint64_t value);
   void grow();
 
   struct Entry {
@@ -90,7 +97,9 @@ class GraphKey {
   std::vector<const Storage*> donatable_;         // sorted
   std::unordered_map<const Node*, int> updates_;  // outputs by their Inputs
   bool captured_ = false;
-  std::unordered_map<Expr, uint64_t> expressions_;  // with symbols, and their numbers
+  bool has_regions_ = false;
+  std::unordered_map<const Node*, uint32_t> parameters_;  // of regions, with the numbers of their nodes
+  std::unordered_map<Expr, uint64_t> expressions_;        // with symbols, and their numbers
 };
 
 // A leaf's memory. Throws ValueError if no device made it.

@@ -316,7 +316,7 @@ std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::
   std::unordered_set<Key, HashOfKey> seen;
   if (steps.size() > 1)
     for (size_t s = 0; s < steps.size(); ++s)
-      if (seen.insert(keys[s]).second) different.push_back(s);
+      if (!steps[s].control && seen.insert(keys[s]).second) different.push_back(s);
   size_t workers = std::min<size_t>(different.size(), std::max(1u, std::thread::hardware_concurrency()));
   // People read one kernel after the other; and nothing else should run while schedules are timed.
   if (watched() || (tuner() && config().tune > 0)) workers = 1;
@@ -342,8 +342,8 @@ std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::
   }
   std::vector<std::shared_ptr<Executable>> result;
   for (size_t s = 0; s < steps.size(); ++s) {
-    result.push_back(compiled_step(steps[s], std::move(keys[s]), device));
-    result.back()->expect_segments(steps[s].segments.size());
+    result.push_back(steps[s].control ? nullptr : compiled_step(steps[s], std::move(keys[s]), device));
+    if (result.back()) result.back()->expect_segments(steps[s].segments.size());
   }
   return result;
 }

@@ -6,6 +6,8 @@
 
 namespace heddle {
 
+inline Expr bytes_of(const Node& node) { return node.shape.numel() * size_of(node.dtype); }
+
 // Where a kernel's buffer comes from when the plan runs.
 struct Slot {
   enum class Kind { Leaf, Output, Arena, Temporary } kind;
@@ -25,8 +27,11 @@ struct Segment {
   std::vector<LaunchSize> symbols;  // for each symbol of the kernel
 };
 
+struct ControlStep;  // runtime/control.h
+
 struct Launch {
-  std::shared_ptr<Executable> executable;
+  std::shared_ptr<Executable> executable;      // null: control flow
+  std::shared_ptr<const ControlStep> control;  // then this; its only segment has the slots of inputs, then of results
   std::vector<Segment> segments;
   std::string name;
   std::string shapes;                  // of what it reads and writes, for people: "f32[64, 32] -> f32[64]"

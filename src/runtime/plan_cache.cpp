@@ -105,6 +105,7 @@ namespace {
 // Whether a number should be an argument, after the plans that there are. The first plans for an integer, an offset or
 // a filling know it: code for the number itself may be a good deal faster, and many a number has two values only.
 bool is_changing(const PlansOfKey& entry, const GraphKey& key, size_t number) {
+  if (key.places[number].kind == NumberPlace::Kind::Inside) return false;
   const bool is_float = key.places[number].kind == NumberPlace::Kind::Float,
              many = entry.variants.size() >= kMostVariants;
   if (is_float && many) return true;
@@ -129,7 +130,8 @@ std::vector<uint32_t> changing_numbers(const GraphKey& key) {
   std::lock_guard guard(shard.lock);
   const PlansOfKey* entry = shard.find(key);
   for (size_t i = 0; (entry || all) && i < key.numbers.size(); ++i)
-    if (all || is_changing(*entry, key, i)) arguments.push_back(static_cast<uint32_t>(i));
+    if (all ? key.places[i].kind != NumberPlace::Kind::Inside : is_changing(*entry, key, i))
+      arguments.push_back(static_cast<uint32_t>(i));
   return arguments;
 }
 

@@ -11,7 +11,7 @@ Tensor in_wide_float(const Tensor& x, F compute) {
   return from_wide_float(compute(to_wide_float(x)), x);
 }
 // y * (1 - y), where 1 - y is the sigmoid of -x and neither of them is lost in the other.
-std::vector<NodeRef> sigmoid_gradient(const Node& node, const NodeRef& g) {
+std::vector<NodeRef> sigmoid_gradient(const Node& node, const NodeRef& g, GradientRule::Wanted) {
   NoFork whole;  // no child of fork() meets the rule half made
   static const auto rule = std::make_shared<const GradientRule>(GradientRule{"sigmoid", sigmoid_gradient});
   Tensor y(NodeRef::share(&node)), negated = neg(Tensor(node.inputs[1])), e = exp(negated);

@@ -98,8 +98,8 @@ Tensor for_all_heads(const Tensor& mask, const Shape& scores) {
 // x with the precision of a narrower dtype; gradients pass as they are.
 Tensor rounded(const Tensor& x, DType to) {
   NoFork whole;  // no child of fork() meets the rule half made
-  static const auto rule = std::make_shared<const GradientRule>(
-      GradientRule{"rounded", [](const Node&, const NodeRef& g) { return std::vector<NodeRef>{g}; }});
+  static const auto rule = std::make_shared<const GradientRule>(GradientRule{
+      "rounded", [](const Node&, const NodeRef& g, GradientRule::Wanted) { return std::vector<NodeRef>{g}; }});
   NodeRef value = make_cast(make_cast(x.node(), to), x.dtype());
   const NodeRef from[] = {x.node()};
   return Tensor(make_pullback(value, from, rule));
@@ -107,7 +107,7 @@ Tensor rounded(const Tensor& x, DType to) {
 
 std::shared_ptr<const GradientRule> narrow_rule(DType narrow) {
   return std::make_shared<const GradientRule>(
-      GradientRule{text("gradient in ", narrow), [narrow](const Node&, const NodeRef& g) {
+      GradientRule{text("gradient in ", narrow), [narrow](const Node&, const NodeRef& g, GradientRule::Wanted) {
                      return std::vector<NodeRef>{make_cast(make_cast(g, narrow), g->dtype)};
                    }});
 }

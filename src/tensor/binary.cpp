@@ -86,7 +86,7 @@ Tensor fmod(const Operand& a, const Operand& b) {
   // What it is made of has no derivative at 0; a - n * b has.
   NoFork whole;  // no child of fork() meets the rule half made
   static const auto rule = std::make_shared<const GradientRule>(
-      GradientRule{"fmod", [](const Node& node, const NodeRef& g) -> std::vector<NodeRef> {
+      GradientRule{"fmod", [](const Node& node, const NodeRef& g, GradientRule::Wanted) -> std::vector<NodeRef> {
                      Tensor value(NodeRef::share(&node)), dividend(node.inputs[1]), divisor(node.inputs[2]);
                      Tensor times = round(div(sub(dividend, value), divisor));
                      return {g, scaled(g, neg(times).node())};
@@ -161,7 +161,7 @@ Tensor nextafter(const Operand& a, const Operand& b) {
 }
 namespace {
 // Of hypot: each side divided by it, at every order.
-std::vector<NodeRef> hypot_gradients(const Node& node, const NodeRef& g) {
+std::vector<NodeRef> hypot_gradients(const Node& node, const NodeRef& g, GradientRule::Wanted) {
   Tensor size(NodeRef::share(&node)), arriving(g);
   Tensor none = logical_or(eq(size, 0), isinf(size)), divisor = where(none, 1, size);
   auto of = [&](const NodeRef& side) { return mul(arriving, where(none, 0, div(Tensor(side), divisor))).node(); };
@@ -239,7 +239,7 @@ Tensor clamp(const Tensor& given, const Operand& low, const Operand& high) {
   // An element at a limit is still inside, and has a gradient.
   auto rule = std::make_shared<GradientRule>();
   rule->name = "clamp";
-  rule->pull = [from = low.real(), to = high.real()](const Node& node, const NodeRef& g) {
+  rule->pull = [from = low.real(), to = high.real()](const Node& node, const NodeRef& g, GradientRule::Wanted) {
     Tensor in(node.inputs[1]);
     return std::vector<NodeRef>{where(logical_and(ge(in, from), le(in, to)), Tensor(g), 0).node()};
   };

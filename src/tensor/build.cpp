@@ -8,6 +8,19 @@
 
 namespace heddle {
 
+std::string describe(const NodeRef& x) { return text(x->dtype, x->shape); }
+
+std::vector<Tensor> to_tensors(std::span<const NodeRef> nodes) {
+  std::vector<Tensor> list;
+  for (const NodeRef& node : nodes) list.push_back(Tensor(node));
+  return list;
+}
+std::vector<NodeRef> to_nodes(std::span<const Tensor> tensors) {
+  std::vector<NodeRef> nodes;
+  for (const Tensor& x : tensors) nodes.push_back(x.node());
+  return nodes;
+}
+
 std::string list_text(std::span<const int64_t> list) {
   std::string out = "[";
   for (size_t i = 0; i < list.size(); ++i) out += text(i ? ", " : "", list[i]);

@@ -11,6 +11,9 @@ namespace heddle {
 __extension__ using Int128 = __int128;
 
 std::string list_text(std::span<const int64_t> list);  // "[2, 3]"
+std::string describe(const NodeRef& x);                // "f32[2, 3]"
+std::vector<Tensor> to_tensors(std::span<const NodeRef> nodes);
+std::vector<NodeRef> to_nodes(std::span<const Tensor> tensors);
 // Checks sizes (none negative, product within bounds).
 Shape to_shape(const char* op, const Dims& dims, DType dtype);
 // Normalised. Along axis 0 or -1 a scalar counts as a vector of one element.

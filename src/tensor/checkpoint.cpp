@@ -41,7 +41,7 @@ Recording recording_of(const NodeRef& output, const std::vector<NodeRef>& leaves
   // Integers, too: vmap() may have to give every example its own.
   std::unordered_map<const Node*, bool> taken;
   auto take = [&](const NodeRef& node) {
-    if (!depends.at(node.get()) && node->op != NodeOp::Const && node->result_count() == 1 &&
+    if (!depends.at(node.get()) && node->op != NodeOp::Const && !node->gives_several() &&
         taken.try_emplace(node.get(), true).second)
       recording.others.push_back(node);
   };
@@ -55,7 +55,8 @@ Recording recording_of(const NodeRef& output, const std::vector<NodeRef>& leaves
 
 // Gradients by computing again. The barrier keeps what is computed here apart from what the forward pass computed, and
 // makes it wait for the gradient.
-std::vector<NodeRef> pull_again(const Recording& recording, const Node& node, const NodeRef& g) {
+std::vector<NodeRef> pull_again(const Recording& recording, const Node& node, const NodeRef& g,
+                                GradientRule::Wanted wanted) {
   OpenLeaves open;
   std::vector<NodeRef> from, to;
   size_t next = 1;
@@ -65,11 +66,18 @@ std::vector<NodeRef> pull_again(const Recording& recording, const Node& node, co
   }
   for (const NodeRef& other : recording.others) {
     from.push_back(other);
-    const NodeRef& now = node.inputs[next++];
-    to.push_back(is_float(now->dtype) ? open.add(now) : now);
+    const NodeRef& now = node.inputs[next];
+    to.push_back(wanted[next - 1] ? open.add(now) : now);
+    ++next;
   }
   NodeRef again = replaced(recording.output, from, to);
-  return gradient(std::span(&again, 1), std::span(&g, 1), to);
+  std::vector<NodeRef> inputs, gradients(to.size());
+  for (size_t i = 0; i < to.size(); ++i)
+    if (wanted[i]) inputs.push_back(to[i]);
+  std::vector<NodeRef> found = gradient(std::span(&again, 1), std::span(&g, 1), inputs);
+  for (size_t i = 0, given = 0; i < to.size(); ++i)
+    if (wanted[i]) gradients[i] = found[given++];
+  return gradients;
 }
 
 }  // namespace
@@ -98,7 +106,9 @@ TensorList checkpointed(const ListFunction& f, const TensorList& x) {
     inputs.insert(inputs.end(), recording.others.begin(), recording.others.end());
     auto rule = std::make_shared<GradientRule>();
     rule->name = "checkpoint";
-    rule->pull = [recording](const Node& node, const NodeRef& g) { return pull_again(recording, node, g); };
+    rule->pull = [recording](const Node& node, const NodeRef& g, GradientRule::Wanted wanted) {
+      return pull_again(recording, node, g, wanted);
+    };
     results.push_back(inputs.empty() ? y : Tensor(make_pullback(value, inputs, rule)));
   }
   return results;

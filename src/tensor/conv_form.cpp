@@ -172,7 +172,7 @@ using Gradients = std::function<TensorList(const Tensor& first, const Tensor& se
 Tensor with_gradients(const Tensor& value, const Tensor& first, const Tensor& second, Gradients gradients) {
   auto rule = std::make_shared<GradientRule>();
   rule->name = "conv";
-  rule->pull = [gradients = std::move(gradients)](const Node& node, const NodeRef& g) {
+  rule->pull = [gradients = std::move(gradients)](const Node& node, const NodeRef& g, GradientRule::Wanted) {
     TensorList given = gradients(Tensor(node.inputs[1]), Tensor(node.inputs[2]), Tensor(g));
     return std::vector<NodeRef>{given[0].node(), given[1].node()};
   };

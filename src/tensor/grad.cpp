@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "graph/control.h"
 #include "graph/gradient.h"
 #include "graph/graph.h"
 #include "tensor/build.h"
@@ -13,19 +14,7 @@
 namespace heddle {
 namespace {
 
-TensorList to_tensors(std::span<const NodeRef> nodes) {
-  TensorList list;
-  for (const NodeRef& node : nodes) list.push_back(Tensor(node));
-  return list;
-}
-std::vector<NodeRef> to_nodes(const TensorList& list) {
-  std::vector<NodeRef> nodes;
-  for (const Tensor& x : list) nodes.push_back(x.node());
-  return nodes;
-}
 NodeRef zeros_of(const NodeRef& x) { return make_const(Scalar::of(x->dtype, 0), x->shape); }
-
-std::string describe(const NodeRef& x) { return text(x->dtype, x->shape); }
 
 void check_differentiable(const char* op, const char* what, const NodeRef& x) {
   if (!is_float(x->dtype)) throw DTypeError(text(op, ": ", what, " is ", describe(x), "; only floats have gradients"));
@@ -172,30 +161,20 @@ ValueAndGradient differentiate(const char* op, const ListFunction& f, const Tens
   return {outputs[0], to_tensors(or_zeros(gradient(std::span(&from, 1), std::span(&one, 1), to), to))};
 }
 
-// A gradient is linear in what arrives at the output. Its own gradient with respect to that is the tangent: what
-// arrives there, a placeholder, is not part of it.
 ValuesAndTangents push_forward(const ListFunction& f, const TensorList& x, const TensorList& tangents) {
   if (x.size() != tangents.size())
     throw ValueError(text("jvp: ", tangents.size(), " tangents for ", x.size(), " arguments"));
   OpenLeaves open;
   TensorList leaves = as_leaves("jvp", x, open), outputs = f(leaves);
-  std::vector<NodeRef> from = to_nodes(outputs), to = to_nodes(leaves), direction, arriving;
+  std::vector<NodeRef> from = to_nodes(outputs), to = to_nodes(leaves), direction;
   for (size_t i = 0; i < to.size(); ++i) {
     direction.push_back(tangents[i].node());
     if (direction[i]->dtype != to[i]->dtype || !(direction[i]->shape == to[i]->shape))
       throw ShapeError(text("jvp: a tangent of ", describe(direction[i]), " for an argument of ", describe(to[i])));
   }
-  for (const NodeRef& y : from) {
-    check_differentiable("jvp", "the output", y);
-    arriving.push_back(make_placeholder(y->dtype, y->shape));
-  }
+  for (const NodeRef& y : from) check_differentiable("jvp", "the output", y);
   Recorder recorder("jvp");  // calls gradient functions of the user's
-  std::vector<NodeRef> pulled = or_zeros(gradient(from, arriving, to), to);
-  std::vector<NodeRef> pushed = or_zeros(gradient(pulled, direction, arriving), arriving);
-  // But barriers of checkpoint() wait for it: for anything that can be computed.
-  std::unordered_map<const Node*, NodeRef> ready;
-  for (const NodeRef& y : arriving) ready[y.get()] = zeros_of(y);
-  return {outputs, to_tensors(replace(pushed, ready))};
+  return {outputs, to_tensors(or_zeros(heddle::tangents(from, to, direction), from))};
 }
 
 }  // namespace detail
@@ -205,7 +184,7 @@ std::function<Tensor(const TensorList&)> custom_vjp(
     std::function<TensorList(const TensorList&, const Tensor&, const Tensor&)> backward) {
   auto rule = std::make_shared<GradientRule>();
   rule->name = "custom_vjp";
-  rule->pull = [backward = std::move(backward)](const Node& node, const NodeRef& g) {
+  rule->pull = [backward = std::move(backward)](const Node& node, const NodeRef& g, GradientRule::Wanted) {
     // What it makes is its own, also where the gradient of a function of placeholders is asked for.
     Recorder recorder(current_recorder ? current_recorder->name : "custom_vjp");
     std::vector<NodeRef> inputs(node.inputs.begin() + 1, node.inputs.end());

@@ -51,9 +51,11 @@ std::array<uint32_t, 4> Generator::key_words(const State& s) {
   return {static_cast<uint32_t>(s.seed), static_cast<uint32_t>(s.draws), static_cast<uint32_t>(s.seed >> 32),
           static_cast<uint32_t>(s.draws >> 32)};
 }
-Tensor Generator::next_key() {
-  if (current_capture) return current_capture->draw(*this);
-  return from_data(key_words(advance(1)).data(), {4});
+Tensor Generator::next_keys(uint64_t draws) {
+  if (current_recorder)
+    if (std::optional<Tensor> key = current_recorder->draw(*this, draws)) return *key;
+  if (current_capture) return current_capture->draw(*this, draws);
+  return from_data(key_words(advance(draws)).data(), {4});
 }
 Generator& default_generator() {
   static Generator generator;

@@ -67,11 +67,28 @@ Recorder::~Recorder() {
     outer_->born.insert(outer_->born.end(), born.begin(), born.end());  // it may be one of theirs that is kept
 }
 
+void Recorder::note_read(const TensorSlot& slot, const NodeRef& value) {
+  for (Recorder* recorder = this; recorder && slot.recorder < recorder->number; recorder = recorder->outer_)
+    if (recorder->is_region_) recorder->read_.push_back(value);
+}
+
+std::optional<Tensor> Recorder::draw(Generator& generator, uint64_t draws) {
+  Recorder* recorder = this;
+  while (recorder && !recorder->is_region_) recorder = recorder->outer_;
+  if (!recorder) return {};
+  uint64_t first = 0;
+  for (const Draw& earlier : recorder->draws_)
+    if (earlier.generator == &generator) first += earlier.draws;
+  recorder->draws_.push_back({&generator, first, draws, make_placeholder(kU32, Shape{4})});
+  return Tensor(recorder->draws_.back().key);
+}
+
 void Recorder::refuse_assignment(const TensorSlot& slot, const NodeRef& value) const {
   if (slot.recorder >= number || last_placeholder(value) <= slot.recorder) return;
   throw CaptureError(text("a tensor ", value->dtype, value->shape, " that was made outside of a function which ", name,
                           "() records is given a value that depends on the function's arguments: there is one such ",
-                          "value for each example, or none at all. Return the value and assign() it outside; a layer ",
+                          "value for each ", is_region_ ? "round" : "example",
+                          ", or none at all. Return the value and assign() it outside; a layer ",
                           "that keeps statistics has to be in eval() mode"));
 }
 
@@ -120,7 +137,7 @@ bool BoundTensor::lost_a_handle() const {
 }
 
 bool same_bound(const Bound& a, const Bound& b) {
-  if (a.kind != b.kind || a.index != b.index || a.generator != b.generator) return false;
+  if (a.kind != b.kind || a.index != b.index || a.generator != b.generator || a.draws != b.draws) return false;
   return a.kind != Bound::Kind::Slot || &(*a.tensor)->slot() == &(*b.tensor)->slot();
 }
 
@@ -202,8 +219,9 @@ void Capture::assign(const Tensor& tensor, const NodeRef& value) {
     values[number_of(tensor)] = value;
 }
 
-Tensor Capture::draw(Generator& generator) {
-  return Tensor(add({Bound::Kind::Draw, draws_[&generator]++, {}, &generator}, kU32, Shape{4}));
+Tensor Capture::draw(Generator& generator, uint64_t draws) {
+  const size_t first = std::exchange(draws_[&generator], draws_[&generator] + draws);
+  return Tensor(add({Bound::Kind::Draw, first, {}, &generator, draws}, kU32, Shape{4}));
 }
 
 GradientFlag& Capture::flag_of(const Tensor& tensor, bool reads) {

@@ -46,6 +46,7 @@ struct Bound {
   size_t index = 0;  // Argument, Gradient: of which; Draw: the how manieth of the generator in one call
   std::optional<BoundTensor> tensor;  // Slot
   Generator* generator = nullptr;     // Draw
+  uint64_t draws = 1;                 // Draw: so many, of which this is the first
   std::optional<Tensor> gradient;     // Gradient, during a call
   // Slot, Gradient: whether it required gradients. Not Draw: whether its value was computed from ones that do, and
   // whether that made a difference to the function.
@@ -75,8 +76,8 @@ class Capture {
   const Tensor& stand_in(const Tensor& argument);
   NodeRef value(const Tensor& tensor);
   void assign(const Tensor& tensor, const NodeRef& value);
-  // Four words that differ from call to call.
-  Tensor draw(Generator& generator);
+  // Four words that differ from call to call: the first key of so many.
+  Tensor draw(Generator& generator, uint64_t draws);
   bool has_gradient(const Tensor& tensor);
   void set_has_gradient(const Tensor& tensor, bool has);
   // Whether the node is an Input whose value was computed from leaves: outside, where no gradient gets from inside.
@@ -137,9 +138,25 @@ class Recorder {
   // still there: the function has kept it.
   void refuse_kept(int64_t first) const;
 
+  // Called for each value that is read from a slot while somebody records.
+  void note_read(const TensorSlot& slot, const NodeRef& value);
+  // The first key of so many, if one of the recorders from this one outwards makes keys of its own.
+  std::optional<Tensor> draw(Generator& generator, uint64_t draws);
+
   const char* const name;
   const int64_t number;
   std::vector<std::weak_ptr<TensorSlot>> born;
+
+ protected:
+  // Of who wants to know what a function uses from outside, and to run it again and again: see tensor/control.cpp.
+  struct Draw {
+    Generator* generator;
+    uint64_t first, draws;
+    NodeRef key;  // a placeholder
+  };
+  bool is_region_ = false;
+  std::vector<NodeRef> read_;  // values of slots that were made outside
+  std::vector<Draw> draws_;
 
  private:
   Recorder* outer_;

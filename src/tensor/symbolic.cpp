@@ -64,10 +64,10 @@ NodeRef with_part_of(const NodeRef& x, size_t axis, const Expr& size) {
 // The same elements under another shape, with gradients to where they come from.
 NodeRef with_gradient_of(const NodeRef& named, const NodeRef& x) {
   NoFork whole;  // no child of fork() meets the rule half made
-  static const auto rule =
-      std::make_shared<const GradientRule>(GradientRule{"with_dim", [](const Node& node, const NodeRef& g) {
-                                                          return std::vector{make_reshape(g, node.inputs[1]->shape)};
-                                                        }});
+  static const auto rule = std::make_shared<const GradientRule>(
+      GradientRule{"with_dim", [](const Node& node, const NodeRef& g, GradientRule::Wanted) {
+                     return std::vector{make_reshape(g, node.inputs[1]->shape)};
+                   }});
   return make_pullback(named, std::span(&x, 1), rule);
 }
 

@@ -47,6 +47,11 @@ Tensor Tensor::of_slot(const std::shared_ptr<TensorSlot>& slot) {
 }
 
 NodeRef Tensor::node() const {
+  if (current_recorder) [[unlikely]] {
+    NodeRef value = current_capture ? current_capture->value(*this) : slot_->get();
+    current_recorder->note_read(*slot_, value);
+    return value;
+  }
   if (current_capture) [[unlikely]]
     return current_capture->value(*this);
   return slot_->get();

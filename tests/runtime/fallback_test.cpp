@@ -30,6 +30,7 @@ class Picky final : public Device {
   std::shared_ptr<DeviceBuffer> allocate(uint64_t) override { throw OutOfMemory("no memory"); }
   void copy_from_host(DeviceBuffer&, const void*, uint64_t) override {}
   void copy_to_host(void*, const DeviceBuffer&, uint64_t) override {}
+  void copy(const BufferPart&, const BufferPart&) override {}
   std::shared_ptr<Executable> compile(const kernel::Kernel& kernel, std::string*) override {
     if (asked++ < refused_) throw CompileError("it is too complicated " + std::string(10000, '!'));
     struct Code final : Executable {

@@ -22,9 +22,11 @@ class Generator {
   State state() const;
   void set_state(const State& state);
   // Four words: the halves of the seed and of the number of draws.
-  Tensor next_key();
+  Tensor next_key() { return next_keys(1); }
 
-  // For the rest of Heddle: many keys at once. Gives the state before; later ones count up from its draws.
+  // For the rest of Heddle: many keys at once. Later ones count up from the first, which this gives, or from the draws
+  // of the state before.
+  Tensor next_keys(uint64_t draws);
   State advance(uint64_t draws);
   void take_back(const State& before, uint64_t draws);  // unless others have drawn since
   static std::array<uint32_t, 4> key_words(const State& state);

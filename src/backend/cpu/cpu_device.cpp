@@ -198,6 +198,10 @@ class CpuDevice final : public Device {
     HD_ASSERT(bytes <= from.bytes());
     if (bytes) std::memcpy(to, from.address(), bytes);
   }
+  void copy(const BufferPart& to, const BufferPart& from) override {
+    HD_ASSERT(to.bytes <= from.bytes);
+    if (to.bytes) std::memcpy(to.address(), from.address(), to.bytes);
+  }
   std::shared_ptr<Executable> compile(const kernel::Kernel& kernel, std::string* code) override {
     return std::make_shared<CpuExecutable>(kernel, compile_host(kernel, target_, code));
   }

@@ -90,6 +90,14 @@ class CudaDevice final : public Device {
     check(staging_.to_host(stream_, to, reinterpret_cast<Address>(from.address()), bytes), "copying from the device");
     report_done();
   }
+  void copy(const BufferPart& to, const BufferPart& from) override {
+    HD_ASSERT(to.bytes <= from.bytes);
+    if (to.bytes == 0) return;
+    enter();
+    check(driver_.cuMemcpyDtoDAsync_v2(reinterpret_cast<Address>(to.address()),
+                                       reinterpret_cast<Address>(from.address()), to.bytes, stream_),
+          "copying on the device");
+  }
   std::shared_ptr<Executable> compile(const kernel::Kernel& kernel, std::string* code) override {
     enter();
     std::string cubin = assemble(driver_, kernel, target_, false);

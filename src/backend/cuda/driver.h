@@ -68,6 +68,7 @@ struct GraphEdge {
   X(cuMemHostAlloc, (void** address, size_t bytes, unsigned flags))                                                    \
   X(cuMemcpyHtoDAsync_v2, (Address to, const void* from, size_t bytes, Stream stream))                                 \
   X(cuMemcpyDtoHAsync_v2, (void* to, Address from, size_t bytes, Stream stream))                                       \
+  X(cuMemcpyDtoDAsync_v2, (Address to, Address from, size_t bytes, Stream stream))                                     \
   X(cuLibraryLoadData, (Library * library, const void* image, int* jit_options, void** jit_values, unsigned jit_count, \
                         int* options, void** values, unsigned count))                                                  \
   X(cuLibraryGetModule, (Module * module, Library library))                                                            \

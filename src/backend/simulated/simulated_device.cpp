@@ -106,6 +106,11 @@ class SimulatedDevice final : public Device {
     check("copy", whole(from), bytes);
     if (bytes) std::memcpy(to, from.address(), bytes);
   }
+  void copy(const BufferPart& to, const BufferPart& from) override {
+    check("copy", whole(*to.buffer), to.offset + to.bytes);
+    check("copy", whole(*from.buffer), from.offset + to.bytes);
+    if (to.bytes) std::memcpy(to.address(), from.address(), to.bytes);
+  }
   std::shared_ptr<Executable> compile(const kernel::Kernel& kernel, std::string*) override {
     kernel::verify(kernel);
     if (kernel.level != kernel::Level::Thread)

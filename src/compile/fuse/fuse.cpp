@@ -16,17 +16,31 @@
 namespace heddle {
 namespace {
 
+// What a step of control flow reads and writes. There is no kernel to be built.
+DirectKernel control_step(const Node& node, std::span<const Node* const> results) {
+  DirectKernel step{name(node.op), text(name(node.op), " of ", results.size(), " results"), {}, {}, nullptr};
+  auto add = [&](const Node& tensor, kernel::Space space) {
+    step.buffers.push_back({text("b", step.buffers.size()), tensor.dtype, space, tensor.shape.numel()});
+  };
+  for (const NodeRef& input : node.inputs) add(*input, kernel::Space::In);
+  for (const Node* result : results) add(*result, kernel::Space::Out);
+  return step;
+}
+
 // The step of a kernel that is built directly: buffers are the inputs in memory, then the results.
 Program::Step direct_step(Writing& writing, const Unit& u) {
   Program::Step step;
   std::vector<int>& tensors = step.segments.emplace_back().tensors;
-  const Node* source = memory_source(u.node->inputs[0].get());
-  tensors.push_back(writing.tensor(source, !writing.parts->storing.count(source)));
+  for (const NodeRef& input : u.node->inputs) {
+    const Node* source = memory_source(input.get());
+    tensors.push_back(writing.tensor(source, !writing.parts->storing.count(source)));
+  }
   std::vector<const Node*> results = u.writes;
   std::sort(results.begin(), results.end(),
             [](const Node* a, const Node* b) { return a->attrs[0].value() < b->attrs[0].value(); });
   for (const Node* result : results) tensors.push_back(writing.tensor(result, false));
-  step.direct = sort_kernel(sort_task(*u.node, results));
+  if (u.node->control) step.control = u.node;
+  step.direct = step.control ? control_step(*u.node, results) : sort_kernel(sort_task(*u.node, results));
   step.segments[0].traffic = traffic(step.direct->buffers);
   return step;
 }

@@ -29,6 +29,7 @@ struct Program {
   struct Step {
     Loops loops;                         // empty when the kernel is built directly
     std::optional<DirectKernel> direct;  // then this
+    const Node* control = nullptr;       // no kernel but control flow, which whoever makes a plan runs; see `direct`
     std::vector<Segment> segments;       // one or more, which do not need each other: one launch does them all
     std::vector<int> after;              // tensors that are computed before this runs, though it does not read them
     // For each element of the buffer of checks, what it means when that is not zero: an index that is out of range.

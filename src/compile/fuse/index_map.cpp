@@ -103,6 +103,8 @@ Index source_index(const Node& node, const Index& index, Expr& guard) {
     case NodeOp::Gather:
     case NodeOp::Scatter:
     case NodeOp::Sort:
+    case NodeOp::Loop:
+    case NodeOp::Cond:
     case NodeOp::Get: break;
   }
   HD_ASSERT(false, name(node.op), " is not a movement");

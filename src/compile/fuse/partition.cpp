@@ -90,7 +90,7 @@ bool Partitioner::run() {
   while (!pending_.empty() && !unfit_.why) {
     const Node* node = order_[static_cast<size_t>(pending_.top())];
     pending_.pop();
-    if (node->op == NodeOp::Sort) {
+    if (node->op == NodeOp::Sort || node->control) {
       if (placed_direct_.insert(node).second) place_direct(node);
     } else if (stored_.count(node) && !result_.storing.count(node)) {
       joins_many(*node) ? place_parts(node) : place_storing(open_unit(node, false));
@@ -120,7 +120,7 @@ void Partitioner::measure() {
     const Node& node = *order_[i];
     bool reduction = reduction_of(&node) == &node;
     // Below these nothing is computed in place.
-    bool cut = reduction || node.op == NodeOp::Sort || node.op == NodeOp::Scatter || joins_many(node);
+    bool cut = reduction || node.op == NodeOp::Sort || node.control || node.op == NodeOp::Scatter || joins_many(node);
     double work = op_weight(node);
     bool below = reduction;
     bool little = !cut && node.op != NodeOp::Scan && node.op != NodeOp::Gather;
