@@ -56,6 +56,7 @@ void measure_disk_cache(double seconds, const Report& report);  // a part of ove
 void measure_conv(double seconds, const Report& report);
 void measure_train(double seconds, const Report& report);
 void measure_attention(double seconds, const Report& report);
+void measure_control(double seconds, const Report& report);
 void measure_cliffs(double seconds, const Report& report);
 void measure_cliffs_of_numbers(double seconds, const Report& report);  // parts of cliffs
 void measure_cliffs_of_threads(double seconds, const Report& report);
