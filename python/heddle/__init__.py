@@ -12,6 +12,7 @@ from . import _core
 from ._core import *  # noqa: F403
 from ._core import Tensor
 from . import _tensor  # noqa: F401  what is easier to write in Python
+from .control import cond, fori_loop, map, scan, while_loop
 from .transforms import (
     checkpoint,
     custom_vjp,

@@ -1,5 +1,6 @@
 // Gradients and the like, of functions from lists of tensors to lists of tensors. python/heddle/transforms.py makes
 // them functions of anything.
+#include <heddle/control.h>
 #include <heddle/grad.h>
 #include <heddle/vmap.h>
 
@@ -36,6 +37,24 @@ TensorList vectorised(PyObject* f, const TensorList& x, PyObject* in_axes, int64
 TensorList gradients(const Tensor& output, const TensorList& inputs, bool allow_unused,
                      const std::optional<Tensor>& cotangent) {
   return grad(output, inputs, {.allow_unused = allow_unused, .cotangent = cotangent});
+}
+TensorList chosen(const Tensor& predicate, PyObject* then, PyObject* otherwise, const TensorList& operands) {
+  return heddle::detail::conditional(predicate, listed(then), listed(otherwise), operands);
+}
+TensorList looped(PyObject* condition, PyObject* body, const TensorList& carry) {
+  auto holds = [condition](const TensorList& x) { return to_tensor(nb::handle(condition)(list_of(x)).ptr()); };
+  return heddle::detail::loop_while(holds, listed(body), carry);
+}
+// `body` gives a list of carried values and one of outputs.
+nb::object scanned(const std::string& op, PyObject* body, const TensorList& carry, const TensorList& inputs,
+                   bool reverse, const std::optional<int64_t>& length, int64_t recompute_every) {
+  auto round = [body](const TensorList& now, const TensorList& slices) -> heddle::detail::Round {
+    nb::tuple both = nb::cast<nb::tuple>(nb::handle(body)(list_of(now), list_of(slices)));
+    return {tensors_in(both[0]), tensors_in(both[1])};
+  };
+  heddle::detail::Round all = heddle::detail::scanned(
+      op.c_str(), round, carry, inputs, {.reverse = reverse, .length = length, .recompute_every = recompute_every});
+  return nb::make_tuple(list_of(all.carry), list_of(all.outputs));
 }
 std::function<Tensor(const Tensor&)> single(nb::handle f) {
   return [f](const Tensor& x) { return to_tensor(f(to_object(x)).ptr()); };
@@ -77,6 +96,9 @@ void bind_transforms(nb::module_& module) {
       {"_push_forward(f, x, tangents)", call<pushed>, Function},
       {"_checkpointed(f, x)", call<again>, Function},
       {"_mapped(f, x, in_axes, out_axis)", call<vectorised>, Function},
+      {"_conditional(predicate, then, otherwise, operands)", call<chosen>, Function},
+      {"_while(condition, body, carry)", call<looped>, Function},
+      {"_scanned(op, body, carry, inputs, reverse=False, length=None, recompute_every=0)", call<scanned>, Function},
       {"_gradients(output, inputs, allow_unused=False, cotangent=None)", call<gradients>, Function},
       {"_custom_vjp(forward, backward, x)", call<with_own_gradient>, Function},
       {"jacobian(f, x)", call<all_derivatives>, Function},
