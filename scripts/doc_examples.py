@@ -20,11 +20,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-HEADERS = sorted((ROOT / "include/heddle/ops").glob("*.h")) + [ROOT / "include/heddle" / name for name in ("nn/loss.h", "grad.h", "vmap.h")]
+HEADERS = sorted((ROOT / "include/heddle/ops").glob("*.h")) + [ROOT / "include/heddle" / name for name in ("nn/loss.h", "grad.h", "vmap.h", "control.h")]
 TABLE = ROOT / "docs/operators.md"
 # In the order of the table.
 AREAS = ["create", "random", "unary", "binary", "activation", "reduce", "scan", "normalize", "shape", "join", "index", "scatter", "sort",
-         "linalg", "conv", "attention", "loss", "grad", "vmap"]
+         "linalg", "conv", "attention", "loss", "grad", "vmap", "control"]
 
 # Operators that move numbers, or multiply and add them: all have gradients, even where the example has only integers.
 MOVING = ["shape", "join", "scatter", "linalg", "conv"]
@@ -157,7 +157,7 @@ def table_text(launches):
     out = [
         "# Operators",
         "",
-        "Made by `scripts/doc_examples.py` from the headers of `include/heddle/ops/` and from `nn/loss.h`, `grad.h` and `vmap.h`, which say more and give an example of each; do not edit. Kernels: launches for one call on realised operands, as the example makes it. Gradient: whether one flows back to floats among the operands; empty where the example has none.",
+        "Made by `scripts/doc_examples.py` from the headers of `include/heddle/ops/` and from `nn/loss.h`, `grad.h`, `vmap.h` and `control.h`, which say more and give an example of each; do not edit. Kernels: launches for one call on realised operands, as the example makes it. Gradient: whether one flows back to floats among the operands; empty where the example has none.",
     ]
     for area, functions in all_functions().items():
         out += ["", f"## {area}", "", "| operator | dtypes | shape | gradient | kernels |", "|---|---|---|---|---|"]
