@@ -29,7 +29,7 @@ constexpr Suite kSuites[] = {
     {"train", measure_train, false, true}, {"zoo", measure_zoo, false, true},
     {"cliffs", measure_cliffs, false},     {"first", measure_first, false},
     {"gpu", measure_gpu, false, true},     {"patterns", measure_patterns, false, true},
-    {"control", measure_control, false},
+    {"control", measure_control, false},   {"update", measure_update, false},
 };
 
 bool is_meant(const Suite& suite, const std::string& name) {

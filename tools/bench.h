@@ -48,6 +48,7 @@ void measure_memory(double seconds, const Report& report);
 void measure_odd(double seconds, const Report& report);
 void measure_small(double seconds, const Report& report);
 void measure_index(double seconds, const Report& report);
+void measure_update(double seconds, const Report& report);
 void measure_compile(double seconds, const Report& report);
 void measure_matmul(double seconds, const Report& report);
 void measure_overhead(double seconds, const Report& report);

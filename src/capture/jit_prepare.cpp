@@ -79,6 +79,12 @@ void decide_updates(JitEntry& entry, const std::vector<bool>& needed) {
   }
 }
 
+// Whether the output is written where the old value of a tensor is.
+bool is_in_place(const JitEntry& entry, size_t output) {
+  const JitOutput& of = entry.outputs[output];
+  return of.use == Use::Update && entry.updates[of.index].in_place;
+}
+
 }  // namespace
 
 void prepare_replay(JitEntry& entry) {
@@ -121,6 +127,11 @@ void prepare_replay(JitEntry& entry) {
   for (const Launch& launch : plan.launches) {
     report.bytes_read += launch.bytes_read;
     report.bytes_written += launch.bytes_written;
+  }
+  for (size_t o = 0; o < plan.outputs.size(); ++o) {
+    if (plan.outputs[o].updated_leaf < 0 || is_in_place(entry, o)) continue;
+    report.bytes_read += entry.outputs[o].bytes;
+    report.bytes_written += entry.outputs[o].bytes;
   }
 }
 

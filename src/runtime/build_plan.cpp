@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/config.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "compile/fuse/check_program.h"
+#include "compile/fuse/partition.h"
 #include "compile/schedule/schedule.h"
 #include "graph/graph.h"
 #include "runtime/alias.h"
@@ -43,6 +45,7 @@ class PlanBuilder {
     if (log_enabled(Log::Graph)) log_write(Log::Graph, print_graph(simple));
     choose_outputs(simple);
     if (!computed_.empty()) {
+      computed_ = with_checked_indices(computed_, replaced_leaves());
       const Machine machine = device_.target().machine;
       fuse_with_room();
       if (log_enabled(Log::Remarks)) write_remarks();
@@ -179,8 +182,20 @@ class PlanBuilder {
     return make_scalar(ScalarOp::where, parts);
   }
 
-  // Which roots need computing. `root_of_` maps those given to fuse back to outputs.
-  void choose_outputs(std::span<const NodeRef> simple) {
+  // A scatter whose result is reshaped is what is in memory, if nobody wants it twice.
+  static std::vector<NodeRef> without_reshapes(std::span<const NodeRef> roots) {
+    std::unordered_map<const Node*, int> wanted;
+    for (const NodeRef& root : roots) ++wanted[memory_source(root.get())];
+    std::vector<NodeRef> result(roots.begin(), roots.end());
+    for (NodeRef& root : result)
+      if (const Node* source = memory_source(root.get()); source->op == NodeOp::Scatter && wanted.at(source) == 1)
+        root = NodeRef::share(source);
+    return result;
+  }
+
+  // Which roots need computing. `output_of_` maps those given to fuse back to outputs.
+  void choose_outputs(std::span<const NodeRef> roots) {
+    const std::vector<NodeRef> simple = without_reshapes(roots);
     std::unordered_map<const Node*, int> seen;
     for (size_t i = 0; i < simple.size(); ++i) {
       const Node& wanted = *key_.nodes[i];
@@ -206,9 +221,17 @@ class PlanBuilder {
     for (size_t l = 0; l < key_.leaves.size(); ++l)
       if (key_.donatable_leaf[l] && key_.donated_to[l] >= 0) of_output.try_emplace(key_.donated_to[l], key_.leaves[l]);
     std::vector<const Node*> result;
-    for (int output : output_of_) {
-      auto found = of_output.find(output);
+    std::unordered_set<const Node*> taken;
+    for (size_t i = 0; i < output_of_.size(); ++i) {
+      auto found = of_output.find(output_of_[i]);
       result.push_back(found == of_output.end() ? nullptr : found->second);
+      if (result.back()) continue;
+      // One that anybody may have is for the value that it becomes.
+      const Node* leaf = updated_leaf(computed_[i].get());
+      auto source = sources_.find(leaf);
+      if (!leaf || source == sources_.end() || source->second.leaf < 0) continue;
+      const auto l = static_cast<size_t>(source->second.leaf);
+      if (key_.donatable_leaf[l] && key_.donated_to[l] < 0 && taken.insert(leaf).second) result.back() = leaf;
     }
     return result;
   }
@@ -233,6 +256,12 @@ class PlanBuilder {
         slots_[t] = {Slot::Kind::Leaf, source->second.leaf};
       else
         slots_[t] = {Slot::Kind::Arena, static_cast<int64_t>(kArgumentBytes) * source->second.argument, kArgumentBytes};
+    }
+    for (size_t i = 0; i < computed_.size(); ++i) {
+      const Program::Tensor& tensor = program_.tensors[static_cast<size_t>(program_.outputs[i])];
+      if (!tensor.updated) continue;
+      const Slot& leaf = slots_[static_cast<size_t>(tensor.replaces)];
+      plan_.outputs[static_cast<size_t>(output_of_[i])].updated_leaf = static_cast<int>(leaf.index);
     }
   }
 
@@ -431,14 +460,19 @@ class PlanBuilder {
         }
     }
     // A leaf that is itself a result keeps its memory.
-    for (const PlanOutput& output : plan_.outputs)
+    std::vector<int> updated_to(key_.leaves.size(), -1);
+    for (size_t o = 0; o < plan_.outputs.size(); ++o) {
+      const PlanOutput& output = plan_.outputs[o];
       if (output.leaf >= 0) taken[static_cast<size_t>(output.leaf)] = true;
+      if (output.updated_leaf >= 0) updated_to[static_cast<size_t>(output.updated_leaf)] = static_cast<int>(o);
+    }
     // Leaves by size, so that the search is not every output with every leaf.
     std::unordered_map<Expr, std::vector<int>> by_size;
     std::vector<int> own(plan_.outputs.size(), -1);  // the leaf that is meant for the output alone
     for (size_t l = 0; l < key_.leaves.size(); ++l) {
       if (!key_.donatable_leaf[l]) continue;
       int only = key_.donated_to[l];
+      if (only < 0) only = updated_to[l];
       if (only >= 0 && own[static_cast<size_t>(only)] < 0)
         own[static_cast<size_t>(only)] = static_cast<int>(l);
       else if (only < 0 && !taken[l])

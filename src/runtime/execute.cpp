@@ -217,6 +217,27 @@ bool overwrites(const Plan& plan, const RunMemory& memory) {
   return false;
 }
 
+// Outputs of which launches write a part only have the rest from the start: their memory is the leaf's, or gets a copy.
+void copy_updated(const Plan& plan, const RunMemory& memory) {
+  for (size_t o = 0; o < plan.outputs.size(); ++o) {
+    const int leaf = plan.outputs[o].updated_leaf;
+    if (leaf < 0 || !memory.outputs[o]) continue;
+    const BufferPart& from = memory.leaves[static_cast<size_t>(leaf)];
+    if (from.buffer == memory.outputs[o]) continue;
+    HD_ASSERT(from.offset == 0, "output ", o, " is an update of a part of a buffer");
+    const uint64_t bytes = output_bytes(plan, o, memory.symbols);
+    ProfileSlice slice{SliceKind::Kernel, "copy", profile_clock()};
+    plan.device->copy({memory.outputs[o], 0, bytes}, from);
+    run_stats().bytes_read += bytes;
+    run_stats().bytes_written += bytes;
+    if (!profiling()) continue;
+    plan.device->synchronize();
+    slice.end = profile_clock();
+    slice.bytes = 2 * bytes;
+    record_slice(slice);
+  }
+}
+
 std::shared_ptr<const CachedPlan> make_plan(std::span<const NodeRef> roots, const GraphKey& key) {
   ProfileScope scope(SliceKind::Compile, [] { return "plan"; });
   std::vector<NodeRef> distinct;
@@ -272,6 +293,7 @@ void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>&
   }
   if (!memory.arguments.empty())
     plan.device->copy_from_host(*arena, memory.arguments.data(), memory.arguments.size() * sizeof(uint64_t));
+  copy_updated(plan, memory);
   const bool together = memory.repeated && plan.device->records() && !profiling() && !log_enabled(Log::Run) &&
                         std::ranges::none_of(plan.launches, [](const Launch& l) { return l.control != nullptr; });
   // So many launches come before the checks are looked at, which waits for the device: all, unless that is too late.

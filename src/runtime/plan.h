@@ -53,6 +53,8 @@ struct PlanOutput {
   Shape shape;
   int donated_leaf = -1;         // takes over this leaf's memory when nobody else holds it
   const char* not_donated = "";  // why it may not take over the one that was meant for it
+  // Launches write only what differs from this leaf: a run that does not take over its memory begins with a copy.
+  int updated_leaf = -1;
   // Outputs that no launch writes; at most one of these is set.
   int leaf = -1;      // the value of this leaf
   int same_as = -1;   // the memory of this earlier output

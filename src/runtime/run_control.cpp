@@ -83,7 +83,8 @@ class Regions {
     }
   }
 
-  // Results that no launch writes. What is a parameter is copied before the launches, which may write over it.
+  // Results that no launch writes, or not all of. What is a parameter is copied before the launches, which may write
+  // over it.
   void copy_before(size_t region, std::span<const BufferPart> parameters, std::span<const BufferPart> results) {
     const RegionPlan& of = step_.regions[region];
     for (size_t r = 0; r < of.results.size(); ++r) {
@@ -92,8 +93,16 @@ class Regions {
         device_.copy(results[r], parameters[result.index]);
       } else if (result.kind == Result::Kind::Argument) {
         device_.copy(results[r], {run(region).arena.get(), kAlignment * result.index, results[r].bytes});
+      } else if (const int leaf = updated_leaf(region, result); leaf >= 0) {
+        const BufferPart& before = parameters[of.leaves[static_cast<size_t>(leaf)]];
+        if (!same(before, results[r])) device_.copy(results[r], before);
       }
     }
+  }
+  // Of a result of which launches write a part: the leaf that has the rest; -1: they write all of it.
+  int updated_leaf(size_t region, const Result& result) const {
+    const bool written = result.kind == Result::Kind::Output && !result.repeats;
+    return written ? plan(region).outputs[result.index].updated_leaf : -1;
   }
   void copy_after(size_t region, std::span<const BufferPart> results) {
     const RegionPlan& of = step_.regions[region];
@@ -217,7 +226,9 @@ class LoopRun {
     auto is_copied = [](const Stack& stack) { return !stack.direct; };
     auto is_launched = [](const Result& result) { return result.kind == Result::Kind::Output && !result.repeats; };
     for (size_t r = 0; r < body_.results.size(); ++r)
-      if (!is_launched(body_.results[r]) && !(r < step_.carried && is_fixed(r))) return true;
+      if ((!is_launched(body_.results[r]) && !(r < step_.carried && is_fixed(r))) ||
+          regions_.updated_leaf(0, body_.results[r]) >= 0)
+        return true;
     return std::ranges::any_of(stacked_, is_copied) || std::ranges::any_of(given_, is_copied) ||
            std::ranges::any_of(regions_.plan(0).launches, [](const Launch& l) { return l.control != nullptr; });
   }

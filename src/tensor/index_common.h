@@ -19,6 +19,9 @@ MergedIndex merge_indices(const char* op, const NodeRef& x, const std::vector<Te
 // index_put() on behalf of another operator. x's sizes are numbers.
 NodeRef put_at(const char* op, ScatterOp how, const NodeRef& x, const std::vector<Tensor>& indices, size_t axis,
                const Operand& values);
+// x with `value` at begins[i] + steps[i] * (0, 1, …) along each axis; symbolic where that is possible. Throws
+// IndexError if some of it would lie outside.
+NodeRef put_part(const char* op, NodeRef x, NodeRef value, std::vector<Expr> begins, const std::vector<int64_t>& steps);
 // Begins of a slice as scalars, each checked against what is left of its axis.
 std::vector<NodeRef> begins_of(const char* op, const Shape& of, const Tensor& begins, const Dims& sizes);
 

@@ -148,18 +148,53 @@ Axes front_axes(size_t count) {
 // A value for places of this shape, in the dtype of x.
 Tensor fitted(const char* op, const Tensor& x, const Operand& value, const Shape& shape) {
   if (value.kind() != Operand::Kind::Tensor) return Tensor(number_node(op, value, x.dtype(), shape));
-  Tensor given(with_numbers(value.tensor().node()));
+  Tensor given(value.tensor().node());
   while (given.rank() > shape.rank() && given.size(0) == 1) given = select(given, 0, 0);
-  if (!(broadcast_shapes(op, given.node()->shape, shape) == shape))
+  auto fits = [&] { return broadcast_shapes(op, given.node()->shape, shape) == shape; };
+  if (!fits()) given = Tensor(with_numbers(given.node()));
+  if (!fits())
     throw ShapeError(text(op, ": a value of shape ", value.tensor().node()->shape, " does not fit the places ", shape,
                           " of ", x.node()->shape));
   return Tensor(broadcast_to(cast(given, x.dtype()).node(), shape));
 }
 
-// x, whose sizes are numbers, with a part replaced that numbers, slices and new axes choose; tensors count as slices.
-Tensor replace_part(const Tensor& x, const std::vector<Index>& indices, const Tensor& value) {
+// Where a slice begins, if it does so for every value of a symbolic size alike.
+std::optional<Expr> begin_of(const Slice& range, const Expr& size) {
+  if (size.is_const()) {
+    const int64_t last = std::max<int64_t>(size.value() - 1, 0);
+    int64_t begin = range.begin.value_or(range.step < 0 ? last : 0);
+    if (range.begin && begin < 0) begin += size.value();
+    return Expr(std::clamp<int64_t>(begin, 0, last));
+  }
+  if (range.step != 1) return std::nullopt;
+  std::optional<SymbolicRange> known = symbolic_range(size, range.begin, range.end);
+  return known ? std::optional(known->begin) : std::nullopt;
+}
+
+// x with numbers in place of symbolic sizes that an index has to know.
+Tensor with_known_axes(const Tensor& x, const std::vector<Index>& indices) {
+  NodeRef n = x.node();
+  int axis = 0;
+  for (const Index& index : indices) {
+    if (index.kind() == Index::Kind::Positions) return Tensor(with_numbers(n));
+    if (axes_of(index) == 0) continue;
+    const Expr& size = n->shape[static_cast<size_t>(axis)];
+    bool known = size.is_const();
+    if (!known && index.kind() == Index::Kind::Range) known = begin_of(index.slice(), size).has_value();
+    if (!known && index.kind() == Index::Kind::Number)
+      known = index.number() < 0 ? -index.number() <= size.lo() : index.number() < size.lo();
+    if (!known) n = with_number(n, axis);
+    ++axis;
+  }
+  return Tensor(n);
+}
+
+// x with a part replaced that numbers, slices and new axes choose; tensors count as slices.
+Tensor replace_part(const char* op, const Tensor& x, const std::vector<Index>& indices, const Tensor& value) {
   Tensor part = value;
-  std::vector<int64_t> begins, steps;
+  const NodeRef n = x.node();
+  std::vector<Expr> begins;
+  std::vector<int64_t> steps;
   int64_t axis = 0;  // of the part, which comes to have those of x
   for (const Index& index : indices) {
     if (index.kind() == Index::Kind::Rest) continue;
@@ -167,23 +202,21 @@ Tensor replace_part(const Tensor& x, const std::vector<Index>& indices, const Te
       part = select(part, axis, 0);
       continue;
     }
-    int64_t size = x.size(static_cast<int64_t>(begins.size())), begin = 0, step = 1;
+    const Expr& size = n->shape[begins.size()];
+    Expr begin = 0;
+    int64_t step = 1;
     if (index.kind() == Index::Kind::Number) {
-      begin = index.number() < 0 ? index.number() + size : index.number();
+      begin = index.number() < 0 ? size + index.number() : Expr(index.number());
       part = unsqueeze(part, axis);
     } else if (index.kind() == Index::Kind::Range) {
-      const Slice& range = index.slice();
-      bool backwards = range.step < 0;
-      begin = range.begin.value_or(backwards ? size - 1 : 0);
-      if (range.begin && begin < 0) begin += size;
-      begin = std::clamp<int64_t>(begin, 0, std::max<int64_t>(size - 1, 0));
-      if (part.size(axis) > 1) step = range.step;  // of one element it may be as large as any number
+      begin = *begin_of(index.slice(), size);
+      if (part.size(axis) > 1) step = index.slice().step;  // of one element it may be as large as any number
     }
     begins.push_back(begin);
     steps.push_back(step);
     ++axis;
   }
-  return update_slice(x, part, begins, steps);
+  return Tensor(put_part(op, n, part.node(), std::move(begins), steps));
 }
 
 // For a mask among whole axes and a value that does not tell its true elements apart: nothing has to be counted.
@@ -251,8 +284,8 @@ Tensor Tensor::at(std::initializer_list<Index> indices) const { return heddle::a
 
 Tensor set_at(const Tensor& named, std::span<const Index> indices, const Operand& value) {
   const char* op = "set_at";
-  Tensor x(with_numbers(named.node()));
-  std::vector<Index> all = complete(op, x, indices);
+  std::vector<Index> all = complete(op, named, indices);
+  Tensor x = with_known_axes(named, all);
   if (std::any_of(all.begin(), all.end(), is_scalar_mask)) {
     Tensor wider = with_mask_axes(x, all);
     return reshape(set_at(wider, std::span<const Index>(all), value), x.shape());
@@ -261,7 +294,7 @@ Tensor set_at(const Tensor& named, std::span<const Index> indices, const Operand
   all = without_masks(all);
   Basic basic = take_basic(op, x, all);
   size_t count = basic.tensors.size();
-  if (count == 0) return replace_part(x, all, fitted(op, x, value, basic.x.node()->shape));
+  if (count == 0) return replace_part(op, x, all, fitted(op, x, value, basic.x.node()->shape));
   Axes from(basic.axes.begin(), basic.axes.end()), front = front_axes(count);
   Tensor part = basic.together ? basic.x : moveaxis(basic.x, from, front);
   size_t place = basic.together ? static_cast<size_t>(basic.axes[0]) : 0;
@@ -271,7 +304,7 @@ Tensor set_at(const Tensor& named, std::span<const Index> indices, const Operand
   places.append(n->shape.begin() + place + count, n->shape.end());
   part = Tensor(put_at(op, ScatterOp::Set, n, basic.tensors, place, fitted(op, x, value, places)));
   if (!basic.together) part = moveaxis(part, front, from);
-  return replace_part(x, all, part);
+  return replace_part(op, x, all, part);
 }
 Tensor set_at(const Tensor& x, std::initializer_list<Index> indices, const Operand& value) {
   return set_at(x, std::span<const Index>(indices.begin(), indices.size()), value);

@@ -44,7 +44,7 @@ Tensor scatter_with(const char* op, ScatterOp how, const Tensor& base, int64_t a
   int along = static_cast<int>(at);
   if (whole) return Tensor(make_scatter(how, n, positions, changes, along, index_label(op)));
   Tensor corner(make_scatter(how, shrink(x, part).node(), positions, changes, along, index_label(op)));
-  return update_slice(x, corner, std::vector<int64_t>(n->shape.size(), 0));
+  return Tensor(put_part(op, n, corner.node(), std::vector<Expr>(n->shape.size(), Expr(0)), {}));
 }
 
 // An index of one axis, repeated along all others of the source.
@@ -150,81 +150,6 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Oper
   size_t at = static_cast<size_t>(normalize_axis("index_put", axis, x.rank()));
   ScatterOp how = accumulate ? ScatterOp::Add : ScatterOp::Set;
   return Tensor(put_at("index_put", how, with_numbers(x.node()), indices, at, values));
-}
-
-Tensor update_slice(const Tensor& x, const Tensor& value, const std::vector<int64_t>& begins,
-                    const std::vector<int64_t>& steps) {
-  const char* op = "update_slice";
-  NodeRef n = with_numbers(x.node()), v = with_numbers(value.node());
-  size_t rank = n->shape.size();
-  if (v->shape.size() != rank || begins.size() != rank || (!steps.empty() && steps.size() != rank))
-    throw ShapeError(text(op, ": a value of shape ", v->shape, ", begins ", list_text(begins), " and steps ",
-                          list_text(steps), " must have one entry for each axis of ", n->shape));
-  Tensor placed = cast(Tensor(v), x.dtype());
-  Tensor written(make_const(Scalar::of(kBool, true), v->shape));
-  for (size_t i = 0; i < rank; ++i) {
-    int64_t size = n->shape[i].value(), count = v->shape[i].value(), step = steps.empty() ? 1 : steps[i];
-    int64_t begin = begins[i], axis = static_cast<int64_t>(i);
-    if (step == 0) throw ValueError(text(op, ": the step along axis ", i, " is 0"));
-    if (count == 0) return Tensor(make_unmoved(n, std::span(&v, 1)));
-    int64_t room = -1;  // steps that stay inside, in terms that cannot overflow
-    if (begin >= 0 && begin < size) room = step > 0 ? (size - 1 - begin) / step : step == INT64_MIN ? 0 : begin / -step;
-    if (room < count - 1)
-      throw IndexError(text(op, ": ", count, " elements from position ", begin, " in steps of ", step,
-                            " do not fit axis ", i, " of ", n->shape));
-    if (step < 0) {
-      placed = flip(placed, {axis});
-      begin += (count - 1) * step;
-      step = -step;
-    }
-    if (step > 1 && count > 1) {
-      // Room for step - 1 elements after each but the last.
-      auto spread = [&](const Tensor& t, const Operand& fill) {
-        Dims shape = t.shape();
-        std::vector<std::pair<int64_t, int64_t>> around(rank + 1, {0, 0}), cut;
-        around[i + 1] = {0, step - 1};
-        Tensor wide = pad(unsqueeze(t, axis + 1), around, fill);
-        shape[i] = count * step;
-        wide = reshape(wide, shape);
-        shape[i] -= step - 1;
-        for (int64_t d : shape) cut.emplace_back(0, d);
-        return shrink(wide, cut);
-      };
-      placed = spread(placed, 0);
-      written = spread(written, false);
-      count = (count - 1) * step + 1;
-    }
-    std::vector<std::pair<int64_t, int64_t>> around(rank, {0, 0});
-    around[i] = {begin, size - begin - count};
-    placed = pad(placed, around, 0);
-    written = pad(written, around, false);
-  }
-  return Tensor(scalar_node(ScalarOp::where, {written.node(), placed.node(), n}));
-}
-
-Tensor update_slice(const Tensor& x, const Tensor& value, const Tensor& begins) {
-  const char* op = "update_slice";
-  NodeRef n = with_numbers(x.node());
-  Dims sizes = plain(value).shape();
-  if (value.rank() != x.rank())
-    throw ShapeError(text(op, ": a value of shape ", value.node()->shape, " for ", n->shape));
-  std::vector<NodeRef> from = begins_of(op, n->shape, begins, sizes);
-  if (NodeRef v = value.node(); value.numel() == 0) return Tensor(make_unmoved(x.node(), std::span(&v, 1)));
-  // Every element of x looks whether the value covers it. Positions are clamped, so that none is out of range.
-  Tensor placed = cast(plain(value), x.dtype());
-  Tensor written(make_const(Scalar::of(kBool, true), n->shape));
-  for (size_t i = 0; i < from.size(); ++i) {
-    int64_t size = x.size(static_cast<int64_t>(i)), count = sizes[i];
-    if (size == count) continue;
-    Tensor place = sub(arange(size), Tensor(from[i]));
-    Tensor inside = logical_and(ge(place, 0), lt(place, count));
-    Shape thin(from.size(), Expr(1));
-    thin[i] = size;
-    written = logical_and(written, Tensor(make_reshape(inside.node(), thin)));
-    Tensor clamped = minimum(maximum(place, 0), count - 1);
-    placed = Tensor(make_gather(placed.node(), clamped.node(), static_cast<int>(i), index_label(op)));
-  }
-  return Tensor(scalar_node(ScalarOp::where, {written.node(), placed.node(), n}));
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Operand& value) {

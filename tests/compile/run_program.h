@@ -33,12 +33,12 @@ inline Target test_target(How how) {
 using RunKernel = std::function<void(const kernel::Kernel&, std::span<void* const>, std::span<const int64_t> sizes,
                                      std::span<const int64_t> symbols)>;
 
-// Elements of each root, as the evaluator gives them.
+// Elements of each root, as the evaluator gives them. `replaces`: as for fuse().
 inline std::vector<HostArray> run_program(std::span<const NodeRef> roots, How how, const PickSchedule& pick,
                                           const RunKernel& run_kernel = {}, int* launches = nullptr,
-                                          const Target* machine = nullptr) {
+                                          const Target* machine = nullptr, std::span<const Node* const> replaces = {}) {
   Target target = machine ? *machine : test_target(how);
-  Program program = fuse(roots);
+  Program program = fuse(roots, replaces);
   std::vector<std::vector<std::byte>> memory(program.tensors.size());
   auto bytes_of = [](const Node* n) {
     return static_cast<size_t>(n->shape.static_numel()) * static_cast<size_t>(size_of(n->dtype));
@@ -49,6 +49,8 @@ inline std::vector<HostArray> run_program(std::span<const NodeRef> roots, How ho
     if (node->op == NodeOp::Buffer && bytes_of(node))
       std::memcpy(memory[i].data(), node->storage->host_data(), bytes_of(node));
   }
+  for (size_t i = 0; i < program.tensors.size(); ++i)
+    if (program.tensors[i].updated) memory[i] = memory[static_cast<size_t>(program.tensors[i].replaces)];
   for (const Program::Step& step : program.steps) {
     kernel::Kernel k;
     std::string trace;

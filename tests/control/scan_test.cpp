@@ -314,6 +314,26 @@ TEST(Scan, in_a_captured_function) {
   EXPECT_EQ(step.plans().size(), 1u);
 }
 
+TEST(Scan, carried_tables_change_row_by_row) {
+  manual_seed(10);
+  const Tensor x = randn({9, 16}).realize(), table = randn({9, 16}).realize();
+  auto body = [](const TensorList& c, const Tensor& v) {
+    Tensor next = c[1].clone();
+    next.set({c[0]}, v + sum(c[1], {0}));
+    return std::pair(TensorList{c[0] + 1, next}, mean(next));
+  };
+  auto [last, all] = scan(body, TensorList{zeros({}, kI64), table}, x);
+  Tensor t = table.clone();
+  TensorList means;
+  for (int i = 0; i < 9; ++i) {
+    t.set({i}, (x.at({i}) + sum(t, {0})).realize());
+    t.realize();
+    means.push_back(mean(t).realize());
+  }
+  expect_same(last[1], t);
+  expect_same(all, stack(means));
+}
+
 TEST(Scan, bad_input) {
   const Tensor x = ones({3, 2});
   expect_error<ShapeError>(

@@ -142,7 +142,18 @@ class ProgramCheck {
     }
   }
 
-  // A state is given a new value by every call, computed from one of the results.
+  // One of the results becomes a row of the table: where a tensor says, which counts calls, or always the same one.
+  static void put_row(Tensor table, Tensor at, const Tensor& row, size_t how) {
+    if (how == 0)
+      table.set({at}, row);
+    else if (how == 1)
+      table.assign(update_slice(table, unsqueeze(row, 0), at));
+    else
+      table.set({Slice(1, 2)}, row);
+    at += 1;
+  }
+
+  // A state is given a new value by every call, computed from one of the results, and another one a row.
   void captured() const {
     Recipe recipe = recipe_;
     std::vector<size_t> which = which_;
@@ -150,17 +161,25 @@ class ProgramCheck {
     bool has_state = is_float(first.dtype());
     Tensor state = zeros(first.shape(), first.dtype());
     state.realize();
-    auto f = jit([recipe, which, has_state, state](const TensorList& inputs) mutable {
+    constexpr int64_t kCalls = 3;
+    const size_t how = recipe.seed % 3;
+    Dims rows = first.shape();
+    rows.insert(rows.begin(), kCalls);
+    Tensor table = zeros(std::vector<int64_t>(rows), first.dtype()), at = zeros({}, kI64);
+    realize({table, at});
+    auto f = jit([recipe, which, has_state, state, table, at, how](const TensorList& inputs) mutable {
       Program program = build_program(recipe, &inputs);
       TensorList results;
       for (size_t i : which) results.push_back(program.outputs.at(i).tensor);
       if (has_state) state.assign(state * 0.5 + results[0]);
+      put_row(table, at, results[0], how);
       return results;
     });
     Bounded expected{HostArray{first.dtype(), first.shape(), {}, {}}, {}};
     expected.value.floats.assign(static_cast<size_t>(first.numel()), 0);
     expected.error.assign(static_cast<size_t>(first.numel()), 0);
-    for (uint64_t round = 0; round < 3; ++round) {
+    std::vector<Bounded> written;  // to the rows of the table
+    for (uint64_t round = 0; round < kCalls; ++round) {
       Recipe now = recipe;
       now.round = round;
       Program reference = build_program(now);
@@ -168,7 +187,12 @@ class ProgramCheck {
       TensorList results = f(reference.inputs);
       std::string when = text(" in call ", round);
       compare_all(want, results, when);
-      if (!has_state || !computes()) continue;
+      if (!computes()) continue;
+      written.push_back(want[0]);
+      for (size_t r = 0; r < written.size(); ++r)
+        if (how < 2 || r == round)
+          compare_one(written[r], select(table, 0, how < 2 ? static_cast<int64_t>(r) : 1), text("row ", r, when));
+      if (!has_state) continue;
       for (size_t i = 0; i < expected.error.size(); ++i) {
         double& value = expected.value.floats[i];
         double part = want[0].error.empty() ? 0 : want[0].error[i];

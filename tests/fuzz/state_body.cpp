@@ -112,7 +112,13 @@ class BodyRun {
       case StateOp::Mix: y_ = mix(y_, w, s.form, s.number); return;
       case StateOp::AssignState: w.assign(mix(w, middle(y_), s.form, s.number)); return;
       case StateOp::AddState: w += closure_.v.at(static_cast<size_t>(s.b)) * s.number; return;
-      case StateOp::SetState: w.set({0}, limited(sum(y_) * s.number)); return;
+      case StateOp::SetState: set_state(s, w); return;
+      case StateOp::ScatterState:
+        if (s.form % 2 == 0)
+          w.set({closure_.index}, limited(sum(y_) * s.number));
+        else
+          w.assign(scatter_reduce(w, 0, closure_.index, middle(y_)(Slice(0, 2)), "amax"));
+        return;
       case StateOp::AssignArgument: frame_.x->assign(mix(*frame_.x, w, s.form, s.number)); return;
       case StateOp::AddToList:
         if (frame_.list) (*frame_.list)[0] += s.number;
@@ -135,6 +141,16 @@ class BodyRun {
       case StateOp::BackwardHistory:
       case StateOp::BackwardVariable: train_variable(s, w); return;
       default: step_of_modules(s);
+    }
+  }
+
+  void set_state(const Statement& s, Tensor w) {
+    const Tensor number = limited(sum(y_) * s.number);
+    switch (s.form % 4) {
+      case 0: w.set({0}, number); return;
+      case 1: w.set({Slice(1, 3)}, limited(w(Slice(0, 2)) * s.number)); return;
+      case 2: w.set({Slice(std::nullopt, std::nullopt, -2)}, middle(y_)(Slice(0, 2))); return;
+      default: w.set({3}, number); w.set({Slice(0, 2)}, w(Slice(2, 4)));
     }
   }
 

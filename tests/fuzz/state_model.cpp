@@ -135,7 +135,14 @@ struct StateModel::Function {
         w.value = each(w.value, other, [&](double p, double q) { return p + q * s.number; });
         return;
       }
-      case StateOp::SetState: w.value[0] = std::clamp(total(y) * s.number, -4.0, 4.0); return;
+      case StateOp::SetState: set_state(s, w.value, y); return;
+      case StateOp::ScatterState:
+        for (size_t k = 0; k < frame.index->size(); ++k) {
+          const int64_t i = (*frame.index)[k];
+          double& value = w.value[static_cast<size_t>(i < 0 ? i + kWidth : i)];
+          value = s.form % 2 == 0 ? std::clamp(total(y) * s.number, -4.0, 4.0) : std::max(value, column_means(y)[k]);
+        }
+        return;
       case StateOp::AssignArgument: frame.x->value = mix(frame.x->value, w.value, s.form, s.number); return;
       case StateOp::AddToList:
         if (frame.list)
@@ -174,6 +181,24 @@ struct StateModel::Function {
         y = limited(each(y, w.value, [](double p, double q) { return p * q; }));
         return;
       default: train(s, w, y);
+    }
+  }
+
+  static void set_state(const Statement& s, Numbers& w, const Numbers& y) {
+    const double number = std::clamp(total(y) * s.number, -4.0, 4.0);
+    const Numbers before = w;
+    switch (s.form % 4) {
+      case 0: w[0] = number; return;
+      case 1:
+        for (size_t k : {0, 1}) w[1 + k] = std::clamp(before[k] * s.number, -4.0, 4.0);
+        return;
+      case 2:
+        for (size_t k : {0, 1}) w[3 - 2 * k] = column_means(y)[k];
+        return;
+      default:
+        w[3] = number;
+        w[0] = before[2];
+        w[1] = number;
     }
   }
 

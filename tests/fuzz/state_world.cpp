@@ -154,13 +154,13 @@ StateWorld::Expected StateWorld::expected(const Statement& s) const {
       if (s.call == CallForm::Module && !nets_[at(s.form % kNets)]) return Expected::Nothing;
       const auto& optimizer = optimizers_[at(s.form % kOptimizers)];
       if (s.call == CallForm::Optimizer && (!optimizer || !optimizer->net)) return Expected::Nothing;
-      const bool throws = s.fail > 0 || (index_is_bad_ && f->has(StateOp::Gather));
+      const bool throws = s.fail > 0 || (index_is_bad_ && (f->has(StateOp::Gather) || f->has(StateOp::ScatterState)));
       return throws ? Expected::Throw : Expected::Work;
     }
     case StateOp::Run: {
       // Nothing is computed before somebody looks, so a bad position would throw later.
       const StateFunction body(closure(s.body), false);
-      return if_so(!(index_is_bad_ && body.has(StateOp::Gather)));
+      return if_so(!(index_is_bad_ && (body.has(StateOp::Gather) || body.has(StateOp::ScatterState))));
     }
     default: return Expected::Work;
   }

@@ -63,6 +63,7 @@ const std::vector<Choice> kInside = {
     {StateOp::AssignState, 5, nullptr, true},
     {StateOp::AddState, 3, nullptr, true},
     {StateOp::SetState, 2, nullptr, true},
+    {StateOp::ScatterState, 2, nullptr, true},
     {StateOp::AssignArgument, 2, nullptr, true},
     {StateOp::AddToList, 2, nullptr, true},
     {StateOp::UseNet, 5, "nets", false},
@@ -139,6 +140,7 @@ class Maker {
         {nullptr, false, {}, {StateOp::Call, StateOp::Alias, StateOp::Assign}},
         {nullptr, false, {StateOp::StepVariable, StateOp::TrainVariable}, {StateOp::Call, StateOp::OptimizeVariable}},
         {nullptr, false, {StateOp::Gather}, {StateOp::Call, StateOp::SetIndex}},
+        {nullptr, false, {StateOp::SetState, StateOp::ScatterState}, {StateOp::Call, StateOp::SetIndex}},
         {nullptr, false, {StateOp::AssignState, StateOp::AddState, StateOp::BackwardVariable}, {StateOp::Call}},
         {nullptr, false, {StateOp::AssignArgument, StateOp::AddToList, StateOp::SetState}, {StateOp::Call}},
         {nullptr, false, {StateOp::CallInside}, {StateOp::Call, StateOp::Define}},
@@ -325,7 +327,16 @@ std::string inside_text(const Statement& s) {
     case StateOp::Mix: return "y = " + mixed("y", v, s);
     case StateOp::AssignState: return v + ".assign(" + mixed(v, "mean(y, 0)", s) + ")";
     case StateOp::AddState: return text(v, " += v", s.b, " * ", s.number);
-    case StateOp::SetState: return text(v, ".set({0}, clamp(sum(y) * ", s.number, ", -4, 4))");
+    case StateOp::SetState: {
+      const std::string sum = text("clamp(sum(y) * ", s.number, ", -4, 4))");
+      if (s.form % 4 == 0) return text(v, ".set({0}, ", sum);
+      if (s.form % 4 == 1) return text(v, ".set({1:3}, clamp(", v, "[0:2] * ", s.number, ", -4, 4))");
+      if (s.form % 4 == 2) return text(v, ".set({::-2}, mean(y, 0)[0:2])");
+      return text(v, ".set({3}, ", sum, "; ", v, ".set({0:2}, ", v, "[2:4])");
+    }
+    case StateOp::ScatterState:
+      if (s.form % 2 == 0) return text(v, ".set({index}, clamp(sum(y) * ", s.number, ", -4, 4))");
+      return text(v, ".assign(scatter_reduce(", v, ", 0, index, mean(y, 0)[0:2], amax))");
     case StateOp::AssignArgument: return "x.assign(" + mixed("x", v, s) + ")";
     case StateOp::AddToList: return text("if (list) list[0] += ", s.number);
     case StateOp::UseNet: return text("y = ", net, "(y)  // or the argument's");

@@ -58,7 +58,8 @@ enum class StateOp {
   Mix,             // y = mix(y, v[a])
   AssignState,     // v[a].assign(mix(v[a], mean(y)))
   AddState,        // v[a] += v[b] * number
-  SetState,        // v[a].set({0}, sum(y))
+  SetState,        // v[a].set({0}, sum(y)), or another part of it
+  ScatterState,    // v[a].set({positions}, sum(y)), or combined with what is there
   AssignArgument,  // x.assign(mix(x, v[a]))
   AddToList,       // list[0] += number, of a call with a list
   UseNet,          // y = nets[a](y)

@@ -78,5 +78,19 @@ TEST(CpuDevice, buffers_are_counted_and_copied) {
   EXPECT_THROW(cpu.allocate(uint64_t{1} << 60), OutOfMemory);
 }
 
+TEST(Device, copies_within_itself_whatever_the_size) {
+  Device& home = device();
+  for (uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{4096}, (uint64_t{4} << 20) + 77, uint64_t{9} << 20}) {
+    std::vector<unsigned char> data(bytes), back(bytes, 0);
+    for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<unsigned char>(i * 7 + i / 251);
+    auto from = home.allocate(bytes + 64), to = home.allocate(bytes + 64);
+    home.copy_from_host(*from, data.data(), bytes);
+    home.copy({to.get(), 0, bytes}, whole(*from));
+    home.synchronize();
+    home.copy_to_host(back.data(), *to, bytes);
+    EXPECT_EQ(back, data) << bytes;
+  }
+}
+
 }  // namespace
 }  // namespace heddle

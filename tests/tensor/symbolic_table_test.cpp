@@ -218,9 +218,9 @@ const Case kCases[] = {
             index_add(weight({5, 4}), 0, cast(floor(select(x, 1, 0) + 2), kI64), x)),
     HD_BOTH("index_copy", Each, Each, index_copy(x, axis, positions({0}), axis == 0 ? weight({1, 4}) : weight({4, 1}))),
     HD_BOTH("index_put", Each, Each, index_put(x, {positions({0})}, 5, true)),
-    HD_BOTH("update_slice", Each, Each, update_slice(x, weight({1, 1}), {0, 0})),
+    HD_BOTH("update_slice", OneAboveZero, OneAboveZero, update_slice(x, weight({1, 1}), {0, 0})),
     HD_BOTH("masked_fill", One, One, masked_fill(x, x > 0, 9)),
-    HD_BOTH("set_at", Each, Each, axis == 0 ? set_at(x, {Slice(), 1}, 5) : set_at(x, {1, Slice()}, 5)),
+    HD_BOTH("set_at", One, One, axis == 0 ? set_at(x, {Slice(), 1}, 5) : set_at(x, {1, Slice()}, 5)),
     HD_BOTH("set_at by 2", Each, Each,
             axis == 0 ? set_at(x, {Slice({}, {}, 2)}, 5) : set_at(x, {Slice(), Slice({}, {}, 2)}, 5)),
     // joins

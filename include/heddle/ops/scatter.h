@@ -37,12 +37,15 @@ Tensor index_copy(const Tensor& x, int64_t axis, const Tensor& index, const Oper
 Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Operand& values, bool accumulate = false,
                  int64_t axis = 0);
 // x with value[i, j] at [begins[0] + i * steps[0], begins[1] + j * steps[1]]. A step may be negative, and is 1 if none
-// are given. The value has as many axes as x and takes its dtype; all of it must fit.
+// are given. The value has as many axes as x and takes its dtype; all of it must fit. A list from shape() with symbolic
+// sizes is as good as one of numbers: one plan serves all of their values. State of a captured function that becomes
+// its own update is changed in place: only the value is written.
 //   update_slice(zeros({4}), tensor({1, 2}), {1}, {2})   // [0. 1. 0. 2.]
-Tensor update_slice(const Tensor& x, const Tensor& value, const std::vector<int64_t>& begins,
-                    const std::vector<int64_t>& steps = {});
-// The same with begins known only when it is computed: a tensor with one integer for each axis of x. Steps of 1.
+Tensor update_slice(const Tensor& x, const Tensor& value, const Dims& begins, const std::vector<int64_t>& steps = {});
+// The same with begins known only when it is computed: a tensor with one integer for each axis of x, or a single one
+// for the only axis along which the value is shorter than x. Steps of 1. IndexError if the value would not fit there.
 //   update_slice(zeros({4}), tensor({1, 2}), tensor({2}, kI64))   // [0. 0. 1. 2.]
+//   update_slice(zeros({2, 2}), ones({1, 2}), tensor(1, kI64))    // [[0. 0.] [1. 1.]]
 Tensor update_slice(const Tensor& x, const Tensor& value, const Tensor& begins);
 // x with `value` (a number, or a tensor that broadcasts) where the mask holds. The dtype stays.
 //   masked_fill(tensor({1, -2}), tensor({1, -2}) < 0, 0)   // [1. 0.]

@@ -198,10 +198,7 @@ class CpuDevice final : public Device {
     HD_ASSERT(bytes <= from.bytes());
     if (bytes) std::memcpy(to, from.address(), bytes);
   }
-  void copy(const BufferPart& to, const BufferPart& from) override {
-    HD_ASSERT(to.bytes <= from.bytes);
-    if (to.bytes) std::memcpy(to.address(), from.address(), to.bytes);
-  }
+  void copy(const BufferPart& to, const BufferPart& from) override;
   std::shared_ptr<Executable> compile(const kernel::Kernel& kernel, std::string* code) override {
     return std::make_shared<CpuExecutable>(kernel, compile_host(kernel, target_, code));
   }
@@ -306,6 +303,31 @@ void CpuDevice::launch(const Executable& executable, std::span<const LaunchSegme
     if (shares < static_cast<double>(job.parts)) job.parts = std::max<int64_t>(1, static_cast<int64_t>(shares));
     turn.run(static_cast<int>(job.parts), PhaseJob::run_part, &job);
   });
+}
+
+// Large copies are divided among the threads.
+void CpuDevice::copy(const BufferPart& to, const BufferPart& from) {
+  constexpr uint64_t kWorthDividing = uint64_t{4} << 20, kUnit = 4096;
+  const uint64_t bytes = to.bytes;
+  HD_ASSERT(bytes <= from.bytes);
+  if (bytes == 0) return;
+  if (bytes < kWorthDividing || pool_.threads() == 1) return void(std::memcpy(to.address(), from.address(), bytes));
+  struct Job {
+    std::byte* to;
+    const std::byte* from;
+    uint64_t bytes, each;
+  } job{static_cast<std::byte*>(to.address()), static_cast<const std::byte*>(from.address()), bytes, 0};
+  const auto parts = static_cast<uint64_t>(pool_.threads());
+  job.each = (bytes / parts + kUnit) / kUnit * kUnit;
+  ThreadPool::Turn turn(pool_);
+  turn.run(
+      pool_.threads(),
+      [](void* context, int part) {
+        const Job& all = *static_cast<const Job*>(context);
+        const uint64_t begin = std::min(all.bytes, static_cast<uint64_t>(part) * all.each);
+        std::memcpy(all.to + begin, all.from + begin, std::min(all.each, all.bytes - begin));
+      },
+      &job);
 }
 
 // The device is never destroyed, because buffers may outlive everything else; only its threads end with the process.

@@ -74,10 +74,16 @@ HostArray rubbish(DType dtype, std::vector<int64_t> shape) {
   return array;
 }
 
-// Tensors whose parts different segments write, each with what has been written so far.
+// Tensors whose parts different segments write, or that are changed in place, each with what has been written so far.
 using Contents = std::unordered_map<int, HostArray>;
-Contents written_in_parts(const Program& program) {
+Contents written_in_parts(const Program& program, const std::vector<HostArray>& want) {
   Contents parts;
+  for (size_t t = 0; t < program.tensors.size(); ++t) {
+    const Program::Tensor& tensor = program.tensors[t];
+    if (!tensor.updated) continue;
+    HostArray& before = parts[static_cast<int>(t)] = want[static_cast<size_t>(tensor.replaces)];
+    before.shape = want[t].shape;  // of a leaf with other axes
+  }
   std::vector<int> writers(program.tensors.size(), 0);
   for (const Program::Step& step : program.steps)
     for (const Program::Segment& segment : step.segments)
@@ -180,14 +186,14 @@ void check_program(const Program& program, const SymbolValues& symbols,
   std::unordered_map<const Node*, HostArray> known = inputs;
   for (const NodeRef& node : program.made) known[node.get()] = rubbish(node->dtype, sizes_of(node->shape, symbols));
   std::vector<HostArray> want = evaluate(nodes_of(program), symbols, known, &bad_indices, Rounding::Never);
-  Contents parts = written_in_parts(program);
+  Contents parts = written_in_parts(program, want);
   for (const Program::Step& step : program.steps)
     for (const Program::Segment& segment : step.segments)
       if (!step.direct) check_segment(program, step, segment, symbols, want, parts, bad_indices > 0);
   for (const auto& [tensor, result] : parts) {
     const HostArray& whole = want[static_cast<size_t>(tensor)];
     const std::string wrong = difference(result, whole, largest(whole));
-    HD_ASSERT(wrong.empty(), "fused wrongly: the parts of a join of shape ",
+    HD_ASSERT(wrong.empty(), "fused wrongly: what is written part by part, of shape ",
               program.tensors[static_cast<size_t>(tensor)].node->shape, wrong);
   }
 }

@@ -110,11 +110,58 @@ void write_parts(Writing& writing, const Group& group) {
   }
 }
 
+// A step for each change of one memory, in their order.
+void write_updates(Writing& writing, const Group& group) {
+  const Node* root = writing.parts->units[static_cast<size_t>(group.units[0])].into;
+  for (int id : group.units) {
+    Program::Step step = write_loops(writing, {.units = {id}});
+    if (id != group.units[0]) step.after.push_back(writing.tensor(root, false));
+    writing.program.steps.push_back(std::move(step));
+  }
+}
+
+using UpdatedLeaves = std::unordered_map<const Update*, const Node*>;
+
+// Whether a step that changes memory reads elsewhere what the memory had before, or what another change writes over.
+bool reads_elsewhere(const Program& program, const Program::Step& step, const UpdatedLeaves& leaves,
+                     const std::unordered_set<const Node*>& all) {
+  const kernel::Inst& store = step.loops.stages.back().body.insts.back();
+  for (size_t b = 0; b < step.segments[0].tensors.size(); ++b) {
+    const Node* read = program.tensors[static_cast<size_t>(step.segments[0].tensors[b])].node;
+    if (!all.count(read)) continue;
+    if (read != leaves.at(step.update) || !step.update->value || !step.after.empty()) return true;
+    for (const kernel::Inst& inst : step.loops.stages.back().body.insts)
+      if (inst.op == kernel::Op::load && inst.buffer == static_cast<int>(b) && !(inst.address == store.address))
+        return true;
+  }
+  return false;
+}
+
+// What changes of memory are computed from goes to memory first where they could not work in place otherwise. False if
+// there is nothing like that.
+bool compute_before(const Program& program, const UpdatedLeaves& leaves, PartitionLimits& limits) {
+  bool changed = false;
+  std::unordered_set<const Node*> all;
+  for (const auto& [update, leaf] : leaves) all.insert(leaf);
+  for (const Program::Step& step : program.steps) {
+    if (!step.update) continue;
+    if (step.checks.empty() && !reads_elsewhere(program, step, leaves, all)) continue;
+    for (const Node* operand : operands(*step.update)) {
+      if (!limits.in_memory.try_emplace(operand, Why{Reason::InPlace}).second) continue;
+      changed = true;
+      break;
+    }
+  }
+  return changed;
+}
+
 Writing write_steps(const Partition& parts, bool deterministic) {
   Writing writing{&parts, deterministic};
   for (const Group& group : parts.groups) {
     const Unit& first = parts.units[static_cast<size_t>(group.units[0])];
-    if (first.is_part())
+    if (first.into)
+      write_updates(writing, group);
+    else if (first.is_part())
       write_parts(writing, group);
     else
       writing.program.steps.push_back(first.writes.empty() ? write_loops(writing, group) : direct_step(writing, first));
@@ -136,9 +183,20 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
     parts = partition(roots, limits);
     return write_steps(parts, modes.deterministic);
   };
+  limits.updates = find_updates(roots, replaces);
+  UpdatedLeaves leaves;
+  for (size_t i = 0; i < replaces.size(); ++i)
+    if (auto updates = limits.updates.find(roots[i].get()); updates != limits.updates.end())
+      for (const Update& update : updates->second) leaves[&update] = replaces[i];
   Writing writing = write();
-  for (; !writing.misread.empty(); writing = write()) limits.forbid_reading(writing.misread);
+  for (;; writing = write()) {
+    if (!writing.misread.empty())
+      limits.forbid_reading(writing.misread);
+    else if (!compute_before(writing.program, leaves, limits))
+      break;
+  }
   Program& program = writing.program;
+  for (Program::Step& step : program.steps) step.update = nullptr;
   for (Program::Step& step : program.steps) {
     step.tf32 = modes.tf32;
     if (step.direct) continue;
@@ -158,9 +216,15 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
     program.outputs.push_back(writing.tensor(root.get(), true));
     program.tensors[static_cast<size_t>(program.outputs.back())].output = true;
   }
-  for (size_t i = 0; i < replaces.size(); ++i)
-    if (auto leaf = writing.tensor_of.find(replaces[i]); leaf != writing.tensor_of.end())
-      program.tensors[static_cast<size_t>(program.outputs[i])].replaces = leaf->second;
+  for (size_t i = 0; i < replaces.size(); ++i) {
+    const bool updated = limits.updates.count(roots[i].get()) > 0;
+    if (updated) writing.tensor(replaces[i], true);  // though no kernel may read it
+    auto leaf = writing.tensor_of.find(replaces[i]);
+    if (leaf == writing.tensor_of.end()) continue;
+    Program::Tensor& output = program.tensors[static_cast<size_t>(program.outputs[i])];
+    output.replaces = leaf->second;
+    output.updated = updated;
+  }
   join_steps(program);
   order_steps(program);
   drop_checks(program);

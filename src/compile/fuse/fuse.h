@@ -12,13 +12,16 @@
 
 namespace heddle {
 
+struct Update;
+
 struct Program {
   struct Tensor {
     const Node* node;   // kept alive by the roots
     bool leaf = false;  // realised already (Buffer), or an Input the caller provides
     bool output = false;
-    int replaces = -1;    // an output: the leaf whose memory it is meant to take over
-    bool packed = false;  // a factor as a unit wants it: no graph has it, the node only says dtype and shape
+    int replaces = -1;     // an output: the leaf whose memory it is meant to take over
+    bool updated = false;  // then: kernels write what differs from the leaf only, and find the rest in memory
+    bool packed = false;   // a factor as a unit wants it: no graph has it, the node only says dtype and shape
   };
   // One use of a kernel: what its buffers and symbols stand for.
   struct Segment {
@@ -51,6 +54,7 @@ struct Program {
     bool tf32 = false;                 // products of f32 may round their factors
     const char* not_packed = nullptr;  // SIMT: why its sums are not laid out as a product of two matrices
     std::vector<const Node*> nested;   // its sums that compute a factor on the way
+    const Update* update = nullptr;    // while the program is made: it changes a part of an output that is `updated`
   };
   std::vector<Tensor> tensors;
   std::vector<Step> steps;           // in an order in which they may run
@@ -73,6 +77,7 @@ struct FuseOptions {
 
 // Every root becomes a tensor in memory; constants are folded into kernels. `replaces` says for each root which leaf's
 // memory it should take over (null: none), so that it is written after the leaf has been read where that is possible.
+// Where the root is the leaf with a part changed, that part alone is written (Tensor::updated).
 Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces = {},
              const FuseOptions& options = {});
 

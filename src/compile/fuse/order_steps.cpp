@@ -22,13 +22,16 @@ struct Ready {
   }
 };
 
-// For each step: the steps that overwrite a leaf which it reads, each once; and how many such readers a step waits for.
+// For each step: the steps that overwrite a leaf which it reads, each once; how many such readers a step waits for; and
+// whether it overwrites a leaf at all. Those also wait for all checks: a run that fails must have changed nothing.
 struct Overwriting {
   std::vector<std::vector<int>> by;
   std::vector<int> waits;
+  std::vector<bool> overwrites;
 };
 Overwriting overwriting(const Program& program) {
-  Overwriting result{std::vector<std::vector<int>>(program.steps.size()), std::vector<int>(program.steps.size(), 0)};
+  Overwriting result{std::vector<std::vector<int>>(program.steps.size()), std::vector<int>(program.steps.size(), 0),
+                     std::vector<bool>(program.steps.size(), false)};
   std::vector<int> writer(program.tensors.size(), -1);  // for each leaf, the step that writes over it
   bool any = false;
   auto for_each = [&](auto visit) {
@@ -40,6 +43,7 @@ Overwriting overwriting(const Program& program) {
     // The first step that has an output among its tensors writes it.
     if (tensor.replaces < 0 || writer[static_cast<size_t>(tensor.replaces)] >= 0) return;
     writer[static_cast<size_t>(tensor.replaces)] = static_cast<int>(s);
+    result.overwrites[s] = true;
     any = true;
   });
   if (!any) return result;
@@ -76,8 +80,12 @@ void order_steps(Program& program) {
   Overwriting over = overwriting(program);
   std::priority_queue<Ready> ready;
   std::vector<bool> done(count, false);
+  size_t checking = 0;  // steps with checks that are still to come
+  for (const Program::Step& step : program.steps) checking += !step.checks.empty();
   auto push = [&](size_t s) {
-    if (needs[s] == 0 && !done[s]) ready.push({over.waits[s] > 0, added[s], static_cast<int>(s)});
+    if (needs[s] != 0 || done[s]) return;
+    const bool others_check = over.overwrites[s] && checking > (program.steps[s].checks.empty() ? 0 : 1);
+    ready.push({over.waits[s] > 0 || others_check, added[s], static_cast<int>(s)});
   };
   for (size_t s = 0; s < count; ++s) push(s);
   std::vector<Program::Step> ordered;
@@ -86,7 +94,10 @@ void order_steps(Program& program) {
     ready.pop();
     if (done[s]) continue;  // was there twice, with an older number
     done[s] = true;
+    const bool last_check = !program.steps[s].checks.empty() && --checking <= 1;
     ordered.push_back(std::move(program.steps[s]));
+    for (size_t w = 0; w < count && last_check; ++w)
+      if (over.overwrites[w]) push(w);
     for (int t : graph.reads[s]) {
       auto& [left, sum] = waiting[static_cast<size_t>(t)];
       sum -= static_cast<int64_t>(s);

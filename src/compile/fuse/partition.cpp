@@ -93,7 +93,10 @@ bool Partitioner::run() {
     if (node->op == NodeOp::Sort || node->control) {
       if (placed_direct_.insert(node).second) place_direct(node);
     } else if (stored_.count(node) && !result_.storing.count(node)) {
-      joins_many(*node) ? place_parts(node) : place_storing(open_unit(node, false));
+      if (limits_.updates.count(node))
+        place_updates(node);
+      else
+        joins_many(*node) ? place_parts(node) : place_storing(open_unit(node, false));
     } else if (wanted_.count(node) && (kept_.count(node) || !result_.reducing.count(node))) {
       place_reduction(node);
     }
@@ -197,6 +200,31 @@ void Partitioner::place_parts(const Node* node) {
       g = new_group(id);
     else
       join(id, g, unit(id).kept);
+  }
+}
+
+void Partitioner::place_updates(const Node* root) {
+  int g = -1;
+  for (const Update& update : limits_.updates.at(root)) {
+    int id = static_cast<int>(result_.units.size());
+    Unit u;
+    if (update.value) {
+      u.node = update.node;
+      u.kept = update.part;
+      u.at = update.at;
+    } else {
+      u = make_unit(update.node, false);
+    }
+    u.into = root;
+    u.change = &update;
+    result_.units.push_back(std::move(u));
+    result_.storing.try_emplace(root, id);
+    explore(unit(id), true, id);
+    enter_reads(id);
+    if (g < 0)
+      g = new_group(id);
+    else
+      join(id, g, outer_axes(unit(id)));
   }
 }
 

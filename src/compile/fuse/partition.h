@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compile/fuse/index_map.h"
+#include "compile/fuse/update_in_place.h"
 #include "compile/fuse/why.h"
 #include "compile/target/target.h"
 
@@ -25,6 +26,10 @@ struct Unit {
   std::optional<Expr> update;  // scatter: the number of the update, along the axis (0 if there is one only)
   Expr scanned;                // the one of `kept` along which the nest scans, if it does: no outer axis
   int part = -1;               // the input of `node`, a join of many parts, that the nest writes; `at` is its element
+  // An update in place: the nest changes a part of what the root `into` has in memory, as this says. `node` is the
+  // update's.
+  const Node* into = nullptr;
+  const Update* change = nullptr;
 
   // What the nest reads that comes from another unit.
   struct Read {
@@ -51,15 +56,16 @@ struct Unit {
   std::vector<Expr> outer;  // the `kept` variables that run along the outer axes of the group, in the group's order
 
   bool scatters() const { return update.has_value(); }
-  bool is_part() const { return part >= 0; }
+  bool is_part() const { return part >= 0 || into; }
+  const Node* written() const { return into ? into : node; }
   Index update_at() const;  // scatter: the element of the index and of the updates
   double points() const;    // of the nest
   bool scans() const { return scanned.is_var(); }
   std::vector<Expr> free_axes() const;  // `kept` without `scanned`
 };
 
-// Units that share a kernel: all of them run inside the same outer axes. Those that write the parts of a join are a
-// group, too, but each of them has a kernel of its own.
+// Units that share a kernel: all of them run inside the same outer axes. Those that write the parts of a join, or that
+// change one memory after the other, are a group, too, but each of them has a kernel of its own.
 struct Group {
   std::vector<int> units;  // inputs before users
   bool fixed = false;      // the outer axes are fixed: a reduction's result is used inside, or something is scanned
@@ -106,6 +112,7 @@ struct PartitionLimits {
   std::unordered_set<const Node*> not_nested;      // sums that compute no factor on the way
   std::unordered_set<const Node*> of_memory;       // those whose factor is in memory all the same
   std::unordered_set<const Node*> apart;           // those that do, but share no kernel with others
+  Updates updates = {};                            // roots of which only a part is written
   Rates rates = {};
   Machine machine = Machine::Simd;
   bool explain = false;  // say why kernels are not one

@@ -112,12 +112,14 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
   Expr guard = 1;  // irrelevant here
   if (u.reduces) {
     push(u.node->inputs[0].get(), reduction_source(*u.node, u.at, u.reduced, guard));
+  } else if (u.change && u.change->value) {
+    push(u.change->value, u.at);
   } else if (u.scatters()) {
-    push(u.node->inputs[0].get(), u.at);
+    if (!u.into) push(u.node->inputs[0].get(), u.at);
     push(u.node->inputs[1].get(), u.update_at());
     push(u.node->inputs[2].get(), u.update_at());
   } else {
-    push(u.is_part() ? u.node->inputs[static_cast<size_t>(u.part)].get() : u.node, u.at);
+    push(u.part >= 0 ? u.node->inputs[static_cast<size_t>(u.part)].get() : u.node, u.at);
   }
   bool first = !u.reduces && !u.scatters() && !u.is_part();
   while (!visits.empty()) {

@@ -144,7 +144,7 @@ std::vector<int> Partitioner::readers_of(int g) {
   };
   for (int id : group(g).units) {
     if (unit(id).is_part() && id != group(g).units[0]) continue;  // all write the same node
-    if (!unit(id).reduces) add({unit(id).node, true});            // a reduction is read in its own kernel
+    if (!unit(id).reduces) add({unit(id).written(), true});       // a reduction is read in its own kernel
     for (const Node* written : unit(id).writes) add({written, true});
   }
   return readers;
@@ -182,7 +182,7 @@ Substitution Partitioner::axes_at(const Unit& u, const Index& index) {
 void Partitioner::drop_dead_stores() {
   for (size_t id = 0; id < result_.units.size(); ++id) {
     Unit& u = result_.units[id];
-    if (u.reduces || !u.writes.empty() || roots_.count(u.node) || !waiting_[u.node].empty()) continue;
+    if (u.reduces || !u.writes.empty() || roots_.count(u.written()) || !waiting_[u.node].empty()) continue;
     const std::vector<int>& readers = readers_[{u.node, true}];
     if (!std::all_of(readers.begin(), readers.end(), [&](int r) { return unit(r).group == u.group; })) continue;
     std::erase(group(u.group).units, static_cast<int>(id));

@@ -4,13 +4,18 @@
 
 namespace heddle {
 
+std::vector<Expr> Partitioner::outer_axes(const Unit& u) {
+  std::vector<Expr> axes = u.free_axes();
+  if (u.scatters()) std::erase(axes, u.at[static_cast<size_t>(u.node->attrs[0].value())]);
+  return axes;
+}
+
 int Partitioner::new_group(int id) {
   int g = static_cast<int>(result_.groups.size());
   Unit& u = unit(id);
   result_.groups.push_back({{id}, u.reduces || u.scatters() || u.scans()});
   u.group = g;
-  u.outer = u.free_axes();
-  if (u.scatters()) std::erase(u.outer, u.at[static_cast<size_t>(u.node->attrs[0].value())]);
+  u.outer = outer_axes(u);
   return g;
 }
 

@@ -101,6 +101,9 @@ class Partitioner {
   // A unit for each part of a join.
   void place_parts(const Node* node);
 
+  // A unit for each change of what is in memory.
+  void place_updates(const Node* root);
+
   Unit make_unit(const Node* node, bool reduces, int part = -1);
 
   // ---- partition_nest.cpp ----
@@ -199,6 +202,7 @@ class Partitioner {
   // The index picks distinct axes of u that could be the outer axes of its kernel.
   static bool can_be_outer(const Unit& u, const Index& index);
 
+  static std::vector<Expr> outer_axes(const Unit& u);
   int new_group(int id);
 
   std::vector<int> reading_groups(const Source& source);

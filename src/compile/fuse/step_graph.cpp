@@ -51,6 +51,7 @@ StepGraph step_graph(const Program& program) {
       const std::vector<int>& by = writers[static_cast<size_t>(t)];
       needed.insert(needed.end(), by.begin(), by.end());
     }
+    std::erase(needed, static_cast<int>(s));  // after other changes of the memory that it changes itself
     sort_unique(needed);
     sort_unique(graph.reads[s]);
     for (int other : needed) {

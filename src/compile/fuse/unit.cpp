@@ -12,7 +12,7 @@ double Unit::points() const {
   if (scatters()) {
     double updates = 1;
     for (const Expr& size : node->inputs[1]->shape) updates *= static_cast<double>(size.hi());
-    total = std::max(total, updates);
+    total = into ? updates : std::max(total, updates);
   }
   return total;
 }

@@ -33,6 +33,7 @@ std::string words(const Why& why) {
     case Reason::ReadElsewhere: return "the reader needs it elsewhere than where it would compute it";
     case Reason::KernelFull: return "the reader's kernel is as long as one may be";
     case Reason::LongJoin: return "a join of many parts is written part by part";
+    case Reason::InPlace: return "it is needed before memory is changed in place";
     case Reason::Scatter: return "a scatter is a kernel of its own";
     case Reason::TakesNoReduction: return "scatters and parts of long joins take in no reduction";
     case Reason::Sort: return "sorts, loops and conditions read memory and write memory";

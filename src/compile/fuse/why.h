@@ -29,6 +29,7 @@ enum class Reason : uint8_t {
   NestWrites,
   ReducedElsewhere,
   WalkedAcross,  // `count`: times
+  InPlace,
   // Why whoever reads it does not take the computation in.
   SeveralRead,  // `count`: kernels
   WaitedFor,

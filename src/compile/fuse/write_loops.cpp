@@ -32,8 +32,12 @@ class LoopsWriter {
       for (const Group::Shared& shared : group.shared)
         if (shared.before == i) write_shared(unit(shared.unit));
       const Unit& u = unit(group.units[i]);
+      step_.update = u.change;
       if (u.nest && u.factor) step_.nested.push_back(u.nest);
-      u.reduces ? write_reduction(u) : u.scatters() ? write_scatter(u) : write_store(u);
+      if (u.change && u.change->value)
+        write_update(u);
+      else
+        u.reduces ? write_reduction(u) : u.scatters() ? write_scatter(u) : write_store(u);
       for (const Node* token : u.after)
         if (unit(parts_.storing.at(token)).group != u.group) step_.after.push_back(writing_.tensor(token, false));
     }
@@ -152,11 +156,11 @@ class LoopsWriter {
     }
     begin(*stage, shared);
     Index at = renamed(u.at, to);
-    Value v = u.is_part()                  ? emit(u.node->inputs[static_cast<size_t>(u.part)].get(), at, 1)
+    Value v = u.part >= 0                  ? emit(u.node->inputs[static_cast<size_t>(u.part)].get(), at, 1)
               : u.node->op == NodeOp::Scan ? emit(u.node, at, 1)
                                            : emit_node(u.node, at, 1);
     v = builder_->cast(v, u.node->dtype);
-    if (u.is_part()) {
+    if (u.part >= 0) {
       Expr& along = at[static_cast<size_t>(u.node->attrs[0].value())];
       along = along + start_;
     }
@@ -166,11 +170,26 @@ class LoopsWriter {
     builder_.reset();
   }
 
+  // The part of a where that is not what memory has already.
+  void write_update(const Unit& u) {
+    Stage stage;
+    Substitution to = enter(u, stage);
+    Index at = renamed(u.at, to);
+    begin(stage);
+    Builder::Access access;
+    access.address = linear_address(u.node->shape, at);
+    access.guard = substitute(u.change->guard, to);
+    Value v = builder_->cast(emit(u.change->value, at, access.guard), u.node->dtype);
+    builder_->store(buffer(u.into, kernel::Space::Out), v, access);
+    step_.loops.stages.push_back(std::move(stage));
+    builder_.reset();
+  }
+
   void write_scatter(const Unit& u) {
     const Node& node = *u.node;
     size_t axis = static_cast<size_t>(node.attrs[0].value());
     DType dtype = compute_dtype(node.dtype);
-    {
+    if (!u.into) {
       Stage stage;
       Substitution to = enter(u, stage);
       Index at = renamed(u.at, to);
@@ -183,6 +202,7 @@ class LoopsWriter {
     }
     Stage stage;
     stage.ordered = true;
+    stage.places = node.shape[axis];
     Substitution to;
     for (size_t i = 0; i < u.outer.size(); ++i) to.emplace_back(u.outer[i], step_.loops.outer[i].var);
     if (u.update->is_var()) {
@@ -200,7 +220,7 @@ class LoopsWriter {
     access.address = linear_address(node.shape, at);
     access.guard = logical_and(ge(stage.place, 0), lt(stage.place, node.shape[axis]));
     bind_data(access);
-    int out = buffer(u.node, kernel::Space::Out);
+    int out = buffer(u.written(), kernel::Space::Out);
     if (std::optional<ScalarOp> combine = scatter_combiner(node.scatter_op, node.dtype)) {
       // Every step rounds to the dtype, and so do updates before they count.
       Value before = builder_->cast(builder_->load(out, node.dtype, access), dtype);
@@ -454,7 +474,8 @@ class LoopsWriter {
         if (inst.op == kernel::Op::scan && what.find("scan") == std::string::npos)
           what += text(what.empty() ? "" : "_", "scan_", info(*kernel::simple_op(*inst.reducer)).name);
     if (out->op == NodeOp::Scalar) what += text(what.empty() ? "" : "_", info(out->scalar_op).name);
-    if (what.empty()) what = name(out->op);
+    if (step_.update && step_.update->value) what = "update";
+    if (what.empty()) what = name(step_.update ? step_.update->node->op : out->op);
     for (char& c : what) c = static_cast<char>(std::tolower(c));
     for (size_t i = 0; i < out->shape.size(); ++i) what += text(i ? "x" : "_", out->shape[i]);
     for (char& c : what)

@@ -269,8 +269,10 @@ class LoopsInterpreter {
               buffers_[b]->numel(), "\n", print(loops_));
     if (touched_[b].empty()) return at;
     int64_t& by = touched_[b][static_cast<size_t>(at)];
-    HD_ASSERT(by == point_ || (by < 0 && writes), "loops @", loops_.name, ", stage ", p.number, ": point ", point_,
-              " touches %", loops_.buffers[b].name, "[", at, "], which point ", by, " writes\n", print(loops_));
+    // In place a scatter combines with what was there before.
+    HD_ASSERT(by == point_ || (by < 0 && (writes || p.number == 0)), "loops @", loops_.name, ", stage ", p.number,
+              ": point ", point_, " touches %", loops_.buffers[b].name, "[", at, "], which point ", by, " writes\n",
+              print(loops_));
     by = point_;
     return at;
   }

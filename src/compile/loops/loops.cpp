@@ -232,7 +232,7 @@ Structure structure(const Loops& loops) {
   write_axes(writer, outer);
   writer.word(static_cast<uint64_t>(together));
   writer.word(stages.size());
-  for (const auto& [inner, body, reducer, results, kept, ordered, place, combine] : stages) {
+  for (const auto& [inner, body, reducer, results, kept, ordered, place, places, combine] : stages) {
     write_axes(writer, inner);
     writer.word(static_cast<uint64_t>(ordered) | kept << 1);
     writer.write(body);
@@ -240,6 +240,7 @@ Structure structure(const Loops& loops) {
     writer.write(reducer);
     writer.write(combine);
     writer.write(place);
+    writer.write(places);
   }
   return result;
 }

@@ -10,7 +10,8 @@
 // holds what several later stages use. Loops with such stages are *nested*.
 //
 // A scatter is two stages: the base is stored, then an ordered stage stores the updates one after the other to places
-// that data decides, each after having read what is there if it combines.
+// that data decides, each after having read what is there if it combines. In place it is the ordered stage alone: the
+// base is in the buffer already.
 //
 //   softmax over rows:  outer (r)   stage 0: inner (c) reduce max   stage 1: inner (c) reduce add   stage 2: inner (c)
 //   store matmul:             outer (m,n) stage 0: inner (k) reduce add   stage 1: store
@@ -47,9 +48,9 @@ struct Stage {
   std::vector<kernel::Value> results;  // the reduced tuple, or what is kept, as named by later stages
   size_t kept = 0;  // so many of the inner axes, the first ones, are kept; all if there are results and no reducer
   // The points of the inner axis run in ascending order, for several may write to one place. `place` is the variable
-  // bound to the place along the axis that the stage before walks as its inner one.
+  // bound to the place along an axis that has `places` of them; the stage before, if there is one, walks it.
   bool ordered = false;
-  Expr place;
+  Expr place, places = 1;
   // Ordered, where the updates may as well be combined with what is there in any order: by this. body.results is then
   // the update. Null: the order counts, for updates replace each other or results must always have the same bits.
   std::shared_ptr<const kernel::Reducer> combine;

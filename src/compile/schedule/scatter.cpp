@@ -7,10 +7,9 @@
 namespace heddle {
 namespace {
 
-// Places to divide are those of the stage before.
 std::string check_places(int64_t parts, const Site& at) {
   if (parts < 1) return at.problem(parts, " parts");
-  const bool divided = parts == 1 || (at.s > 0 && at.loops.stages[at.s - 1].inner.size() == 1);
+  const bool divided = parts == 1 || !at.stage().places.is_const(1);
   return divided ? "" : text("stage ", at.s, " cannot be split");
 }
 
@@ -48,8 +47,8 @@ void schedule_atomic(Schedule& schedule, const Loops& loops, const Sizes& sizes,
   for (size_t s = 0; s < last; ++s)
     loop_inner(schedule.stages[s], sizes.inner[s], rank, std::max<int64_t>(kWholeRow / rows, 1),
                std::max<int64_t>(kRowPiece / rows, 1));
-  if (sizes.inner[last - 1].size() != 1) return;
-  const int64_t places = sizes.inner[last - 1][0];
+  const int64_t places = loops.stages[last].places.hi();
+  if (last == 0 || places <= 1) return;  // of a scatter in place nothing is left to divide
   scatter.parts = std::clamp<int64_t>(std::min(wanted / blocks, places * rows / kTile), 1, places);
 }
 
@@ -133,9 +132,9 @@ void schedule_scatter(Schedule& schedule, const Loops& loops, const Sizes& sizes
   int64_t row_bytes =
       width * size_of(loops.buffers[static_cast<size_t>(loops.stages[0].body.insts.back().buffer)].dtype);
   double wanted = !simd ? 1.0 * target.multiprocessors : row_bytes < kLongRow ? target.cores : 2.0 * target.cores;
-  if (sizes.points < kSmallScatter || blocks * 2 > wanted || sizes.inner[last - 1].size() != 1) return;
-  std::get<Scatter>(plan.strategy).parts =
-      std::clamp<int64_t>(static_cast<int64_t>(wanted / blocks), 1, sizes.inner[last - 1][0]);
+  const int64_t places = loops.stages[last].places.hi();
+  if (sizes.points < kSmallScatter || blocks * 2 > wanted || places <= 1) return;
+  std::get<Scatter>(plan.strategy).parts = std::clamp<int64_t>(static_cast<int64_t>(wanted / blocks), 1, places);
 }
 
 }  // namespace heddle

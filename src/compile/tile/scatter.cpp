@@ -5,13 +5,13 @@
 namespace heddle {
 
 void Tiler::divide_places() {
-  const Axis& places = stage(loops_.stages.size() - 2).inner[0];
-  int64_t parts = std::min(schedule_.stages.back().parts(), places.extent.hi());
+  const int64_t places = loops_.stages.back().places.hi();
+  int64_t parts = std::min(schedule_.stages.back().parts(), places);
   if (parts <= 1) return;
   std::vector<Expr>& blocks = kernel_.phases.back().blocks;
   blocks.insert(blocks.begin(), Expr::index("part", parts));
   part_ = blocks.front();
-  part_size_ = (places.extent.hi() + parts - 1) / parts;
+  part_size_ = (places + parts - 1) / parts;
 }
 
 void Tiler::write_update(const Inst& inst, Instance& in) {

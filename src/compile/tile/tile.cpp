@@ -37,7 +37,7 @@ kernel::Kernel Tiler::run() {
     kernel::renumber(kernel_);
     return std::move(kernel_);
   }
-  const bool divided = schedule_.stages[0].parts() > 1;
+  const bool divided = schedule_.stages[0].parts() > 1 && !loops_.stages[0].ordered;
   if (divided && as<Scan>(0)) {
     write_split_scan();
     kernel::renumber(kernel_);
@@ -47,10 +47,15 @@ kernel::Kernel Tiler::run() {
     write_partial_phase();
     first = 1;
   }
+  const bool atomic = schedule_.stages.back().is<AtomicScatter>();
+  if (atomic && loops_.stages.size() == 1) {
+    write_atomic_updates();
+    kernel::renumber(kernel_);
+    return std::move(kernel_);
+  }
   open_phase();
   if (schedule_.stages.back().parts() > 1 && loops_.stages.back().ordered) divide_places();
   if (first == 1) combine_partials();
-  const bool atomic = schedule_.stages.back().is<AtomicScatter>();
   take_turns([&] {
     for (size_t s = first; s + (atomic ? 1 : 0) < loops_.stages.size();) {
       size_t end = s + 1;
