@@ -23,7 +23,7 @@ struct Bandwidth {
 
 class GpuSuite {
  public:
-  GpuSuite(Device& gpu, double seconds, const Report& report)
+  GpuSuite(Backend& gpu, double seconds, const Report& report)
       : gpu_(gpu), seconds_(seconds), report_(report), peers_(1, peers_python(), false, "cuda") {}
 
   void run() {
@@ -214,7 +214,7 @@ class GpuSuite {
     contest(c, {12e-6, "the bar"});
   }
 
-  Device& gpu_;
+  Backend& gpu_;
   double seconds_;
   const Report& report_;
   Peers peers_;
@@ -224,7 +224,7 @@ class GpuSuite {
 }  // namespace
 
 void measure_gpu(double seconds, const Report& report) {
-  Device& chosen = device();
+  Backend& chosen = device();
   if (chosen.target().machine != Machine::Simt)
     throw ValueError(
         text("bench gpu: needs a GPU, for instance HEDDLE_DEVICE=cuda; the device is ", chosen.name(), " now"));

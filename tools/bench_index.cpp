@@ -33,7 +33,7 @@ struct IndexCase {
 void measure_index(double seconds, const Report& report) {
   constexpr int64_t kRows = 1 << 20, kWidth = 64;
   constexpr uint64_t kBytes = kRows * kWidth * sizeof(float);
-  Device& cpu = device("cpu");
+  Backend& cpu = device("cpu");
   auto from = cpu.allocate(kBytes), to = cpu.allocate(kBytes);
   copy_with_memcpy(from->address(), to->address(), kBytes, 1);  // touches the pages
   Tensor x = randn({kRows, kWidth}).realize(), rows = random_index(kRows, kRows), ids = random_index(kRows, 50000);

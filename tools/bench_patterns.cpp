@@ -167,7 +167,7 @@ std::vector<Pattern> patterns() {
 }  // namespace
 
 void measure_patterns(double seconds, const Report& report) {
-  Device& gpu = device();
+  Backend& gpu = device();
   if (gpu.target().machine != Machine::Simt)
     throw ValueError(
         text("bench patterns: needs a GPU, for instance HEDDLE_DEVICE=cuda; the device is ", gpu.name(), " now"));

@@ -91,7 +91,7 @@ void measure(const Work& work, Peers& peers, double seconds, const Report& repor
   if (on_gpu()) contest.row.update({{"device", "cuda"}, {"repeat", contest.repeat}, {"captured", false}});
   TensorList batch = work.model.batch();
   auto run = jit([&](const TensorList& given) { return work.function(given); });
-  Device& where = device(on_gpu() ? config().device : "cpu");
+  Backend& where = device(on_gpu() ? config().device : "cpu");
   auto call = [&] {
     run(batch);
     where.synchronize();

@@ -78,7 +78,7 @@ void print_target(const Target& target) {
 }
 
 void print_device(const std::string& kind) {
-  Device* found = nullptr;
+  Backend* found = nullptr;
   try {
     found = &device(kind);
   } catch (const DeviceError& error) {  // the hardware or its driver is not there
@@ -86,9 +86,9 @@ void print_device(const std::string& kind) {
     if (why.starts_with(kind + ": ")) why = why.substr(kind.size() + 2);
     return row(kind.c_str(), "not here: " + why);
   }
-  Device& the_device = *found;
+  Backend& the_device = *found;
   const Target& target = the_device.target();
-  Device::Memory memory = the_device.memory();
+  Backend::Memory memory = the_device.memory();
   std::string size = target.machine == Machine::Simt ? std::to_string(target.multiprocessors) + " multiprocessors"
                                                      : std::to_string(the_device.threads()) + " threads";
   row(kind.c_str(), size + ", target " + target.name +

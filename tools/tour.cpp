@@ -168,7 +168,7 @@ void show_compiler(const hd::Tensor& y) {
 }
 
 void show_speed(const hd::Tensor& x) {
-  hd::Device& cpu = hd::device("cpu");
+  hd::Backend& cpu = hd::device("cpu");
   auto bytes = static_cast<uint64_t>(x.numel()) * sizeof(float);
   std::shared_ptr<hd::DeviceBuffer> to = cpu.allocate(bytes);
   const void* from = x.data<float>().data();

@@ -29,11 +29,11 @@ namespace heddle::tools {
 namespace {
 
 // The different kernels that a suite's programs ask for.
-std::vector<Workload> collect(const TuneOptions& options, const Device& wanted) {
+std::vector<Workload> collect(const TuneOptions& options, const Backend& wanted) {
   std::mutex lock;
   std::vector<Workload> found;
   std::unordered_set<Structure> seen;
-  observe_steps([&](const Program::Step& step, Device& used) {
+  observe_steps([&](const Program::Step& step, Backend& used) {
     if (step.direct || &used != &wanted) return;
     // Kernels that only fill memory prepare the work of others.
     if (std::none_of(step.loops.buffers.begin(), step.loops.buffers.end(), [](const kernel::Buffer& buffer) {
@@ -93,7 +93,7 @@ void show_progress(const Loops& loops, int tried, double default_seconds, double
 // A kernel on several sets of memory in turn, together more than any cache holds.
 class Rotation {
  public:
-  Rotation(const Workload& workload, Device& device) : device_(device) {
+  Rotation(const Workload& workload, Backend& device) : device_(device) {
     constexpr double kBytes = 256 << 20;
     double bytes = 0;
     for (const kernel::Buffer& buffer : workload.loops.buffers)
@@ -129,7 +129,7 @@ class Rotation {
   }
 
  private:
-  Device& device_;
+  Backend& device_;
   std::vector<std::unique_ptr<Bench>> benches_;
   Bench::Outputs expected_;
 };
@@ -160,7 +160,7 @@ std::vector<Attempt> read_attempts(const std::string& path) {
 }
 
 // Returns how many of them are wrong.
-int try_schedules(const Workload& workload, Device& device, std::vector<Attempt>& attempts) {
+int try_schedules(const Workload& workload, Backend& device, std::vector<Attempt>& attempts) {
   std::vector<std::string> schedules;
   for (Attempt& attempt : attempts) {
     if (!attempt.is_for(workload)) continue;
@@ -192,7 +192,7 @@ int try_schedules(const Workload& workload, Device& device, std::vector<Attempt>
   return wrong;
 }
 
-void try_all(const TuneOptions& options, Device& machine) {
+void try_all(const TuneOptions& options, Backend& machine) {
   std::vector<Attempt> attempts = read_attempts(options.tries);
   int wrong = 0;
   std::set<std::string> names;
@@ -213,7 +213,7 @@ void try_all(const TuneOptions& options, Device& machine) {
 }  // namespace
 
 void tune_suite(const TuneOptions& options) {
-  Device& machine = device();
+  Backend& machine = device();
   if (!options.tries.empty()) return try_all(options, machine);
   DiskCache* cache = disk_cache();
   if (!cache) throw Error("tune: HEDDLE_CACHE is off: there is no place to keep what is found");

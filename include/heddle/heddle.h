@@ -4,6 +4,7 @@
 #include <heddle/control.h>
 #include <heddle/data.h>
 #include <heddle/deterministic.h>
+#include <heddle/device.h>
 #include <heddle/dim.h>
 #include <heddle/dtype.h>
 #include <heddle/error.h>

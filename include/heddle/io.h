@@ -27,8 +27,17 @@ void save_safetensors(const std::string& path, const TensorMap& tensors, const T
 // snapshot() of tensors with names.
 TensorMap snapshot(const TensorMap& tensors);
 
+struct SafetensorsOptions {
+  std::optional<Device> device = {};  // where the tensors go; else the default device
+  // The tensors stay in the file. What is computed from one reads it then, onto the device that computes; a part of it
+  // whose elements lie together (`w[3]`, `w.slice(0, 8, 16)`) alone. So a model that is larger than memory can be gone
+  // through layer by layer. `w.to("cpu")` reads it once and keeps it. The file must stay as it is.
+  bool lazy = false;
+};
+
 // Maps the file, checks all of its header, and copies each tensor once. A file that is damaged, cut off or of another
-// format raises ParseError naming the file and the tensor; one that cannot be read raises ValueError.
-Safetensors load_safetensors(const std::string& path);
+// format raises ParseError naming the file and the tensor, and so does a lazy tensor whose file ends early when it is
+// read; one that cannot be read raises ValueError.
+Safetensors load_safetensors(const std::string& path, const SafetensorsOptions& options = {});
 
 }  // namespace heddle

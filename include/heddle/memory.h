@@ -6,7 +6,7 @@
 namespace heddle {
 
 // A tensor of elements that lie in row-major order. Copies them.
-Tensor from_memory(const void* elements, const Dims& shape, DType dtype);
+Tensor from_memory(const void* elements, const Dims& shape, DType dtype, const std::optional<Device>& device = {});
 
 // The same without a copy where the device can use the memory as it is: a CPU, if it begins at a multiple of 64 bytes.
 // Otherwise it is copied and let go. Nobody here writes to shared memory, or remembers what was in it; whoever else

@@ -1,6 +1,7 @@
 // The tensor: a handle to a value that is computed when somebody looks at it.
 #pragma once
 
+#include <heddle/device.h>
 #include <heddle/dtype.h>
 #include <heddle/error.h>
 
@@ -81,6 +82,8 @@ class Tensor {
   int rank() const;
   int64_t numel() const;
   DType dtype() const;
+  // Where its value is, or will be computed. A constant that nothing has placed yet is on the default device.
+  Device device() const;
 
   // The same elements with the size of one axis from now on symbolic: whatever is computed from it is compiled once for
   // all values of `size`. shape() and size() go on giving the number. ValueError if the number is none of its values.
@@ -151,6 +154,7 @@ class Tensor {
   Tensor clamp(const Operand& low, const Operand& high) const;
   Tensor cast(DType dtype) const;
   Tensor to(DType dtype) const { return cast(dtype); }
+  Tensor to(const Device& device) const;
 
   Tensor sum(const Axes& axes = {}, bool keepdim = false) const;
   Tensor prod(const Axes& axes = {}, bool keepdim = false) const;

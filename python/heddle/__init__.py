@@ -28,6 +28,7 @@ from .transforms import (
     vjp,
     vmap,
 )
+from .devices import default_device, device, devices, set_default_device
 from .progress import progress
 from . import array_api, data, nn, optim
 

@@ -4,6 +4,7 @@ import copy as _copy_module
 
 from . import _core
 from ._core import Tensor
+from .devices import device, elsewhere
 
 
 def _made(cls, value, requires_grad):
@@ -67,21 +68,22 @@ def _array_function(self, function, types, args, kwargs):
 
 
 def _is_device(name):
-    return isinstance(name, str) and name.partition(":")[0] in ("cpu", "cuda", "simulated", "null")
+    return isinstance(name, device) or (
+        isinstance(name, str) and name.partition(":")[0] in ("cpu", "cuda", "simulated", "null")
+    )
 
 
 _to_dtype = Tensor.to
 
 
 def _to(self, *args, device=None, **kwargs):
-    """The tensor in another dtype; or on a device, of which a process has one."""
+    """The tensor in another dtype, on another device, or both."""
     if device is None and args and _is_device(args[0]):
         device, args = args[0], args[1:]
+    result = self
     if device is not None:
-        _core._check_device("to", device)
-        if not args and not kwargs:
-            return self
-    return _to_dtype(self, *args, **kwargs)
+        result = _core._to_device(self, device)
+    return _to_dtype(result, *args, **kwargs) if args or kwargs or device is None else result
 
 
 def _array_namespace(self, *, api_version=None):
@@ -93,11 +95,10 @@ def _array_namespace(self, *, api_version=None):
 
 
 def _to_device(self, device, /, *, stream=None):
-    """The tensor itself: all tensors of a process are on one device."""
-    _core._check_device("to_device", device)
+    """The tensor on that device; itself where it is there."""
     if stream is not None:
         raise _core.ValueError("to_device: there are no streams")
-    return self
+    return _core._to_device(self, device)
 
 
 class _Size(int):
@@ -141,19 +142,21 @@ def _drawn(self, value):
     return self
 
 
-Tensor.normal_ = lambda self, mean=0.0, std=1.0: _drawn(self, _core.randn(self.shape) * std + mean)
-Tensor.uniform_ = lambda self, a=0.0, b=1.0: _drawn(self, _core.rand(self.shape) * (b - a) + a)
+Tensor.normal_ = lambda self, mean=0.0, std=1.0: _drawn(self, _core.randn(self.shape, device=elsewhere(self)) * std + mean)
+Tensor.uniform_ = lambda self, a=0.0, b=1.0: _drawn(self, _core.rand(self.shape, device=elsewhere(self)) * (b - a) + a)
 Tensor.size = property(_size, doc=_Size.__doc__)
 Tensor.view_as = lambda self, other: self.reshape(other.shape)
 Tensor.reshape_as = Tensor.view_as
 Tensor.expand_as = lambda self, other: self.expand(other.shape)
 Tensor.type_as = lambda self, other: self.cast(other.dtype)
 Tensor.is_floating_point = lambda self: self.dtype.is_floating_point
-Tensor.new_zeros = lambda self, *shape, dtype=None: _core.zeros(*shape, dtype=dtype or self.dtype)
-Tensor.new_ones = lambda self, *shape, dtype=None: _core.ones(*shape, dtype=dtype or self.dtype)
-Tensor.new_full = lambda self, shape, value, dtype=None: _core.full(shape, value, dtype=dtype or self.dtype)
-Tensor.new_tensor = lambda self, data, dtype=None: _core.tensor(data, dtype=dtype or self.dtype)
-Tensor.device = property(lambda self: _core.default_device(), doc="Where tensors are: the device of HEDDLE_DEVICE.")
+Tensor.new_zeros = lambda self, *shape, dtype=None: _core.zeros(*shape, dtype=dtype or self.dtype, device=elsewhere(self))
+Tensor.new_ones = lambda self, *shape, dtype=None: _core.ones(*shape, dtype=dtype or self.dtype, device=elsewhere(self))
+Tensor.new_full = lambda self, shape, value, dtype=None: _core.full(
+    shape, value, dtype=dtype or self.dtype, device=elsewhere(self)
+)
+Tensor.new_tensor = lambda self, data, dtype=None: _core.tensor(data, dtype=dtype or self.dtype, device=elsewhere(self))
+Tensor.device = property(lambda self: device(_core._where(self)), doc="Where the tensor is, or will be computed.")
 Tensor.to_device = _to_device
 Tensor.__array_namespace__ = _array_namespace
 Tensor.__array_ufunc__ = _ufunc

@@ -56,7 +56,7 @@ CapturedGraph read_captured(std::span<const NodeRef> roots, std::span<const Stat
 
 namespace {
 
-NodeRef copied_to_device(Device& device, const void* from, uint64_t bytes, DType dtype, const Shape& shape) {
+NodeRef copied_to_device(Backend& device, const void* from, uint64_t bytes, DType dtype, const Shape& shape) {
   std::shared_ptr<DeviceBuffer> memory = device.allocate(bytes);
   if (bytes > 0) device.copy_from_host(*memory, from, bytes);
   return make_buffer(std::move(memory), dtype, shape);
@@ -64,12 +64,8 @@ NodeRef copied_to_device(Device& device, const void* from, uint64_t bytes, DType
 
 }  // namespace
 
-void plan_captured(CapturedGraph& graph, std::span<const NodeRef> roots, GraphKey& key, Device& device,
-                   CompiledPlace& place) {
+void plan_captured(CapturedGraph& graph, std::span<const NodeRef> roots, GraphKey& key, CompiledPlace& place) {
   using Kind = CapturedGraph::Root::Kind;
-  if (key.device && key.device != &device)
-    throw ValueError(text("jit: data on ", key.device->name(), " and ", device.name(), " meet in one function"));
-  key.device = &device;
   graph.cached = plan_for(roots, key, &place);
   const Plan& plan = graph.cached->plan;
   for (CapturedGraph::Root& root : graph.roots) {
@@ -79,6 +75,7 @@ void plan_captured(CapturedGraph& graph, std::span<const NodeRef> roots, GraphKe
       root.index = output->same_as;
       output = &plan.outputs[static_cast<size_t>(root.index)];
     }
+    Backend& device = plan.device_of(*output);
     const uint64_t bytes = output_bytes(plan, static_cast<size_t>(root.index), graph.symbols);
     if (output->leaf >= 0) {
       const CapturedGraph::Leaf& leaf = graph.leaves[static_cast<size_t>(output->leaf)];

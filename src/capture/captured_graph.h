@@ -48,8 +48,7 @@ struct CapturedGraph {
 CapturedGraph read_captured(std::span<const NodeRef> roots, std::span<const StateUpdate> updates, GraphKey& key);
 // Finds or builds the plan. Roots that turn out to be Inputs, or the same for every call, are marked as such. `place`
 // counts what is built for the function.
-void plan_captured(CapturedGraph& graph, std::span<const NodeRef> roots, GraphKey& key, Device& device,
-                   CompiledPlace& place);
+void plan_captured(CapturedGraph& graph, std::span<const NodeRef> roots, GraphKey& key, CompiledPlace& place);
 
 // Says how another recording of the same function differs; empty if both compute the same from the same leaves. What
 // the Inputs are bound to is not looked at.

@@ -82,8 +82,9 @@ void make_signature(JitLane& lane) {
       lane.symbolic = lane.symbolic || !size.is_const();
       words.push_back(size.is_const() ? static_cast<uint64_t>(size.value()) : kSymbolicSize);
     }
-    words.push_back(reinterpret_cast<uint64_t>(&device_buffer(*node).device()));
+    words.push_back(node->device);
   }
+  words.push_back(home_device());
 }
 
 JitEntry* find_entry(JitLane& lane) {
@@ -215,22 +216,13 @@ bool reads_what_it_made(const JitEntry& before, const JitEntry& now) {
   });
 }
 
-Device& home(const JitLane& lane, const JitEntry& entry) {
-  for (const NodeRef& node : lane.given.nodes) return device_buffer(*node).device();
-  for (const Bound& bound : entry.inputs) {
-    if (bound.kind != Bound::Kind::Slot) continue;
-    return device_buffer(*realized(**bound.tensor)).device();
-  }
-  return device();
-}
-
 // Plans what was recorded and makes it the entry for its signature.
 void install(JitLane& lane) {
   double begin = seconds_now();
   std::unique_ptr<JitEntry> fresh = std::move(lane.recorded);
   CompiledPlace& compiled = lane.core.compiled;
   if (compiled.name.empty()) compiled.name = "the function that jit() captures at " + lane.core.where;
-  plan_captured(fresh->graph, lane.roots, lane.key, home(lane, *fresh), compiled);
+  plan_captured(fresh->graph, lane.roots, lane.key, compiled);
   prepare_replay(*fresh);
   fresh->report.signature = signature_text(lane);
   fresh->report.capture_seconds = lane.capture_seconds;

@@ -46,6 +46,13 @@ struct JitGenerator {
   Generator::State before{};
 };
 
+// Random keys on one device: a part of JitEntry::draws.
+struct JitKeys {
+  Backend* device;
+  size_t begin, end;
+  std::shared_ptr<DeviceBuffer> memory;
+};
+
 // A recording, and what is needed to run it again. Calls work on the vectors in here and allocate nothing.
 struct JitEntry {
   std::vector<uint64_t> signature;
@@ -68,7 +75,7 @@ struct JitEntry {
   std::vector<JitRing> rings;      // for each result
   std::vector<size_t> gradients;   // Inputs that are gradients of arguments
   std::vector<size_t> draws;       // Inputs needed that are random keys, in the order of `keys`
-  std::shared_ptr<DeviceBuffer> keys;
+  std::vector<JitKeys> keys;
   std::vector<std::array<uint32_t, 16>> key_words;
   RunMemory memory;
   std::vector<NodeRef> held;           // what the Inputs that are read are in this call
@@ -162,7 +169,7 @@ void prepare_replay(JitEntry& entry);
 // Another one of a recording that changes nothing but its results, to be run at the same time.
 std::unique_ptr<JitEntry> copy_for_lane(const JitEntry& entry);
 // One call. Leaves everything as it was if it throws. False: nothing has been done, because gradients that backward()
-// inside would add to have come or gone since this entry was chosen.
+// inside would add to have come or gone since this entry was chosen, or because a tensor is on another device by now.
 bool replay(JitEntry& entry, std::span<Tensor* const> arguments, ArgumentValues& given,
             std::shared_ptr<DeviceBuffer>& arena);
 // Whether backward() inside would do what it did when this was recorded: begin a gradient, or add to one.

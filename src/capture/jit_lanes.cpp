@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/fork.h"
 #include "capture/jit_core.h"
+#include "runtime/split_devices.h"
 
 namespace heddle {
 namespace {
@@ -101,8 +102,13 @@ class Hold {
 };
 
 void add_use(JitPlan& report, const JitEntry& entry) {
-  for (const RunMemory::Kept& kept : entry.memory.kept)
-    if (kept.packed) report.kept_bytes += kept.packed->bytes();
+  auto add = [&](const RunMemory& memory) {
+    for (const RunMemory::Kept& kept : memory.kept)
+      if (kept.packed) report.kept_bytes += kept.packed->bytes();
+  };
+  add(entry.memory);
+  if (entry.memory.split)
+    for (const RunMemory& part : entry.memory.split->parts) add(part);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "capture/jit_core.h"
+#include "runtime/split_devices.h"
 
 namespace heddle {
 namespace {
@@ -47,6 +48,7 @@ std::string why_copied(const JitEntry& entry, const JitUpdate& update, const std
   if (root.kind != Kind::Output) return "";  // nothing is written
   if (entry.outputs[static_cast<size_t>(root.index)].use != Use::Update) return "the new value is a result, too";
   const PlanOutput& output = plan.outputs[static_cast<size_t>(root.index)];
+  if (plan.device_of(output).number() != entry.inputs[update.input].device) return "the new value is on another device";
   if (output.donated_leaf >= 0 &&
       entry.graph.leaves[static_cast<size_t>(output.donated_leaf)].input == static_cast<int64_t>(update.input))
     return "";
@@ -85,6 +87,26 @@ bool is_in_place(const JitEntry& entry, size_t output) {
   return of.use == Use::Update && entry.updates[of.index].in_place;
 }
 
+// One buffer on each device that random numbers are drawn on.
+void allocate_keys(JitEntry& entry) {
+  auto device = [&](size_t draw) { return entry.inputs[draw].device; };
+  std::stable_sort(entry.draws.begin(), entry.draws.end(), [&](size_t a, size_t b) { return device(a) < device(b); });
+  entry.key_words.resize(entry.draws.size());
+  for (size_t k = 0; k < entry.draws.size(); ++k)
+    if (k == 0 || device(entry.draws[k]) != device(entry.draws[k - 1]))
+      entry.keys.push_back({&backend_of(device(entry.draws[k])), k, k + 1, nullptr});
+    else
+      entry.keys.back().end = k + 1;
+  for (JitKeys& keys : entry.keys)
+    keys.memory = keys.device->allocate((keys.end - keys.begin) * sizeof(entry.key_words[0]));
+}
+
+BufferPart key_memory(const JitEntry& entry, size_t k) {
+  constexpr size_t kBytes = sizeof(entry.key_words[0]);
+  auto keys = std::find_if(entry.keys.begin(), entry.keys.end(), [&](const JitKeys& each) { return k < each.end; });
+  return {keys->memory.get(), (k - keys->begin) * kBytes, kBytes};
+}
+
 }  // namespace
 
 void prepare_replay(JitEntry& entry) {
@@ -109,24 +131,24 @@ void prepare_replay(JitEntry& entry) {
   memory.repeated = true;
   memory.outputs.assign(plan.outputs.size(), nullptr);
   memory.leaves.assign(entry.graph.leaves.size(), {});
-  entry.key_words.resize(entry.draws.size());
-  if (!entry.draws.empty()) entry.keys = plan.device->allocate(entry.draws.size() * sizeof(entry.key_words[0]));
+  allocate_keys(entry);
   for (size_t l = 0; l < entry.graph.leaves.size(); ++l) {
     const CapturedGraph::Leaf& leaf = entry.graph.leaves[l];
     if (leaf.input < 0) bind_leaf(plan, l, *leaf.data, memory);
     auto draw = std::find(entry.draws.begin(), entry.draws.end(), static_cast<size_t>(leaf.input));
     if (leaf.input < 0 || draw == entry.draws.end()) continue;
     auto k = static_cast<size_t>(draw - entry.draws.begin());
-    memory.leaves[l] = {entry.keys.get(), k * sizeof(entry.key_words[0]), sizeof(entry.key_words[0])};
+    memory.leaves[l] = key_memory(entry, k);
   }
 
   JitPlan& report = entry.report;
-  report.launches = plan.launches.size();
+  const std::vector<const Launch*> launches = all_launches(plan);
+  report.launches = launches.size();
   report.arena_bytes = plan.arena_bytes;
   report.arena_lower_bound = plan.arena_lower_bound;
-  for (const Launch& launch : plan.launches) {
-    report.bytes_read += launch.bytes_read;
-    report.bytes_written += launch.bytes_written;
+  for (const Launch* launch : launches) {
+    report.bytes_read += launch->bytes_read;
+    report.bytes_written += launch->bytes_written;
   }
   for (size_t o = 0; o < plan.outputs.size(); ++o) {
     if (plan.outputs[o].updated_leaf < 0 || is_in_place(entry, o)) continue;

@@ -34,7 +34,9 @@ void acquire([[maybe_unused]] const Tensor& tensor) {
 NodeRef new_buffer(const JitEntry& entry, const JitOutput& output,
                    const std::shared_ptr<const GradientRule>& rule = nullptr) {
   const CapturedGraph::Root& wanted = entry.graph.roots[output.root];
-  return make_buffer(entry.graph.cached->plan.device->allocate(output.bytes), wanted.dtype, wanted.shape, rule);
+  const Plan& plan = entry.graph.cached->plan;
+  Backend& device = plan.device_of(plan.outputs[static_cast<size_t>(wanted.index)]);
+  return make_buffer(device.allocate(output.bytes), wanted.dtype, wanted.shape, rule);
 }
 
 // After so many times in which others were quicker, a call takes all that it looks at.
@@ -60,7 +62,7 @@ class Call {
     entry_.passed.clear();
     find_updated();
     for (int tries = 0; !get_values(tries);) ++tries;
-    if (!same_gradients(entry_, arguments_)) return false;
+    if (!same_gradients(entry_, arguments_) || has_moved()) return false;
     begin_run(*entry_.graph.cached, entry_.graph.numbers, entry_.graph.symbols, entry_.memory);
     provide_outputs();
     draw_keys();
@@ -72,6 +74,16 @@ class Call {
   }
 
  private:
+  // Whether a tensor is on another device than when the function was recorded, which is then out of date.
+  bool has_moved() const {
+    auto elsewhere = [&](size_t i) { return entry_.now[i]->device != entry_.inputs[i].device; };
+    auto updates = [&](const JitUpdate& update) { return elsewhere(update.input); };
+    const bool moved = std::any_of(entry_.reads.begin(), entry_.reads.end(), elsewhere) ||
+                       std::any_of(entry_.updates.begin(), entry_.updates.end(), updates);
+    if (moved) forget_recordings();
+    return moved;
+  }
+
   const Tensor& tensor_of(const Bound& bound) const {
     switch (bound.kind) {
       case Bound::Kind::Argument: return *arguments_[bound.index];
@@ -268,7 +280,7 @@ class Call {
       const NodeRef& node = tensor.slot().node;
       if (tensor.slot().tracked || tensor.slot().gradient) continue;
       if (node->op == NodeOp::Buffer && !node->rule && node->dtype == wanted.dtype && node->shape == wanted.shape &&
-          is_only_holder(*node)) {
+          is_on_device_of(wanted, *node) && is_only_holder(*node)) {
         entry_.deliver[output.index] = chosen;
         return node.get();
       }
@@ -298,10 +310,11 @@ class Call {
       auto words = Generator::key_words({use->before.seed, use->before.draws + bound.index});
       std::copy(words.begin(), words.end(), entry_.key_words[k].begin());
     }
-    entry_.keys->change_contents();
-    plan_.device->copy_from_host(*entry_.keys, entry_.key_words.data(), key_bytes());
+    for (const JitKeys& keys : entry_.keys) {
+      keys.memory->change_contents();
+      keys.device->copy_from_host(*keys.memory, &entry_.key_words[keys.begin], keys.memory->bytes());
+    }
   }
-  uint64_t key_bytes() const { return entry_.key_words.size() * sizeof(entry_.key_words[0]); }
 
   // Results that no launch writes, or that several want, are tensors of their own.
   void choose_results() {
@@ -337,8 +350,9 @@ class Call {
     }
     if (entry_.inputs[index].kind != Bound::Kind::Draw) return NodeRef::share(entry_.now[index]);
     auto k = static_cast<size_t>(std::find(entry_.draws.begin(), entry_.draws.end(), index) - entry_.draws.begin());
-    std::shared_ptr<DeviceBuffer> copy = plan_.device->allocate(4 * sizeof(uint32_t));
-    plan_.device->copy_from_host(*copy, entry_.key_words[k].data(), 4 * sizeof(uint32_t));
+    Backend& device = backend_of(entry_.inputs[index].device);
+    std::shared_ptr<DeviceBuffer> copy = device.allocate(4 * sizeof(uint32_t));
+    device.copy_from_host(*copy, entry_.key_words[k].data(), 4 * sizeof(uint32_t));
     return make_buffer(std::move(copy), source.dtype, source.shape);
   }
 
@@ -376,7 +390,12 @@ class Call {
   bool keeps_spare(const JitUpdate& update) const {
     const CapturedGraph::Root& root = entry_.graph.roots[update.root];
     return !update.in_place && !entry_.symbolic && root.kind == Kind::Output && update.old->dtype == root.dtype &&
-           update.old->shape == root.shape && entry_.outputs[static_cast<size_t>(root.index)].use == Use::Update;
+           update.old->shape == root.shape && is_on_device_of(root, *update.old) &&
+           entry_.outputs[static_cast<size_t>(root.index)].use == Use::Update;
+  }
+
+  bool is_on_device_of(const CapturedGraph::Root& root, const Node& node) const {
+    return node.device == plan_.device_of(plan_.outputs[static_cast<size_t>(root.index)]).number();
   }
 
   JitEntry& entry_;

@@ -34,6 +34,9 @@ inline SmallVector<int, 4> axes_of(const Node& node) {
   return axes;
 }
 
+// A constant that a builder made of inputs is where they are. At home it is without saying so.
+NodeRef where_they_are(const NodeRef& constant, std::span<const NodeRef> inputs);
+
 // A value at every element of a shape that needs no check.
 NodeRef const_like(const heddle::Scalar& value, const Shape& shape);
 
@@ -43,8 +46,6 @@ bool is_lossless(DType from, DType to);
 // What op gives without computing, from identities that hold for every input bit for bit; null if nothing.
 NodeRef scalar_identity(ScalarOp op, std::span<const NodeRef> inputs);
 
-// The same node on other inputs, through its builder. Barriers keep their token.
-NodeRef rebuild(const Node& node, std::span<const NodeRef> inputs);
 NodeRef make_barrier_with(const NodeRef& x, const NodeRef& token, uint64_t number);
 
 }  // namespace heddle

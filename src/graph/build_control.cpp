@@ -180,7 +180,7 @@ std::vector<NodeRef> close_regions(std::span<Region> regions, const std::unorder
   for (Region& region : regions) {
     std::unordered_map<const Node*, NodeRef> with;
     for (const NodeRef& value : closing.taken) {
-      region.parameters.push_back(make_placeholder(value->dtype, value->shape));
+      region.parameters.push_back(placeholder_like(*value));
       with[value.get()] = region.parameters.back();
     }
     region.results = replace(region.results, with);

@@ -23,10 +23,11 @@ NodeRef make_buffer(std::shared_ptr<Storage> storage, DType dtype, const Shape& 
   return finish_as_is(std::move(node));
 }
 
-NodeRef make_input(int64_t number, int64_t function, DType dtype, const Shape& shape) {
+NodeRef make_input(int64_t number, int64_t function, DType dtype, const Shape& shape, DeviceNumber device) {
   check_shape("input", shape, dtype);
   NewNode node = new_node(NodeOp::Input, dtype, shape);
   node->attrs = {Expr(number), Expr(function)};
+  node->device = device;
   return finish_as_is(std::move(node));
 }
 

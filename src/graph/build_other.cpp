@@ -1,4 +1,4 @@
-// Builders of window, unwindow, cat and barrier.
+// Builders of window, unwindow, cat, to and barrier.
 #include <algorithm>
 #include <atomic>
 
@@ -109,6 +109,16 @@ NodeRef make_cat(std::span<const NodeRef> inputs, int axis) {
   return make_unmoved(finish(std::move(node)), empty);
 }
 
+NodeRef make_to(const NodeRef& x, DeviceNumber device) {
+  check_operand("to", x);
+  if (device == kAnywhere || x->device == device) return x;
+  if (x->op == NodeOp::To) return make_to(x->inputs[0], device);
+  NewNode node = new_node(NodeOp::To, x->dtype, x->shape);
+  node->inputs.push_back(x);
+  node->attrs.push_back(device);
+  return finish_as_is(std::move(node));
+}
+
 NodeRef make_barrier_with(const NodeRef& x, const NodeRef& token, uint64_t number) {
   check_operand("barrier", x);
   check_operand("barrier", token);
@@ -177,9 +187,9 @@ int64_t next_placeholder_number() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-NodeRef make_placeholder(DType dtype, const Shape& shape) {
+NodeRef make_placeholder(DType dtype, const Shape& shape, DeviceNumber device) {
   // Captured functions have numbers from zero on.
-  return make_input(0, -next_placeholder_number(), dtype, shape);
+  return make_input(0, -next_placeholder_number(), dtype, shape, device);
 }
 
 int64_t placeholder_number(const Node& node) {
@@ -199,7 +209,15 @@ thread_local bool forgetting = false;
 ForgetSources::ForgetSources() : before_(std::exchange(forgetting, true)) {}
 ForgetSources::~ForgetSources() { forgetting = before_; }
 
-NodeRef make_unmoved(const NodeRef& value, std::span<const NodeRef> by) {
+NodeRef where_they_are(const NodeRef& constant, std::span<const NodeRef> inputs) {
+  if (forgetting || constant->device != kAnywhere) return constant;
+  for (const NodeRef& input : inputs)
+    if (input->device != kAnywhere && input->device != home_device()) return make_to(constant, input->device);
+  return constant;
+}
+
+NodeRef make_unmoved(const NodeRef& folded, std::span<const NodeRef> by) {
+  const NodeRef value = where_they_are(folded, by);
   if (forgetting || !is_float(value->dtype)) return value;
   // The value itself comes first, if it is tracked, and gets what arrives.
   SmallVector<NodeRef, 4> sources;

@@ -75,10 +75,10 @@ NodeRef make_scalar(ScalarOp op, std::span<const NodeRef> inputs) {
   if (constants == inputs.size()) return fold_constants(op, inputs);
   if (constants > 0 && inputs.size() == 2 && inputs[0]->op == NodeOp::Const && commutes(op)) {
     NodeRef swapped[] = {inputs[1], inputs[0]};
-    if (NodeRef simpler = scalar_identity(op, swapped)) return simpler;
+    if (NodeRef simpler = scalar_identity(op, swapped)) return where_they_are(simpler, inputs);
     return scalar_node(op, *dtype, swapped);
   }
-  if (NodeRef simpler = scalar_identity(op, inputs)) return simpler;
+  if (NodeRef simpler = scalar_identity(op, inputs)) return where_they_are(simpler, inputs);
   return scalar_node(op, *dtype, inputs);
 }
 

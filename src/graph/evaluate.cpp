@@ -511,6 +511,7 @@ HostArray Evaluation::only_result(const Node& node) {
     case NodeOp::Gather: return node.attrs[1].is_const(0) ? gather(node) : gather_along(node);
     case NodeOp::Scatter: return scatter(node);
     case NodeOp::Get: return operand(node, 0, static_cast<size_t>(node.attrs[0].value()));
+    case NodeOp::To:
     case NodeOp::Barrier:
     case NodeOp::Pullback: return operand(node, 0);
   }

@@ -8,6 +8,7 @@
 
 #include "graph/arithmetic.h"
 #include "graph/build.h"
+#include "graph/graph.h"
 
 namespace heddle {
 namespace {

@@ -40,6 +40,7 @@ std::span<const NodeRef> differentiable_inputs(const Node& node) {
     case NodeOp::Cat:
     case NodeOp::Gather:
     case NodeOp::Scatter:
+    case NodeOp::To:
     case NodeOp::Sort:
     case NodeOp::Loop:
     case NodeOp::Cond: return node.inputs;
@@ -69,6 +70,11 @@ bool passes(const Node& node, size_t input) {
   }
 }
 
+// Of what has no place, and was taken to several devices, gradients come from all of these.
+NodeRef added(const NodeRef& sum, const NodeRef& g) {
+  return sum + (sum->device != kAnywhere && g->device != kAnywhere ? make_to(g, sum->device) : g);
+}
+
 // Gradients for the differentiable inputs of a node.
 void pull(const Node& node, const NodeRef& g, Wanted wanted, std::span<NodeRef> result) {
   switch (node.op) {
@@ -79,6 +85,7 @@ void pull(const Node& node, const NodeRef& g, Wanted wanted, std::span<NodeRef> 
     case NodeOp::Gather: result[0] = gather_gradient(node, g); return;
     case NodeOp::Scatter: return scatter_gradient(node, g, wanted, result);
     case NodeOp::Get: result[0] = get_gradient(node, g); return;
+    case NodeOp::To: result[0] = make_to(g, node.inputs[0]->device); return;
     case NodeOp::Buffer:
     case NodeOp::Barrier: result[0] = g; return;
     case NodeOp::Cat: {
@@ -167,7 +174,7 @@ std::vector<NodeRef> gradient(std::span<const NodeRef> outputs, std::span<const 
   std::vector<NodeRef> total(order.size());
   auto add = [&](const Node* node, const NodeRef& g) {
     NodeRef& sum = total[number.find(node)];
-    sum = sum ? sum + g : g;
+    sum = sum ? added(sum, g) : g;
   };
   for (size_t i = 0; i < outputs.size(); ++i) add(outputs[i].get(), cotangents[i]);
   // Wanted is a span of bool, which std::vector<bool> has not.
@@ -218,7 +225,7 @@ std::vector<NodeRef> gradient(std::span<const NodeRef> outputs, std::span<const 
   for (const std::vector<uint32_t>& place : places) {
     NodeRef& sum = gradients.emplace_back();
     for (uint32_t at : place)
-      if (total[at]) sum = sum ? sum + total[at] : total[at];
+      if (total[at]) sum = sum ? added(sum, total[at]) : total[at];
   }
   return gradients;
 }
@@ -230,7 +237,7 @@ NodeRef differentiated_as(const char* name, const NodeRef& value, std::span<cons
     // With placeholders: an input may have been computed from another one, and has its own part of the gradient.
     std::unordered_map<const Node*, NodeRef> meant;
     auto stand_in = [&](const NodeRef& for_this) {
-      NodeRef made = make_placeholder(for_this->dtype, for_this->shape);
+      NodeRef made = make_placeholder(for_this->dtype, for_this->shape, for_this->device);
       meant[made.get()] = for_this;
       return made;
     };

@@ -160,7 +160,7 @@ class LoopGradient {
     cotangents_.resize(results);
     auto add = [&](size_t r) {
       const NodeRef& value = body_.results[r];
-      if (!cotangents_[r] && is_float(value->dtype)) cotangents_[r] = make_placeholder(value->dtype, value->shape);
+      if (!cotangents_[r] && is_float(value->dtype)) cotangents_[r] = placeholder_like(*value);
     };
     for (size_t r = 0; r < results; ++r)
       if (arriving_[r]) add(r);
@@ -270,7 +270,7 @@ class LoopGradient {
     for (size_t i = loop_.carried + loop_.stacked; i < gradients_.size(); ++i) {
       if (!gradients_[i] || hoisted_.contains(i)) continue;
       place_[i] = results.size();
-      NodeRef sum = make_placeholder(node_.inputs[i]->dtype, node_.inputs[i]->shape);
+      NodeRef sum = placeholder_like(*node_.inputs[i]);
       parameter(sum, zeros_like(node_.inputs[i]));
       results.push_back(sum + gradients_[i]);
     }
@@ -280,7 +280,7 @@ class LoopGradient {
     // Parameters of its own for what comes from the loop forwards.
     Replaced with;
     auto own = [&](const NodeRef& value, const NodeRef& input) {
-      with[value.get()] = make_placeholder(value->dtype, value->shape);
+      with[value.get()] = placeholder_like(*value);
       parameter(with[value.get()], input);
     };
     const size_t captured = loop_.carried + loop_.stacked;
@@ -371,7 +371,7 @@ void cond_gradient(const Node& node, std::span<const NodeRef> arriving, std::spa
     for (size_t r = 0; r < arriving.size(); ++r)
       if (arriving[r]) {
         outputs.push_back(branch.results[r]);
-        cotangents.push_back(make_placeholder(arriving[r]->dtype, arriving[r]->shape));
+        cotangents.push_back(placeholder_like(*arriving[r]));
       }
     back.parameters.insert(back.parameters.end(), cotangents.begin(), cotangents.end());
     for (size_t i = 1; i < node.inputs.size(); ++i)
@@ -398,7 +398,7 @@ std::vector<NodeRef> tangents_by_gradients(std::span<const NodeRef> outputs, std
   for (const NodeRef& y : outputs) {
     if (!is_float(y->dtype)) continue;
     differentiable.push_back(y);
-    arriving.push_back(make_placeholder(y->dtype, y->shape));
+    arriving.push_back(placeholder_like(*y));
   }
   std::vector<NodeRef> gradients = gradient(differentiable, arriving, inputs);
   for (size_t i = 0; i < gradients.size(); ++i)
@@ -431,10 +431,10 @@ NodeRef loop_of_tangents(const Node& node, std::span<const NodeRef> moved) {
               condition.results};
   std::vector<NodeRef> from, directions;
   auto add = [&](size_t i) {  // the tangent of parameter i
-    directions.push_back(make_placeholder(body.parameters[i]->dtype, body.parameters[i]->shape));
+    directions.push_back(placeholder_like(*body.parameters[i]));
     from.push_back(body.parameters[i]);
     both.parameters.push_back(directions.back());
-    test.parameters.push_back(make_placeholder(from.back()->dtype, from.back()->shape));
+    test.parameters.push_back(placeholder_like(*from.back()));
     inputs.push_back(moved[i] ? moved[i] : zeros_like(node.inputs[i]));
   };
   for (size_t i = 0; i < carried; ++i)
@@ -478,7 +478,7 @@ std::vector<NodeRef> tangents(std::span<const NodeRef> outputs, std::span<const 
       const bool moves = is_float(value->dtype);
       const int with = moves ? tangent++ : 0;
       if (value->op != NodeOp::Get || value->inputs[0].get() != loop) continue;
-      cut[value.get()] = make_placeholder(value->dtype, value->shape);
+      cut[value.get()] = placeholder_like(*value);
       back[cut[value.get()].get()] = make_get(both, static_cast<int>(r));
       if (!moves) continue;
       from.push_back(cut[value.get()]);

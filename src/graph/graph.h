@@ -14,6 +14,9 @@ namespace heddle {
 // it. Of the modes only relaxed counts. Linear in nodes.
 std::vector<NodeRef> simplify(std::span<const NodeRef> roots, const Modes& modes = {});
 
+// The same node on other inputs, through its builder. Barriers keep their token.
+NodeRef rebuild(const Node& node, std::span<const NodeRef> inputs);
+
 // Rebuilds the graph with some nodes replaced (and what follows from it simplified). Iterative.
 std::vector<NodeRef> replace(std::span<const NodeRef> roots, const std::unordered_map<const Node*, NodeRef>& with);
 

@@ -84,6 +84,7 @@ void compute_hashes(Node& node) {
   for (const Expr& dim : node.shape) common = hash_combine(common, dim.hash());
   if (has_literal(node.op))
     common = hash_combine(hash_combine(common, node.literal.bits()), static_cast<uint64_t>(node.literal.dtype));
+  if (node.op == NodeOp::Input) common = hash_combine(common, node.device);
   uint64_t attrs = 0;
   for (const Expr& attr : node.attrs) attrs = hash_combine(attrs, attr.hash());
   uint64_t value = common + attrs;
@@ -107,6 +108,29 @@ void compute_hashes(Node& node) {
   }
   node.hash = hash_mix(value);
   node.structure = hash_mix(structure);
+}
+
+// Where the inputs are. The inputs of a Pullback that only its gradients need, and what a Barrier waits for, may be
+// elsewhere.
+DeviceNumber device_of_inputs(const Node& node) {
+  if (node.inputs.empty()) return kAnywhere;
+  DeviceNumber device = node.inputs[0]->device;
+  if (node.op == NodeOp::Pullback || node.op == NodeOp::Barrier) return device;
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    const DeviceNumber other = node.inputs[i]->device;
+    check_same_device(node.op == NodeOp::Scalar ? info(node.scalar_op).name : name(node.op), device, other);
+    if (device == kAnywhere) device = other;
+  }
+  return device;
+}
+
+DeviceNumber device_of(const Node& node) {
+  switch (node.op) {
+    case NodeOp::Buffer: return node.storage->device_number();
+    case NodeOp::Input: return node.device;
+    case NodeOp::To: return static_cast<DeviceNumber>(node.attrs[0].value());
+    default: return device_of_inputs(node);
+  }
 }
 
 bool leads_to_leaf(const Node& node) {
@@ -162,7 +186,7 @@ const char* name(ScatterOp op) {
 bool Node::same(const Node& other) const {
   return op == other.op && dtype == other.dtype && op_detail(*this) == op_detail(other) && inputs == other.inputs &&
          shape == other.shape && attrs == other.attrs && storage == other.storage && rule == other.rule &&
-         token == other.token &&
+         token == other.token && (op != NodeOp::Input || device == other.device) &&
          (control == other.control || (control && other.control && *control == *other.control)) &&
          (!has_literal(op) || literal == other.literal);
 }
@@ -187,6 +211,7 @@ NewNode new_node(NodeOp op, DType dtype, const Shape& shape) {
 NodeRef finish_as_is(NewNode node) {
   compute_hashes(*node);
   node->tracked = leads_to_leaf(*node);
+  node->device = device_of(*node);
   node->refs.store(1, std::memory_order_relaxed);
   Node* found = table().intern(*node, [&] { return node.get(); });
   if (found == node.get()) node.release();

@@ -15,6 +15,7 @@
 #include "core/ops.h"
 #include "core/scalar.h"
 #include "core/shape.h"
+#include "graph/placement.h"
 
 namespace heddle {
 
@@ -57,10 +58,15 @@ heddle::Scalar reduce_identity(ReduceOp op, DType dtype);
 // Realised data. The runtime derives from it; the graph only keeps it alive and may preview it.
 class Storage {
  public:
+  explicit Storage(DeviceNumber device = kAnywhere) : device_(device) {}
   virtual ~Storage() = default;
+  DeviceNumber device_number() const { return device_; }
   // Host memory holding the elements, or nullptr if it cannot be read from here.
   virtual const void* host_data() const = 0;
   virtual uint64_t bytes() const = 0;
+
+ private:
+  DeviceNumber device_;
 };
 
 class Node;
@@ -139,6 +145,7 @@ class Node {
   uint64_t token = 0;                        // Barrier: distinguishes computations that must not merge
   // Whether gradients can flow from here to a leaf or to an Input.
   bool tracked = false;
+  DeviceNumber device = kAnywhere;  // follows from the inputs; of a Buffer, an Input and a To its own
 
   // Identity of the value: equal nodes are one object.
   uint64_t hash = 0;
@@ -188,7 +195,7 @@ std::vector<const Node*> topological(std::span<const NodeRef> roots, const std::
 NodeRef make_const(const heddle::Scalar& value, const Shape& shape = {});
 NodeRef make_buffer(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape,
                     std::shared_ptr<const GradientRule> rule = nullptr);
-NodeRef make_input(int64_t number, int64_t function, DType dtype, const Shape& shape);
+NodeRef make_input(int64_t number, int64_t function, DType dtype, const Shape& shape, DeviceNumber device = kAnywhere);
 NodeRef make_iota(DType dtype, const Shape& shape, int axis);
 // Operands have equal shapes and the dtypes the op's rule asks for: broadcasting and promotion are the caller's.
 NodeRef make_scalar(ScalarOp op, std::span<const NodeRef> inputs);
@@ -214,6 +221,8 @@ NodeRef make_flip(const NodeRef& x, std::span<const int> axes);
 NodeRef make_window(const NodeRef& x, int axis, int64_t size, int64_t stride, int64_t dilation);
 NodeRef make_unwindow(const NodeRef& x, int axis, int64_t size, int64_t stride, int64_t dilation, const Expr& n);
 NodeRef make_cat(std::span<const NodeRef> inputs, int axis);
+// x on another device. What has no place is computed there; kAnywhere leaves x where it is.
+NodeRef make_to(const NodeRef& x, DeviceNumber device);
 // `label` names the operator that an index out of range is reported for; see index_label(). With kUncheckedIndex
 // nothing is reported: somebody else checks the same index.
 constexpr int64_t kUncheckedIndex = INT64_MIN + 2;  // the two before it are marks in plan keys
@@ -250,7 +259,8 @@ NodeRef make_leaf(const NodeRef& x, std::weak_ptr<TensorSlot> tensor);
 // How many leaves there are: while there are none, nobody has to look for them.
 int64_t live_leaves();
 // An Input that is like no other: it stands for an argument of a function that is being looked at.
-NodeRef make_placeholder(DType dtype, const Shape& shape);
+NodeRef make_placeholder(DType dtype, const Shape& shape, DeviceNumber device = kAnywhere);
+inline NodeRef placeholder_like(const Node& x) { return make_placeholder(x.dtype, x.shape, x.device); }
 // Numbers of placeholders and of those who call functions with them, from 1 on: what came later has a greater one.
 int64_t next_placeholder_number();
 

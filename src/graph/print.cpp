@@ -76,6 +76,7 @@ void write_attributes(std::ostream& out, const Node& node) {
     case NodeOp::Window: write_named(out, node, {"axis", "size", "stride", "dilation"}); break;
     case NodeOp::Unwindow: write_named(out, node, {"axis", "size", "stride", "dilation", "n"}); break;
     case NodeOp::Sort: write_named(out, node, {"descending"}); break;
+    case NodeOp::To: out << " device=" << device_name(node.device); break;
     case NodeOp::Get: write_named(out, node, {"result"}); break;
     case NodeOp::Loop:
       if (!node.control->condition()) out << " length=" << node.control->length;

@@ -91,6 +91,7 @@ class Batching {
         return gather(node);
       case NodeOp::Scatter:
         return make_scatter(node.scatter_op, x, lifted(node.inputs[1]), lifted(node.inputs[2]), axis(), number(1));
+      case NodeOp::To: return make_to(x, node.device);
       case NodeOp::Barrier: return make_barrier_with(x, lifted(node.inputs[1]), node.token);
       case NodeOp::Pullback: return pullback(node);
     }
@@ -148,7 +149,7 @@ class Batching {
     for (size_t i = 0; i < one.parameters.size(); ++i) {
       const Node& parameter = *one.parameters[i];
       many.parameters.push_back(
-          make_placeholder(parameter.dtype, same[i] ? parameter.shape : with_axis(parameter.shape)));
+          make_placeholder(parameter.dtype, same[i] ? parameter.shape : with_axis(parameter.shape), parameter.device));
       bound[&parameter] = many.parameters.back();
     }
     // Those that stay are replaced afterwards: batched() takes all that it is given for many.
@@ -245,12 +246,13 @@ class Batching {
       std::unordered_map<const Node*, NodeRef> bound;
       std::vector<NodeRef> stand_ins;
       for (size_t i = 0; i < original->inputs.size(); ++i) {
-        stand_ins.push_back(make_placeholder(original->inputs[i]->dtype, original->inputs[i]->shape));
+        stand_ins.push_back(
+            make_placeholder(original->inputs[i]->dtype, original->inputs[i]->shape, original->inputs[i]->device));
         bound[stand_ins[i].get()] = many.inputs[i];
       }
       NodeRef one = make_pullback(stand_ins[0], std::span(stand_ins).subspan(1), original->rule);
       bound[one.get()] = NodeRef::share(&many);
-      NodeRef arriving = make_placeholder(original->dtype, original->shape);
+      NodeRef arriving = make_placeholder(original->dtype, original->shape, original->device);
       bound[arriving.get()] = gradient;
       std::vector<NodeRef> given = original->rule->pull(*one, arriving, wanted), roots, result;
       for (const NodeRef& g : given)

@@ -14,6 +14,8 @@
 #include "base/error.h"
 #include "io/mapped_file.h"
 #include "io/snapshot.h"
+#include "runtime/file_buffer.h"
+#include "tensor/build.h"
 #include "tensor/together.h"
 
 namespace heddle {
@@ -87,7 +89,9 @@ struct Entry {
 
 class Reader {
  public:
-  explicit Reader(const std::string& path) : path_(path), file_(path) {}
+  Reader(const std::string& path, bool lazy) : path_(path), file_(path) {
+    if (lazy) lazy_ = std::make_shared<const InputFile>(path);
+  }
 
   Safetensors read() {
     Json header = parse_header();
@@ -223,13 +227,22 @@ class Reader {
       for (char byte : bytes)
         if (byte != 0 && byte != 1) fail(e.name, text("a BOOL is ", static_cast<int>(byte), ", neither 0 nor 1"));
     try {
+      // Truth values are looked at above, and there are few.
+      if (lazy_ && e.dtype != kBool) return in_file(e);
       return tensor_of(bytes, e.dtype, e.shape);
     } catch (const ShapeError& error) {
       fail(e.name, error.what());
     }
   }
 
+  Tensor in_file(const Entry& e) const {
+    const auto offset = static_cast<uint64_t>(data_.data() - file_.bytes().data()) + e.begin;
+    std::shared_ptr<DeviceBuffer> memory = file_buffer(lazy_, offset, e.end - e.begin, e.name);
+    return Tensor(make_buffer(std::move(memory), e.dtype, to_shape("load_safetensors", e.shape, e.dtype)));
+  }
+
   std::string path_;
+  std::shared_ptr<const InputFile> lazy_;  // null: tensors are copied
   MappedFile file_;
   std::span<const char> data_;
 };
@@ -298,6 +311,12 @@ void save_safetensors(const std::string& path, const TensorMap& tensors, const T
   write_file_atomically(path, parts);
 }
 
-Safetensors load_safetensors(const std::string& path) { return Reader(path).read(); }
+Safetensors load_safetensors(const std::string& path, const SafetensorsOptions& options) {
+  std::optional<DeviceScope> scope;
+  if (options.device) scope.emplace(*options.device);
+  if (options.lazy && options.device)
+    throw ValueError(text(path, ": tensors that stay in the file are on no device; take them there with to()"));
+  return Reader(path, options.lazy).read();
+}
 
 }  // namespace heddle

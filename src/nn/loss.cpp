@@ -83,6 +83,7 @@ Classes classes(const char* loss, const Tensor& x, const Tensor& targets, int64_
   Tensor counted = ne(ids, ignore_index);
   // A comparison instead of a gather: it melts into the row's kernel, and so does its gradient.
   Tensor known = checked_positions(loss, where(counted, ids, 0), count, axis);
+  OnDeviceOf there(x);
   Tensor chosen = eq(unsqueeze(known, axis), along_classes(arange(count), axis, x.rank()));
   return {axis, count, chosen, counted};
 }

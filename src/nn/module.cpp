@@ -127,7 +127,7 @@ void assign_all(const TensorMap& own, const TensorMap& values, const std::string
   std::vector<Tensor> tensors, given;
   for (const auto& [path, tensor] : own) {
     tensors.push_back(tensor);
-    given.push_back(values.at(path));
+    given.push_back(values.at(path).to(tensor.device()));
   }
   assign_together("assign", tensors, given, meanwhile);
 }
@@ -170,6 +170,18 @@ void convert(const Walk& walk, DType dtype) {
   std::vector<Tensor> all;
   replace(walk, [&](const Tensor& old) { return is_float(old.dtype()) ? all.emplace_back(cast(old, dtype)) : old; });
   realize(all);
+}
+
+void move(const Walk& walk, const Device& device) {
+  std::vector<Tensor> all;
+  Once once;
+  for_each(walk, [&](const Visitor::Leaf& leaf) {
+    if (!once.first(leaf.tensor)) return;
+    all.push_back(leaf.tensor);
+    if (std::optional<Tensor> gradient = leaf.tensor.grad()) all.push_back(*gradient);
+  });
+  ChangeForRecordings change;
+  move_together(all, device);
 }
 
 int64_t parameter_count(const Walk& walk) {

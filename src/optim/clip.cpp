@@ -17,17 +17,18 @@ Clipped clip_grad_norm(const std::vector<Tensor>& gradients, double limit, doubl
   }
   Tensor total = full({}, 0, wide);
   for (const Tensor& g : gradients) {
+    const Device together = gradients[0].device();
     if (g.numel() == 0) continue;
     Tensor f = cast(g, wide);
     if (std::isinf(p))
-      total = maximum(total, max(abs(f)));
+      total = maximum(total, max(abs(f)).to(together));
     else
-      total = total + sum(p == 2 ? square(f) : pow(abs(f), p));
+      total = total + sum(p == 2 ? square(f) : pow(abs(f), p)).to(together);
   }
   Tensor norm = std::isinf(p) ? total : p == 2 ? sqrt(total) : pow(total, 1 / p);
   Tensor factor = minimum(limit / (norm + 1e-6), 1);
   Clipped result{{}, norm};
-  for (const Tensor& g : gradients) result.gradients.push_back(cast(cast(g, wide) * factor, g.dtype()));
+  for (const Tensor& g : gradients) result.gradients.push_back(cast(cast(g, wide) * factor.to(g.device()), g.dtype()));
   return result;
 }
 

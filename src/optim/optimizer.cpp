@@ -14,13 +14,23 @@ namespace {
 DType state_dtype(DType parameter) { return parameter == kF64 ? kF64 : kF32; }
 
 // Zeros in memory of their own: equal constants would share it.
-Tensor own_zeros(const Dims& shape, DType dtype) {
+Tensor own_zeros(const Tensor& like, DType dtype) {
+  const Dims shape = like.shape();
   size_t count = 1;
   for (int64_t size : shape) count *= static_cast<size_t>(size);
-  if (dtype == kF64) return from_vector(std::vector<double>(count), shape);
-  return from_vector(std::vector<float>(count), shape);
+  const TensorOptions there{.device = like.device()};
+  if (dtype == kF64) return from_vector(std::vector<double>(count), shape, there);
+  return from_vector(std::vector<float>(count), shape, there);
 }
-Tensor stored(double value) { return from_vector(std::vector<double>{value}, {}); }
+Tensor stored(double value, const Device& device) {
+  return from_vector(std::vector<double>{value}, {}, {.device = device});
+}
+// What all parameters share is where the first one is.
+Device first_device(const Parameters& parameters) {
+  for (const Group& group : parameters.groups)
+    for (const auto& [name, tensor] : group.parameters) return tensor.device();
+  return default_device();
+}
 
 void check_rate(const std::string& optimiser, double rate) {
   if (!(rate >= 0) || !std::isfinite(rate))
@@ -58,8 +68,8 @@ std::vector<Group> decay_matrices(const NamedTensors& parameters, double weight_
 Optimizer::Optimizer(const Parameters& parameters, const Schedule& lr, double weight_decay, Rule rule)
     : rule_(std::move(rule)),
       schedule_(lr),
-      count_(from_vector(std::vector<int64_t>{0}, {})),
-      base_(stored(lr.base())) {
+      count_(from_vector(std::vector<int64_t>{0}, {}, {.device = first_device(parameters)})),
+      base_(stored(lr.base(), count_.device())) {
   check_rate(rule_.name, lr.base());
   std::set<std::string> names;
   std::set<const TensorSlot*> slots;
@@ -74,7 +84,7 @@ Optimizer::Optimizer(const Parameters& parameters, const Schedule& lr, double we
         throw ValueError(text(rule_.name, ": parameter ", name, " is there under another name already"));
       Entry entry{name, tensor, {}, {}, group.weight_decay.value_or(weight_decay), group.lr_factor};
       for (size_t i = 0; i < rule_.state.size(); ++i)
-        entry.state.push_back(own_zeros(tensor.shape(), state_dtype(tensor.dtype())));
+        entry.state.push_back(own_zeros(tensor, state_dtype(tensor.dtype())));
       if (size_of(tensor.dtype()) < 4) now.push_back(*(entry.master = cast(tensor.detach(), kF32)));
       now.push_back(tensor);
       entries_.push_back(std::move(entry));
@@ -89,10 +99,15 @@ void Optimizer::update(Entry& entry, const Tensor& gradient, const Tensor& lr, c
   DType narrow = parameter.dtype(), wide = state_dtype(narrow);
   Tensor value = parameter.detach();  // the state keeps no history of how it came about
   // Where somebody else has changed the parameter, the master copy is out of date.
-  if (entry.master) value = where(eq(cast(*entry.master, narrow), value), *entry.master, cast(value, wide));
-  std::vector<Tensor> state = entry.state;
-  Tensor rate = cast(entry.lr_factor == 1 ? lr : lr * entry.lr_factor, wide);
-  Tensor next = rule_.update(value, cast(gradient.detach(), wide), state, {rate, number, entry.weight_decay});
+  const Device there = parameter.device();
+  if (entry.master) {
+    const Tensor master = entry.master->to(there);
+    value = where(eq(cast(master, narrow), value), master, cast(value, wide));
+  }
+  std::vector<Tensor> state;  // which follows its parameter to another device
+  for (const Tensor& each : entry.state) state.push_back(each.to(there));
+  Tensor rate = cast(entry.lr_factor == 1 ? lr : lr * entry.lr_factor, wide).to(there);
+  Tensor next = rule_.update(value, cast(gradient.detach(), wide), state, {rate, number.to(there), entry.weight_decay});
   for (size_t i = 0; i < state.size(); ++i) next_values.add(entry.state[i], state[i]);
   if (entry.master) next_values.add(*entry.master, next);
   next_values.add(parameter, cast(next, narrow));
@@ -137,8 +152,10 @@ void Optimizer::step(const std::vector<Tensor>& gradients, const std::vector<Ten
   Tensor rate = base_ * schedule_.factor(done), this_step = done + 1;
   Assignments next;
   for (size_t i = 0; i < gradients.size(); ++i) update(entries_[i], gradients[i], rate, this_step, next);
-  next.add(count_, count_ + 1);
-  assign_together("step", next.tensors, next.values);
+  const Device first = entries_[0].parameter.device();
+  next.add(count_, (count_ + 1).to(first));
+  if (!(base_.device() == first)) next.add(base_, base_.to(first));
+  assign_together("step", next.tensors, next.values, {}, true);
   next.values.clear();  // whoever holds an expression of the old values keeps their memory
 
   if (is_capturing()) return;  // the captured function computes everything together
@@ -169,7 +186,7 @@ double Optimizer::lr() const {
 }
 void Optimizer::set_lr(double base) {
   check_rate(rule_.name, base);
-  base_.assign(stored(base));
+  base_.assign(stored(base, base_.device()));
 }
 
 TensorMap Optimizer::state() const {

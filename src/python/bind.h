@@ -11,6 +11,7 @@ void bind_elementwise(nanobind::module_& module);
 void bind_reductions(nanobind::module_& module);
 void bind_shapes(nanobind::module_& module);
 void bind_creation(nanobind::module_& module);
+void bind_devices(nanobind::module_& module);
 void bind_indexing(nanobind::module_& module);
 void bind_random(nanobind::module_& module);
 void bind_neural(nanobind::module_& module);

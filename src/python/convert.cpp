@@ -234,13 +234,9 @@ Tensor as(const Tensor& x, std::optional<DType> dtype) { return dtype && *dtype 
 
 }  // namespace
 
-void check_device(const std::string& what, PyObject* name) {
-  if (name == Py_None) return;
-  const std::string& own = device().name();
-  const std::string wanted = to_text(name);
-  if (wanted != own && wanted != own.substr(0, own.find(':')))
-    throw DeviceError(
-        text(what, ": tensors are on '", own, "', as HEDDLE_DEVICE says, and cannot be on '", wanted, "'"));
+std::optional<Device> to_device(PyObject* name) {
+  if (name == Py_None) return {};
+  return Device(to_text(name));
 }
 
 bool is_constant(PyObject* object) {

@@ -38,8 +38,8 @@ inline nb::object to_object(const Tensor& tensor) { return nb::steal(wrap(tensor
 Tensor to_tensor(PyObject* object, std::optional<DType> dtype = {});
 // The same if it is a tensor or memory; nothing for numbers, lists and the rest.
 std::optional<Tensor> to_tensor_if_array(PyObject* object);
-// All tensors are on one device: None, its name or its kind. Throws DeviceError for others.
-void check_device(const std::string& what, PyObject* name);
+// A device by its name; None: nothing.
+std::optional<Device> to_device(PyObject* name);
 // Whether it is memory that nobody changes: bytes, and NumPy's scalars.
 bool is_constant(PyObject* object);
 // Always copies.

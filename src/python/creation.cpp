@@ -49,6 +49,13 @@ Tensor range(PyObject* start, PyObject* stop, PyObject* step, const std::optiona
 Tensor identity(int64_t n, std::optional<int64_t> m, int64_t k, DType dtype) { return eye(n, m.value_or(n), k, dtype); }
 Tensor triangle(int64_t n, std::optional<int64_t> m, int64_t k, DType dtype) { return tri(n, m.value_or(n), k, dtype); }
 
+Tensor even_steps(double start, double stop, int64_t num, bool endpoint, DType dtype) {
+  return linspace(start, stop, num, endpoint, dtype);
+}
+Tensor log_steps(double start, double stop, int64_t num, bool endpoint, double base, DType dtype) {
+  return logspace(start, stop, num, endpoint, base, dtype);
+}
+
 }  // namespace
 
 void bind_creation(nb::module_& module) {
@@ -66,8 +73,8 @@ void bind_creation(nb::module_& module) {
       {"ones_like(x, dtype=None)", call<ones_like>, Function},
       {"empty_like(x, dtype=None)", call<empty_like>, Function},
       {"arange(start, stop=None, step=1, dtype=None)", call<range>, Function},
-      {"linspace(start, stop, num=50, endpoint=True, dtype='float32')", call<linspace>, Function},
-      {"logspace(start, stop, num=50, endpoint=True, base=10.0, dtype='float32')", call<logspace>, Function},
+      {"linspace(start, stop, num=50, endpoint=True, dtype='float32')", call<even_steps>, Function},
+      {"logspace(start, stop, num=50, endpoint=True, base=10.0, dtype='float32')", call<log_steps>, Function},
       {"eye(n, m=None, k=0, dtype='float32')", call<identity>, Function},
       {"tri(n, m=None, k=0, dtype='float32')", call<triangle>, Function},
   };

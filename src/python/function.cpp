@@ -158,6 +158,19 @@ nb::object gather(PyObject* const* arguments, size_t count) {
   return all;
 }
 
+// What makes a tensor makes it there; one that was there before is taken there.
+PyObject* call_on(const Device& device, const Spec& spec, PyObject** values, int& at) {
+  nb::object made;
+  {
+    DeviceScope scope(device);
+    made = nb::steal(spec.thunk(values, at));
+  }
+  if (!made.is_valid() || !is_tensor(made.ptr())) return made.release().ptr();
+  const Tensor& tensor = tensor_of(made.ptr());
+  if (tensor.device() == device) return made.release().ptr();
+  return to_object(tensor.to(device)).release().ptr();
+}
+
 PyObject* call_function(PyObject* self, PyObject* const* arguments, size_t counted, PyObject* keywords) noexcept {
   const Spec& spec = *reinterpret_cast<FunctionObject*>(self)->spec;
   int at = -1;
@@ -165,6 +178,7 @@ PyObject* call_function(PyObject* self, PyObject* const* arguments, size_t count
     size_t given = static_cast<size_t>(PyVectorcall_NARGS(counted)), count = spec.parameters.size();
     PyObject* values[kMostParameters] = {};
     nb::object gathered;
+    std::optional<Device> device;
     size_t direct = std::min(given, std::min(count, spec.gathers));
     for (size_t i = 0; i < direct; ++i) values[i] = arguments[i];
     if (given > direct) {
@@ -179,7 +193,7 @@ PyObject* call_function(PyObject* self, PyObject* const* arguments, size_t count
       for (size_t k = 0; k < names; ++k) {
         PyObject* keyword = PyTuple_GetItem(keywords, static_cast<Py_ssize_t>(k));
         if (spec.creates && PyUnicode_CompareWithASCIIString(keyword, "device") == 0) {
-          check_device(spec.name + "()", arguments[given + k]);
+          device = to_device(arguments[given + k]);
           continue;
         }
         size_t i = find(spec, keyword);
@@ -196,7 +210,7 @@ PyObject* call_function(PyObject* self, PyObject* const* arguments, size_t count
         throw ArgumentTypeError(
             text(spec.name, "() needs the argument '", text_of(spec.parameters[i].name.ptr()), "'; it is ", spec.doc));
     }
-    return spec.thunk(values, at);
+    return device ? call_on(*device, spec, values, at) : spec.thunk(values, at);
   } catch (const ArgumentTypeError& e) {
     if (at < 0) return set_error();
     PyErr_Format(PyExc_TypeError, "%s(): argument '%s': %s", spec.name.c_str(),

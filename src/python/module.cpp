@@ -12,6 +12,7 @@ NB_MODULE(_core, module) {
   bind_reductions(module);
   bind_shapes(module);
   bind_creation(module);
+  bind_devices(module);
   bind_indexing(module);
   bind_random(module);
   bind_neural(module);

@@ -274,16 +274,18 @@ void bind_io(nb::module_& module) {
       "Writes named tensors into a file, whole or not at all.");
   module.def(
       "load_safetensors",
-      [](nb::handle path) {
+      [](nb::handle path, nb::handle device, bool lazy) {
         std::string name = path_text(path);
+        const SafetensorsOptions options{to_device(device.ptr()), lazy};
         std::optional<Safetensors> file;
         {
           Unlocked unlocked;
-          file = load_safetensors(name);
+          file = load_safetensors(name, options);
         }
         return dict_of(file->tensors);
       },
-      nb::arg("path"), "The tensors of a file by name.");
+      nb::arg("path"), nb::arg("device").none() = nb::none(), nb::arg("lazy") = false,
+      "The tensors of a file by name. Lazy ones stay in the file and are read where they are used.");
 }
 
 }  // namespace heddle::python

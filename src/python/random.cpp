@@ -1,6 +1,7 @@
 // Random numbers.
 #include "python/bind.h"
 #include "python/function.h"
+#include "tensor/build.h"
 
 namespace heddle::python {
 namespace {
@@ -13,9 +14,11 @@ Tensor normal_zero_one(const Dims& shape, DType dtype, bool requires_grad, Gener
   return randomly(randn(shape, dtype, generator), requires_grad);
 }
 Tensor zero_one_like(const Tensor& x, const std::optional<DType>& dtype, Generator& generator) {
+  OnDeviceOf there(x);
   return rand(x.shape(), dtype.value_or(x.dtype()), generator);
 }
 Tensor normal_like(const Tensor& x, const std::optional<DType>& dtype, Generator& generator) {
+  OnDeviceOf there(x);
   return randn(x.shape(), dtype.value_or(x.dtype()), generator);
 }
 // randint(high, shape) or randint(low, high, shape).
@@ -26,6 +29,14 @@ Tensor integers(int64_t low, PyObject* high, PyObject* shape, DType dtype, Gener
 Tensor order(PyObject* x, Generator& generator) {
   if (is_index(x)) return permutation(to_int(x), generator);
   return shuffle(to_tensor(x), 0, generator);
+}
+
+// Of two functions of one name the one that takes a dtype.
+template <class... P>
+using WithDType = Tensor (*)(const Dims&, P..., DType, Generator&);
+template <class... P>
+consteval WithDType<P...> of_dtype(WithDType<P...> f) {
+  return f;
 }
 
 }  // namespace
@@ -62,15 +73,20 @@ void bind_random(nb::module_& module) {
       {"randn(*shape, dtype='float32', requires_grad=False, generator=None)", call<normal_zero_one>, Function},
       {"rand_like(x, dtype=None, generator=None)", call<zero_one_like>, Function},
       {"randn_like(x, dtype=None, generator=None)", call<normal_like>, Function},
-      {"uniform(shape, low=0.0, high=1.0, dtype='float32', generator=None)", call<heddle::uniform>, Function},
-      {"normal(shape, mean=0.0, std=1.0, dtype='float32', generator=None)", call<heddle::normal>, Function},
+      {"uniform(shape, low=0.0, high=1.0, dtype='float32', generator=None)",
+       call<of_dtype<double, double>(heddle::uniform)>, Function},
+      {"normal(shape, mean=0.0, std=1.0, dtype='float32', generator=None)",
+       call<of_dtype<double, double>(heddle::normal)>, Function},
       {"truncated_normal(shape, mean=0.0, std=1.0, low=-2.0, high=2.0, dtype='float32', generator=None)",
-       call<truncated_normal>, Function},
-      {"exponential(shape, rate=1.0, dtype='float32', generator=None)", call<heddle::exponential>, Function},
-      {"gamma(shape, alpha, scale=1.0, dtype='float32', generator=None)", call<heddle::gamma>, Function},
-      {"beta(shape, a, b, dtype='float32', generator=None)", call<heddle::beta>, Function},
+       call<of_dtype<double, double, double, double>(truncated_normal)>, Function},
+      {"exponential(shape, rate=1.0, dtype='float32', generator=None)", call<of_dtype<double>(heddle::exponential)>,
+       Function},
+      {"gamma(shape, alpha, scale=1.0, dtype='float32', generator=None)",
+       call<of_dtype<const Operand&, double>(heddle::gamma)>, Function},
+      {"beta(shape, a, b, dtype='float32', generator=None)",
+       call<of_dtype<const Operand&, const Operand&>(heddle::beta)>, Function},
       {"randint(low, high, shape=None, dtype='int64', generator=None)", call<integers>, Function},
-      {"bernoulli(shape, p=0.5, dtype='bool', generator=None)", call<bernoulli>, Function},
+      {"bernoulli(shape, p=0.5, dtype='bool', generator=None)", call<of_dtype<const Operand&>(bernoulli)>, Function},
       {"categorical(logits, dim=-1, generator=None)", call<categorical>, Function},
       {"multinomial(weights, num_samples, replacement=True, generator=None)", call<multinomial>, Function},
       {"permutation(x, generator=None)", call<order>, Function},

@@ -11,7 +11,6 @@
 #include "python/function.h"
 #include "python/indexing.h"
 #include "python/interop.h"
-#include "runtime/device.h"
 
 namespace heddle::python {
 namespace {
@@ -287,7 +286,6 @@ nb::object requires_grad(PyObject* self, bool on) {
   tensor_of(self).requires_grad_(on);
   return nb::borrow(self);
 }
-nb::object default_device() { return nb::cast(device().name()); }
 
 nb::object realize_one(PyObject* self) {
   const Tensor& tensor = tensor_of(self);
@@ -400,8 +398,6 @@ void bind_tensor(nb::module_& module) {
       {"realize(*tensors)", call<realize_all>, Function},
       {"is_realized(x)", call<[](const Tensor& x) { return x.is_realized(); }>, Method},
       {"is_capturing()", call<is_capturing>, Function},
-      {"default_device()", call<default_device>, Function},
-      {"_check_device(what, device)", call<check_device>, Function},
       {"assign(x, value)", call<assign>, Method},
       {"copy_(x, value)", call<assign>, Method},
       {"zero_(x)", call<zero>, Method},

@@ -32,7 +32,8 @@ using Sources = std::unordered_map<const Node*, Source>;
 
 class PlanBuilder {
  public:
-  PlanBuilder(const GraphKey& key, std::span<const uint32_t> scalars, std::span<const uint32_t> offsets, Device& device)
+  PlanBuilder(const GraphKey& key, std::span<const uint32_t> scalars, std::span<const uint32_t> offsets,
+              Backend& device)
       : key_(key), scalars_(scalars), offsets_(offsets), device_(device) {
     plan_.device = &device;
     plan_.arguments = static_cast<int>(scalars.size());
@@ -527,7 +528,7 @@ class PlanBuilder {
 
   const GraphKey& key_;
   std::span<const uint32_t> scalars_, offsets_;
-  Device& device_;
+  Backend& device_;
   Plan plan_{};
   Sources sources_;
   std::vector<NodeRef> argument_nodes_;  // keeps the keys of sources_ alive
@@ -542,7 +543,7 @@ class PlanBuilder {
 }  // namespace
 
 Plan build_plan(std::span<const NodeRef> roots, const GraphKey& key, std::span<const uint32_t> scalars,
-                std::span<const uint32_t> offsets, Device& device) {
+                std::span<const uint32_t> offsets, Backend& device) {
   return PlanBuilder(key, scalars, offsets, device).build(roots);
 }
 

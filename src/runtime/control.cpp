@@ -29,15 +29,14 @@ Result result_of(const NodeRef& root, const RegionPlan& plan, const GraphKey& ke
 }
 
 // `carried`: so many results take the places of the parameters of the same numbers.
-RegionPlan plan_region(const Region& region, size_t carried, const GraphKey& around, Device& device) {
+RegionPlan plan_region(const Region& region, size_t carried, const GraphKey& around, Backend& device) {
   std::vector<StateUpdate> updates;
   for (size_t i = 0; i < carried; ++i) {
     const NodeRef &before = region.parameters[i], &after = region.results[i];
     if (is_provided(*before) && !is_provided(*after)) updates.push_back({before.get(), after.get()});
   }
   GraphKey key;
-  key.read_region(region, updates, around.modes);
-  key.device = &device;
+  key.read_region(region, updates, around.modes, device);
   RegionPlan plan;
   plan.cached = plan_for(region.results, key);
   plan.numbers = key.numbers;
@@ -102,7 +101,7 @@ int64_t rounds_ahead(const Plan& body) {
 }  // namespace
 
 std::shared_ptr<const ControlStep> plan_control(const Node& node, std::span<const Node* const> results,
-                                                const GraphKey& around, Device& device) {
+                                                const GraphKey& around, Backend& device) {
   const Control& control = *node.control;
   auto step = std::make_shared<ControlStep>();
   step->loop = node.op == NodeOp::Loop;

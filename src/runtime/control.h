@@ -40,7 +40,7 @@ struct ControlStep {
 
 // Plans for the regions of a node. `results`: those that somebody wants, in order.
 std::shared_ptr<const ControlStep> plan_control(const Node& node, std::span<const Node* const> results,
-                                                const GraphKey& around, Device& device);
+                                                const GraphKey& around, Backend& device);
 // Whether a kernel of it checks indices.
 bool has_checks(const ControlStep& step);
 

@@ -15,12 +15,12 @@
 
 namespace heddle {
 
-class Device;
+class Backend;
 
 // Memory of a device, given back to its pool when the last reference goes.
 class DeviceBuffer : public Storage {
  public:
-  Device& device() const { return device_; }
+  Backend& device() const { return device_; }
   uint64_t bytes() const final { return bytes_; }
   // In the device's address space, 64-byte aligned. Null where memory has no address but is a handle: then the backend
   // that made the buffer alone knows how to reach it.
@@ -37,11 +37,12 @@ class DeviceBuffer : public Storage {
   void change_contents() { contents_.store(0, std::memory_order_relaxed); }
 
  protected:
-  DeviceBuffer(Device& device, uint64_t bytes) : device_(device), bytes_(bytes) {}
+  DeviceBuffer(Backend& device, uint64_t bytes);
+  DeviceBuffer(Backend& device, uint64_t bytes, DeviceNumber place);  // place: of nodes that have it
   void* address_ = nullptr;  // stays what the constructor of the class above says
 
  private:
-  Device& device_;
+  Backend& device_;
   uint64_t bytes_;
   mutable std::atomic<uint64_t> contents_{0};  // 0: nobody has asked
 };
@@ -86,10 +87,18 @@ struct Submission {
 };
 
 // Device errors are exceptions at the next synchronize(), except those a call can see at once.
-class Device {
+class Backend {
  public:
-  virtual ~Device() = default;
+  Backend();
+  virtual ~Backend();
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+
+  // By which nodes know it: no other one of the process has it.
+  DeviceNumber number() const { return number_; }
   virtual const std::string& name() const = 0;
+  // Whether launches return before they are done: then others can work meanwhile.
+  virtual bool is_asynchronous() const { return false; }
   virtual const Target& target() const = 0;
   // The same where products of f32 may round their factors to tf32.
   virtual const Target& tf32_target() const { return target(); }
@@ -103,6 +112,8 @@ class Device {
   virtual void copy_to_host(void* to, const DeviceBuffer& from, uint64_t bytes) = 0;
   // As many bytes of one part of its memory as `to` has, which may begin anywhere, in the order of launches.
   virtual void copy(const BufferPart& to, const BufferPart& from) = 0;
+  // The first bytes of a part, which may begin anywhere.
+  virtual void copy_part_to_host(void* to, const BufferPart& from, uint64_t bytes);
   // Throws CompileError. `code`, if not null, receives machine code for load(); nothing where a device has none.
   virtual std::shared_ptr<Executable> compile(const kernel::Kernel& thread_kernel, std::string* code) = 0;
   std::shared_ptr<Executable> compile(const kernel::Kernel& thread_kernel) { return compile(thread_kernel, nullptr); }
@@ -130,14 +141,25 @@ class Device {
   };
   virtual Memory memory() const = 0;
   virtual void free_cached() = 0;
+
+ private:
+  DeviceNumber number_;
 };
 
 // Makes the device of that number; 0 is the first. Throws DeviceError when there is none.
-using DeviceFactory = std::unique_ptr<Device> (*)(int number);
-void register_device(const std::string& kind, DeviceFactory factory);
+using DeviceFactory = std::unique_ptr<Backend> (*)(int number);
+// How many there are; 0 where the hardware or its driver is absent.
+using DeviceCount = int (*)();
+void register_device(const std::string& kind, DeviceFactory factory, DeviceCount count = [] { return 1; });
 std::vector<std::string> device_kinds();
-// The device of that name, made on first use: a kind ("cpu"), or with a number ("gpu:1"; "gpu" is "gpu:0"). That of
-// config().device when none is named. Throws ValueError listing the known kinds, DeviceError when it is not there.
-Device& device(const std::string& name = "");
+// Names of the devices that are there.
+std::vector<std::string> device_names();
+// The device of that name, made on first use: a kind ("cpu"), or with a number ("gpu:1"; "gpu" is "gpu:0"). When none
+// is named, the one where constants go (home_device()), which config().device names at first. Throws ValueError for an
+// unknown kind, DeviceError when it is not there, both listing those that are.
+Backend& device(const std::string& name = "");
+Backend& backend_of(DeviceNumber number);
+// Bytes from one device to another, or to another place of the same. Waits for the device that they come from.
+void copy_between(const BufferPart& from, DeviceBuffer& to, uint64_t bytes);
 
 }  // namespace heddle

@@ -9,6 +9,7 @@
 #include "runtime/launching.h"
 #include "runtime/memory_plan.h"
 #include "runtime/profiler.h"
+#include "runtime/split_devices.h"
 
 namespace heddle {
 
@@ -113,7 +114,7 @@ void choose_kept(const Plan& plan, RunMemory& memory) {
     if (kept.contents != now) {
       kept = {now, nullptr, false};
     } else if (!kept.packed) {
-      const Device::Memory used = plan.device->memory();
+      const Backend::Memory used = plan.device->memory();
       if (used.used + plan.packings[k].bytes > used.limit / 2) continue;
       try {
         kept.packed = plan.device->allocate(plan.packings[k].bytes);
@@ -243,6 +244,7 @@ std::shared_ptr<const CachedPlan> make_plan(std::span<const NodeRef> roots, cons
   std::vector<NodeRef> distinct;
   for (const NodeRef& root : roots)
     if (!is_provided(*root) && key.number(root.get()) == distinct.size()) distinct.push_back(root);
+  if (key.spans) return keep_plan(key, split_devices(distinct, key));
   CachedPlan made;
   made.arguments = changing_numbers(key);
   made.numbers = key.numbers;
@@ -263,6 +265,7 @@ RunStats& run_stats() {
 void begin_run(const CachedPlan& cached, std::span<const uint64_t> numbers, std::span<const int64_t> symbols,
                RunMemory& memory) {
   memory.symbols.assign(symbols.begin(), symbols.end());
+  if (cached.plan.split) memory.numbers.assign(numbers.begin(), numbers.end());
   for (uint32_t number : cached.offsets) memory.symbols.push_back(static_cast<int64_t>(numbers[number]));
   memory.arguments.assign(8 * cached.scalars.size() + cached.plan.check_bytes / sizeof(uint64_t), 0);
   for (size_t k = 0; k < cached.scalars.size(); ++k) memory.arguments[8 * k] = numbers[cached.scalars[k]];
@@ -270,7 +273,7 @@ void begin_run(const CachedPlan& cached, std::span<const uint64_t> numbers, std:
 
 void bind_leaf(const Plan& plan, size_t leaf, const Node& value, RunMemory& memory) {
   const DeviceBuffer& buffer = device_buffer(value);
-  if (&buffer.device() != plan.device)
+  if (!plan.split && &buffer.device() != plan.device)
     throw ValueError(
         text("data on ", buffer.device().name(), " and ", plan.device->name(), " meet in one computation"));
   memory.leaves[leaf] = whole(buffer);
@@ -282,6 +285,7 @@ uint64_t output_bytes(const Plan& plan, size_t output, std::span<const int64_t> 
 }
 
 void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>& arena) {
+  if (plan.split) return execute_parts(plan, memory);
   choose_kept(plan, memory);
   for (size_t o = 0; o < plan.outputs.size(); ++o)
     if (memory.outputs[o] && plan.outputs[o].leaf < 0 && plan.outputs[o].same_as < 0)

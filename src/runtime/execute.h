@@ -11,6 +11,8 @@ namespace heddle {
 struct ControlRun;  // runtime/control.h
 
 // What one run works on. An object is reused from run to run to keep its memory.
+struct SplitMemory;
+
 struct RunMemory {
   std::vector<BufferPart> leaves;        // by the plan's numbers
   std::vector<DeviceBuffer*> outputs;    // by the plan's numbers; null: nobody wants it
@@ -40,12 +42,15 @@ struct RunMemory {
   // them.
   std::shared_ptr<void> recordings[3];
   std::vector<Submission> submissions;
+  // Of a plan in parts: the graph's numbers, and what the parts work on.
+  std::vector<uint64_t> numbers;
+  std::shared_ptr<SplitMemory> split;
 };
 
 // `numbers` and `symbols` are the graph's. Those that are arguments of the plan go where its launches find them.
 void begin_run(const CachedPlan& cached, std::span<const uint64_t> numbers, std::span<const int64_t> symbols,
                RunMemory& memory);
-// The value of a leaf. Throws ValueError if it lives on another device.
+// The value of a leaf. Throws ValueError if it lives on another device than the plan that runs it.
 void bind_leaf(const Plan& plan, size_t leaf, const Node& value, RunMemory& memory);
 // Of an output, for these values of the graph's symbols.
 uint64_t output_bytes(const Plan& plan, size_t output, std::span<const int64_t> symbols);

@@ -155,15 +155,13 @@ void GraphKey::read_node(const Node& node) {
 
   switch (node.op) {
     case NodeOp::Buffer: {
-      Device* home = &device_buffer(node).device();
-      if (device && device != home)
-        throw ValueError(text("cannot realize a graph whose data is on both ", device->name(), " and ", home->name()));
-      device = home;
+      device_buffer(node);  // throws where there is none
+      note_leaf(node);
       if (!node.shape.is_static() && known_bytes(node) > node.storage->bytes())
         throw ValueError(text("cannot realize: buffer ", node.dtype, node.shape, " has ", node.storage->bytes(),
                               " bytes, not the ", known_bytes(node), " of its shape"));
       bool may_take = std::binary_search(donatable_.begin(), donatable_.end(), node.storage.get());
-      words.push_back(may_take);
+      words.push_back(uint64_t{may_take} | uint64_t{node.device} << 1);
       leaves.push_back(&node);
       donatable_leaf.push_back(may_take);
       donated_to.push_back(-1);
@@ -182,7 +180,8 @@ void GraphKey::read_node(const Node& node) {
       leaves.push_back(&node);
       donatable_leaf.push_back(update != updates_.end());
       donated_to.push_back(update != updates_.end() ? update->second : -1);
-      words.push_back(static_cast<uint64_t>(donated_to.back() + 1));
+      words.push_back(static_cast<uint64_t>(donated_to.back() + 1) | uint64_t{node.device} << 40);
+      note_leaf(node);
       return;
     }
     case NodeOp::Const:
@@ -206,6 +205,7 @@ void GraphKey::read_node(const Node& node) {
     case NodeOp::Scatter: words.push_back(modes.deterministic); break;
     case NodeOp::Loop:
     case NodeOp::Cond: read_control(node); return;
+    case NodeOp::To: spans = true; break;
     default: break;
   }
   words.push_back(node.attrs.size());
@@ -265,13 +265,31 @@ void GraphKey::start() {
   if (!parameters_.empty()) parameters_.clear();
   if (!expressions_.empty()) expressions_.clear();
   device = nullptr;
+  spans = false;
+  home = home_device();
   if (++walk_ == 0) {  // the marks of four billion walks ago would look fresh
     std::fill(table_.begin(), table_.end(), Entry{nullptr, 0, 0});
     walk_ = 1;
   }
 }
 
-void GraphKey::walk() {
+// What lies in a file has no place: it is read as a copy from another device is. A parameter of a region that stands
+// for a constant has none either, and is where the region runs.
+void GraphKey::note_leaf(const Node& leaf) {
+  if (leaf.device == kAnywhere)
+    spans |= !is_placeholder(leaf);
+  else
+    note_device(leaf.device);
+}
+
+void GraphKey::note_device(DeviceNumber number) {
+  if (!device)
+    device = &backend_of(number);
+  else
+    spans |= device->number() != number;
+}
+
+void GraphKey::walk(Backend* only) {
   outputs = nodes.size();
   words.push_back(outputs);
   for (size_t i = 0; i < nodes.size(); ++i) {  // grows while we go
@@ -279,6 +297,16 @@ void GraphKey::walk() {
     read_node(*nodes[i]);
   }
   if (has_regions_) mark_inside();
+  if (only) {
+    HD_ASSERT(!spans && (!device || device == only), "a part of a graph is on several devices");
+    device = only;
+  } else {
+    // Results without a place go home.
+    for (size_t i = 0; i < outputs; ++i)
+      if (nodes[i]->device == kAnywhere) note_device(home);
+    if (!device) device = &backend_of(home);
+    if (spans) words.push_back(home);
+  }
   hash = hash_words(words);
 }
 
@@ -298,17 +326,35 @@ void GraphKey::read_captured(std::span<const NodeRef> roots, std::span<const Sta
   donatable_.clear();
   for (const NodeRef& root : roots)
     if (!is_provided(*root)) visit(root.get());
-  updates_.clear();
-  for (const StateUpdate& update : updates)
-    if (!is_provided(*update.value)) updates_[update.input] = static_cast<int>(number(update.value));
+  find_outputs(updates);
   walk();
 }
 
-void GraphKey::read_region(const Region& region, std::span<const StateUpdate> updates, const Modes& of_graph) {
-  read_captured(region.results, updates);
+void GraphKey::find_outputs(std::span<const StateUpdate> updates) {
+  updates_.clear();
+  for (const StateUpdate& update : updates)
+    if (!is_provided(*update.value)) updates_[update.input] = static_cast<int>(number(update.value));
+}
+
+void GraphKey::read_part(std::span<const NodeRef> roots, std::span<const Storage* const> donatable,
+                         std::span<const StateUpdate> updates, const Modes& with, Backend& on) {
+  start();
+  modes = with;
+  words[0] = word_of(modes);
+  captured_ = true;
+  donatable_.assign(donatable.begin(), donatable.end());
+  std::sort(donatable_.begin(), donatable_.end());
+  for (const NodeRef& root : roots)
+    if (!is_provided(*root)) visit(root.get());
+  find_outputs(updates);
+  walk(&on);
+}
+
+void GraphKey::read_region(const Region& region, std::span<const StateUpdate> updates, const Modes& of_graph,
+                           Backend& on) {
+  read_part(region.results, {}, updates, of_graph, on);
   is_region = true;
-  modes = of_graph;
-  words[0] = word_of(modes) | kRegion;
+  words[0] |= kRegion;
   hash = hash_words(words);
 }
 

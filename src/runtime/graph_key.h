@@ -49,14 +49,20 @@ class GraphKey {
   void read(std::span<const NodeRef> roots, std::span<const Storage* const> donatable);
   // The same for a captured function. Its Inputs are leaves; roots that are Inputs are left out as well.
   void read_captured(std::span<const NodeRef> roots, std::span<const StateUpdate> updates);
+  // The same for a part of a graph that spans devices: all of it is on one. Both Inputs and Buffers may be given up.
+  void read_part(std::span<const NodeRef> roots, std::span<const Storage* const> donatable,
+                 std::span<const StateUpdate> updates, const Modes& modes, Backend& on);
   // The same for a region, whose parameters are its Inputs: nobody sees what a failed run has left in their memory.
-  void read_region(const Region& region, std::span<const StateUpdate> updates, const Modes& of_graph);
+  void read_region(const Region& region, std::span<const StateUpdate> updates, const Modes& of_graph, Backend& on);
   // Gives the memory of an unusually large graph back.
   void shrink();
 
   uint64_t hash = 0;
-  Modes modes;               // when the graph was read: a part of the words
-  Device* device = nullptr;  // of the leaves; null when there are none
+  Modes modes;  // when the graph was read: a part of the words
+  // Of the leaves; where constants go when there are none. Of a graph that spans devices one of them.
+  Backend* device = nullptr;
+  bool spans = false;             // leaves, results or To nodes are on several devices, or in files
+  DeviceNumber home = kAnywhere;  // where results go that have no place
   std::vector<uint64_t> words;
   std::vector<uint64_t> numbers;  // bits of constants, values of offsets
 
@@ -76,7 +82,10 @@ class GraphKey {
 
  private:
   void start();
-  void walk();
+  void walk(Backend* only = nullptr);
+  void note_device(DeviceNumber number);
+  void note_leaf(const Node& leaf);
+  void find_outputs(std::span<const StateUpdate> updates);
   uint32_t visit(const Node* node);
   void read_node(const Node& node);
   void read_integer(const Node& node, const Expr& e);

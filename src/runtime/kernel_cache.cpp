@@ -113,7 +113,7 @@ bool watched() {
 }
 
 // The tuned one from the disk, or one that is searched for now; nothing: the default one.
-std::optional<Schedule> tuned_schedule(const Program::Step& step, const Structure& structure, Device& device) {
+std::optional<Schedule> tuned_schedule(const Program::Step& step, const Structure& structure, Backend& device) {
   if (DiskCache* disk = disk_cache()) {
     if (std::optional<TunedSchedule> found = load_schedule(*disk, structure, device, step.tf32)) {
       try {
@@ -131,7 +131,7 @@ std::optional<Schedule> tuned_schedule(const Program::Step& step, const Structur
 // One way to compile a step, from its schedule (none: it is built directly) to what the device can launch.
 class Compilation {
  public:
-  Compilation(const Program::Step& step, uint64_t number, Device& device)
+  Compilation(const Program::Step& step, uint64_t number, Backend& device)
       : step_(step), name_(step.direct ? step.direct->name : step.loops.name), number_(number), device_(device) {}
 
   // `code` receives machine code if it is not null.
@@ -172,7 +172,7 @@ class Compilation {
   const Program::Step& step_;
   const std::string& name_;
   uint64_t number_;  // in the names of files
-  Device& device_;
+  Backend& device_;
   kernel::Kernel threads_;
 };
 
@@ -197,7 +197,7 @@ std::exception_ptr fault_of(F&& f, std::string& what) {
 
 std::atomic<size_t> replaced{0};  // schedules by plainer ones
 
-std::shared_ptr<Executable> compile(const Program::Step& step, const Key& key, Device& device) {
+std::shared_ptr<Executable> compile(const Program::Step& step, const Key& key, Backend& device) {
   const Target& target = device.target_for(step.tf32);
   const std::string& name = step.direct ? step.direct->name : step.loops.name;
   const auto& buffers = step.direct ? step.direct->buffers : step.loops.buffers;
@@ -251,11 +251,11 @@ std::shared_ptr<Executable> compile(const Program::Step& step, const Key& key, D
   return result;
 }
 
-Key key_of(const Program::Step& step, Device& device) {
+Key key_of(const Program::Step& step, Backend& device) {
   return {step.direct ? step.direct->structure : structure(step.loops), &device.target_for(step.tf32)};
 }
 
-std::shared_ptr<Executable> compiled_step(const Program::Step& step, Key key, Device& device) {
+std::shared_ptr<Executable> compiled_step(const Program::Step& step, Key key, Backend& device) {
   if (hooks().observed) {
     StepObserver observer;
     {
@@ -308,7 +308,7 @@ void observe_steps(StepObserver observer) {
   hooks().observer = std::move(observer);
 }
 
-std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::Step> steps, Device& device) {
+std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::Step> steps, Backend& device) {
   NoFork whole;  // also for the threads below
   std::vector<Key> keys;
   for (const Program::Step& step : steps) keys.push_back(key_of(step, device));
@@ -348,7 +348,7 @@ std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::
   return result;
 }
 
-std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& device) {
+std::shared_ptr<Executable> compile_step(const Program::Step& step, Backend& device) {
   NoFork whole;
   return compiled_step(step, key_of(step, device), device);
 }

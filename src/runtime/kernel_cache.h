@@ -14,17 +14,17 @@ namespace heddle {
 // from the disk cache if it is there, and goes there if not. A kernel that cannot be lowered, that kernel::verify()
 // refuses or that the device cannot compile gets a plainer schedule, with a warning. Throws CompileError, and
 // InternalError where no schedule helps.
-std::shared_ptr<Executable> compile_step(const Program::Step& step, Device& device);
+std::shared_ptr<Executable> compile_step(const Program::Step& step, Backend& device);
 // Those of a whole program; different ones are compiled at the same time.
-std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::Step> steps, Device& device);
+std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::Step> steps, Backend& device);
 
 // Searches for a schedule of a step, with so many trials; nothing: the default one is to be used. Asked for kernels
 // without a tuned schedule while HEDDLE_TUNE is set. tune/ provides it.
-using Tuner = std::optional<Schedule> (*)(const Program::Step& step, Device& device, int trials);
+using Tuner = std::optional<Schedule> (*)(const Program::Step& step, Backend& device, int trials);
 void set_tuner(Tuner search);
 
 // Sees every step for which a program wants a kernel, cached or not. Called from several threads. Null: nobody looks.
-using StepObserver = std::function<void(const Program::Step& step, Device& device)>;
+using StepObserver = std::function<void(const Program::Step& step, Backend& device)>;
 void observe_steps(StepObserver observer);
 
 // Kernels of this process that needed a plainer schedule.

@@ -30,19 +30,19 @@ bool take_part(std::string_view& from, std::string& part) {
 
 }  // namespace
 
-std::string schedule_key(const Structure& loops, const Device& device, bool tf32) {
+std::string schedule_key(const Structure& loops, const Backend& device, bool tf32) {
   return text(compiler_id(), "\n", device.name(), " with ", device.threads(), " threads\n",
               describe(device.target_for(tf32)), "\n", loops.bytes());
 }
 
-std::string code_key(const Structure& step, const std::string& schedule, const Device& device, bool tf32) {
+std::string code_key(const Structure& step, const std::string& schedule, const Backend& device, bool tf32) {
   return text(compiler_id(), ", ", device.code_version(), "\n", device.name(), "\n", describe(device.target_for(tf32)),
               "\n", schedule, "\n", step.bytes());
 }
 
 std::string compiler_id() { return HEDDLE_COMPILER_ID; }
 
-std::optional<TunedSchedule> load_schedule(DiskCache& cache, const Structure& loops, const Device& device, bool tf32) {
+std::optional<TunedSchedule> load_schedule(DiskCache& cache, const Structure& loops, const Backend& device, bool tf32) {
   std::optional<std::string> found = cache.get(DiskEntry::Schedule, schedule_key(loops, device, tf32));
   if (!found) return std::nullopt;
   std::istringstream in(*found);
@@ -52,14 +52,14 @@ std::optional<TunedSchedule> load_schedule(DiskCache& cache, const Structure& lo
   return tuned;
 }
 
-void store_schedule(DiskCache& cache, const Structure& loops, const Device& device, const TunedSchedule& tuned,
+void store_schedule(DiskCache& cache, const Structure& loops, const Backend& device, const TunedSchedule& tuned,
                     bool tf32) {
   cache.put(DiskEntry::Schedule, schedule_key(loops, device, tf32),
             text(tuned.default_seconds, " ", tuned.seconds, " ", tuned.tried, "\n", tuned.schedule));
 }
 
 std::shared_ptr<Executable> load_kernel(DiskCache& cache, const Structure& step, const std::string& schedule,
-                                        Device& device, bool tf32) {
+                                        Backend& device, bool tf32) {
   if (device.code_version().empty()) return nullptr;
   std::optional<std::string> found = cache.get(DiskEntry::Code, code_key(step, schedule, device, tf32));
   if (!found) return nullptr;
@@ -75,7 +75,7 @@ std::shared_ptr<Executable> load_kernel(DiskCache& cache, const Structure& step,
   }
 }
 
-void store_kernel(DiskCache& cache, const Structure& step, const std::string& schedule, const Device& device,
+void store_kernel(DiskCache& cache, const Structure& step, const std::string& schedule, const Backend& device,
                   const kernel::Kernel& thread_kernel, const std::string& code, bool tf32) {
   if (code.empty()) return;
   std::string value;

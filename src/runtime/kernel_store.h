@@ -17,20 +17,20 @@ struct TunedSchedule {
   int tried = 0;
 };
 // `tf32`, here and below: for device.tf32_target().
-std::optional<TunedSchedule> load_schedule(DiskCache& cache, const Structure& loops, const Device& device,
+std::optional<TunedSchedule> load_schedule(DiskCache& cache, const Structure& loops, const Backend& device,
                                            bool tf32 = false);
-void store_schedule(DiskCache& cache, const Structure& loops, const Device& device, const TunedSchedule& tuned,
+void store_schedule(DiskCache& cache, const Structure& loops, const Backend& device, const TunedSchedule& tuned,
                     bool tf32 = false);
 
 // What entries are stored under: everything that decides whether they may be used.
-std::string schedule_key(const Structure& loops, const Device& device, bool tf32 = false);
-std::string code_key(const Structure& step, const std::string& schedule, const Device& device, bool tf32 = false);
+std::string schedule_key(const Structure& loops, const Backend& device, bool tf32 = false);
+std::string code_key(const Structure& step, const std::string& schedule, const Backend& device, bool tf32 = false);
 
 // `schedule`: its text, "default" for the default one, "" for a kernel that has none. Null when there is no such
 // kernel, or nothing that this device can load.
 std::shared_ptr<Executable> load_kernel(DiskCache& cache, const Structure& step, const std::string& schedule,
-                                        Device& device, bool tf32 = false);
-void store_kernel(DiskCache& cache, const Structure& step, const std::string& schedule, const Device& device,
+                                        Backend& device, bool tf32 = false);
+void store_kernel(DiskCache& cache, const Structure& step, const std::string& schedule, const Backend& device,
                   const kernel::Kernel& thread_kernel, const std::string& code, bool tf32 = false);
 
 }  // namespace heddle

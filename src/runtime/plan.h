@@ -51,6 +51,7 @@ struct PlanCheck {
 struct PlanOutput {
   DType dtype;
   Shape shape;
+  Backend* device = nullptr;     // null: the plan's
   int donated_leaf = -1;         // takes over this leaf's memory when nobody else holds it
   const char* not_donated = "";  // why it may not take over the one that was meant for it
   // Launches write only what differs from this leaf: a run that does not take over its memory begins with a copy.
@@ -75,8 +76,12 @@ struct Temporary {
   int first, last;
 };
 
+struct SplitPlan;
+
 struct Plan {
-  Device* device;
+  Backend* device;
+  // Of a graph that spans devices: plans for its parts (split_devices.h), and then no launches here.
+  std::shared_ptr<const SplitPlan> split = {};
   // Sizes that each run gives, by position: those of the graph, then offsets. Graphs that share the plan have other
   // symbols in the same places.
   std::vector<Expr> symbols;
@@ -97,6 +102,8 @@ struct Plan {
   int last_check = -1;
   std::vector<PlanPacking> packings;  // in the order of launches; none where sizes are symbolic, or
                                       // where the launch has an offset
+
+  Backend& device_of(const PlanOutput& output) const { return output.device ? *output.device : *device; }
 };
 
 struct RunStats {
@@ -114,8 +121,7 @@ RunStats& run_stats();
 // from inside the graph alone. When a launch fails the contents of donated storages are lost.
 // Throws IndexError for an index out of range that a kernel met; the results are then not kept, and no donated storage
 // has been written to. Sizes may be bound symbols (Expr::bound): then one plan serves all their values. Throws
-// ValueError for symbols without a value, for Inputs, and when leaves live on different devices; OutOfMemory;
-// CompileError.
+// ValueError for symbols without a value and for Inputs; OutOfMemory; CompileError.
 std::vector<NodeRef> realize(std::span<const NodeRef> roots, std::span<const Storage* const> donatable = {});
 
 void clear_plan_cache();

@@ -25,7 +25,7 @@ struct Variant {
 
 // All plans of one graph, which differ in what they know of its numbers.
 struct PlansOfKey {
-  Device* device;
+  Backend* device;
   std::vector<uint64_t> words;
   std::vector<Variant> variants;
 };

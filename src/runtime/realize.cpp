@@ -1,4 +1,5 @@
 #include <atomic>
+#include <memory>
 
 #include "base/error.h"
 #include "base/fork.h"
@@ -17,20 +18,19 @@ struct Workspace {
   std::vector<bool> held;
   std::vector<uint32_t> users, pending;
 };
-thread_local Workspace workspace;
+// On the heap: a module of Python's has little room for what belongs to a thread.
+Workspace& workspace() {
+  thread_local const std::unique_ptr<Workspace> mine = std::make_unique<Workspace>();
+  return *mine;
+}
 
 // Leaves nothing of a call behind, not even by an exception: results must not live longer than their handles.
 struct ForgetOutputs {
   ~ForgetOutputs() {
-    workspace.outputs.clear();
-    workspace.key.shrink();
+    workspace().outputs.clear();
+    workspace().key.shrink();
   }
 };
-
-Device& default_device() {
-  static Device& instance = device();
-  return instance;
-}
 
 // Marks the nodes that somebody outside of the graph can still see, directly or through a node that uses them. Every
 // node is looked at after all that use it: whoever has a node that uses it may be going from that one to this one.
@@ -81,7 +81,7 @@ void provide_outputs(const Plan& plan, Workspace& work) {
     }
     if (!storage) {
       const uint64_t bytes = output_bytes(plan, o, work.memory.symbols);
-      std::shared_ptr<DeviceBuffer> fresh = plan.device->allocate(bytes);
+      std::shared_ptr<DeviceBuffer> fresh = plan.device_of(output).allocate(bytes);
       if (output.argument >= 0)
         plan.device->copy_from_host(*fresh, &work.memory.arguments[8 * static_cast<size_t>(output.argument)], bytes);
       storage = std::move(fresh);
@@ -113,11 +113,10 @@ std::vector<NodeRef> realize(std::span<const NodeRef> roots, std::span<const Sto
   NoFork whole;
 
   ProfileScope scope(SliceKind::Call, [] { return "realize"; });
-  Workspace& work = workspace;
+  Workspace& work = workspace();
   ForgetOutputs forget;
   GraphKey& key = work.key;
   key.read(roots, donatable);
-  if (!key.device) key.device = &default_device();
   std::shared_ptr<const CachedPlan> plan = plan_for(roots, key);
   run(*plan, work);
 

@@ -13,7 +13,7 @@ double seconds_now() {
 }
 
 // The shortest of as many launches as fit into `seconds`, after one that warms up.
-double best_launch(Device& device, const std::string& kernel, std::span<const BufferPart> buffers, double seconds) {
+double best_launch(Backend& device, const std::string& kernel, std::span<const BufferPart> buffers, double seconds) {
   std::shared_ptr<Executable> code = device.compile(kernel::parse(kernel));
   double best = 0;
   const double end = seconds_now() + seconds;
@@ -38,7 +38,7 @@ struct Blocks {
   std::string thread() const { return threads > 1 ? "t" : "0"; }
 };
 
-double measure_flops(Device& device, const Blocks& machine, int lanes, bool fused) {
+double measure_flops(Backend& device, const Blocks& machine, int lanes, bool fused) {
   constexpr int64_t kTurns = 2048;
   const int64_t blocks = machine.count;
   const std::string type = text("vec<", lanes, "xf32>");
@@ -67,7 +67,7 @@ double measure_flops(Device& device, const Blocks& machine, int lanes, bool fuse
 }
 
 // Reads `wanted` bytes, about.
-double measure_bytes(Device& device, const Blocks& machine, int lanes, int64_t wanted_bytes) {
+double measure_bytes(Backend& device, const Blocks& machine, int lanes, int64_t wanted_bytes) {
   constexpr int64_t kLoads = 8;
   const int64_t kTurns = machine.threads > 1 ? 8 : 64, row = machine.threads * lanes;
   const int64_t per_block = kLoads * kTurns * row;
@@ -103,7 +103,7 @@ double measure_bytes(Device& device, const Blocks& machine, int lanes, int64_t w
 
 }  // namespace
 
-Roofline measure_roofline(Device& device) {
+Roofline measure_roofline(Backend& device) {
   const Target& target = device.target();
   const bool simd = target.machine == Machine::Simd;
   if (!simd && !device.records()) return {};  // a simulated device's times mean nothing

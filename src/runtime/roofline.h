@@ -8,6 +8,6 @@
 namespace heddle {
 
 // Runs two small kernels on all threads of the device, for about 50 ms. Zeros for a device that is no CPU.
-Roofline measure_roofline(Device& device);
+Roofline measure_roofline(Backend& device);
 
 }  // namespace heddle

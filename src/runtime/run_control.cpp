@@ -32,7 +32,7 @@ class Regions {
     run_.regions.resize(step.regions.size());
   }
 
-  Device& device() { return device_; }
+  Backend& device() { return device_; }
   RegionRun& run(size_t region) { return run_.regions[region]; }
   const Plan& plan(size_t region) const { return step_.regions[region].cached->plan; }
 
@@ -145,7 +145,7 @@ class Regions {
     return results[0];
   }
 
-  Device& device_;
+  Backend& device_;
   const ControlStep& step_;
   RunMemory& around_;
   ControlRun& run_;

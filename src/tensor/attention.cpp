@@ -134,6 +134,7 @@ Tensor weighted(const Tensor& scores, const Tensor& wide_v, DType values) {
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options) {
   check_shapes(q, k, v);
+  for (const Tensor* x : {&k, &v}) check_same_device(kName, q.node()->device, x->node()->device);
   for (const Tensor* x : {&q, &k, &v})
     if (!is_float(x->dtype())) throw DTypeError(text(kName, ": works on floats, not ", x->dtype()));
   // Fewer heads of k and v than of q.

@@ -128,6 +128,7 @@ Tensor pow(const Operand& a, const Operand& b) {
   if (is_integer(x.dtype()) && b.kind() == Operand::Kind::Integer) {
     if (b.integer() < 0)
       throw ValueError(text("pow: integers to the power ", b.integer(), " are no integers; cast first"));
+    OnDeviceOf there(x);
     Tensor result = full(x.shape(), 1, x.dtype()), square_of = x;
     for (int64_t rest = b.integer(); rest > 0; rest /= 2) {
       if (rest % 2) result = mul(result, square_of);

@@ -95,6 +95,7 @@ Pair promote_pair(const char* op, const Operand& a, const Operand& b) {
   bool a_is = a.kind() == Operand::Kind::Tensor, b_is = b.kind() == Operand::Kind::Tensor;
   if (a_is && b_is) {
     NodeRef x = a.tensor().node(), y = b.tensor().node();
+    check_same_device(op, x->device, y->device);
     if (x->dtype != y->dtype) {
       DType dtype = promote(x->dtype, y->dtype);
       x = make_cast(x, dtype);

@@ -33,6 +33,17 @@ Scalar number_scalar(const char* op, const Operand& number, DType dtype);
 NodeRef number_node(const char* op, const Operand& number, DType dtype, const Shape& shape);
 // Elements copied from the host.
 NodeRef buffer_node(const void* data, DType dtype, const Shape& shape);
+// Buffers and random keys that an operator makes beside x are made where x is; constants need no place.
+class OnDeviceOf {
+ public:
+  explicit OnDeviceOf(const Tensor& x);
+  explicit OnDeviceOf(DeviceNumber device);
+
+ private:
+  HomeScope scope_;
+};
+// A value without a place as one of that device, if it would go elsewhere.
+NodeRef placed_at(const NodeRef& value, DeviceNumber device);
 NodeRef scalar_node(ScalarOp op, std::initializer_list<NodeRef> inputs);
 // The signed integer of so many bytes.
 DType signed_of_size(int bytes);

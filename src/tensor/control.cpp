@@ -86,6 +86,11 @@ class Recording {
   // Whatever the regions use of the outside becomes parameters; `inputs` gets what they stand for.
   std::shared_ptr<Control> close(bool hoist, std::vector<NodeRef>& inputs) {
     std::vector<NodeRef> taken = close_regions(regions_, outside_, hoist);
+    for (const Region& region : regions_)
+      for (const Node* node : topological(region.results))
+        if (node->op == NodeOp::To)
+          throw ValueError(text(op_, ": a tensor ", node->dtype, node->shape, " goes to ", device_name(node->device),
+                                " inside: what runs again and again stays on one device; use to() outside"));
     inputs.insert(inputs.end(), taken.begin(), taken.end());
     auto control = std::make_shared<Control>();
     control->regions = std::move(regions_);
@@ -103,7 +108,7 @@ class Recording {
 
 std::vector<NodeRef> stand_ins(std::span<const NodeRef> values) {
   std::vector<NodeRef> result;
-  for (const NodeRef& value : values) result.push_back(make_placeholder(value->dtype, value->shape));
+  for (const NodeRef& value : values) result.push_back(placeholder_like(*value));
   return result;
 }
 
@@ -274,7 +279,7 @@ Round scanned(const char* op, const RoundFunction& body, const TensorList& carry
   const size_t count = inputs.size();
   Recording recording(op);
   std::vector<NodeRef> parameters = stand_ins(inputs);
-  for (const NodeRef& x : stacked) parameters.push_back(make_placeholder(x->dtype, slice_shape(x->shape)));
+  for (const NodeRef& x : stacked) parameters.push_back(make_placeholder(x->dtype, slice_shape(x->shape), x->device));
   size_t outputs = 0;
   const Region& region = recording.record(parameters, [&](const TensorList& list) {
     const auto middle = list.begin() + static_cast<std::ptrdiff_t>(count);

@@ -48,6 +48,8 @@ struct Operands {
 
 Operands operands(const char* op, size_t axes, const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
                   int64_t groups, bool transposed) {
+  check_same_device(op, x.node()->device, weight.node()->device);
+  if (bias) check_same_device(op, x.node()->device, bias->node()->device);
   Operands result;
   std::vector<Tensor> factors = product_operands(op, {x, weight});
   result.x = with_batch(op, factors[0], axes, result.alone);

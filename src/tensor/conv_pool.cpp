@@ -77,7 +77,9 @@ Tensor max_pool(const char* op, size_t axes, const Tensor& given, const Dims& ke
 Tensor counts(const Pool& p, bool with_padding) {
   Dims shape = {1, 1}, before(p.size.size(), 0);
   for (size_t i = 0; i < p.size.size(); ++i) shape.push_back(p.size[i] + (with_padding ? 2 * p.padding[i] : 0));
-  return sum(windows(p, ones(shape), with_padding ? before : p.padding, Scalar::of(kF32, 0)), last_axes(p.size.size()));
+  return sum(windows(p, Tensor(make_const(Scalar::of(kF32, 1), to_shape("avg_pool", shape, kF32))),
+                     with_padding ? before : p.padding, Scalar::of(kF32, 0)),
+             last_axes(p.size.size()));
 }
 
 Tensor avg_pool(const char* op, size_t axes, const Tensor& given, const Dims& kernel, const AvgPoolOptions& options) {
@@ -102,6 +104,7 @@ Tensor avg_pool(const char* op, size_t axes, const Tensor& given, const Dims& ke
 
 // [..., size, width, ...] in place of an axis: window i, and its elements; `outside` behind its end.
 Tensor uneven_windows(const Tensor& x, int64_t axis, int64_t size, Scalar outside) {
+  OnDeviceOf there(x);
   int64_t n = x.size(axis), width = 0;
   std::vector<int64_t> begin, end, index;
   for (int64_t i = 0; i < size; ++i) {
@@ -168,6 +171,7 @@ Tensor adaptive_avg_pool(const char* op, size_t axes, const Tensor& x, const Dim
   check_numbers(op, x);
   Tensor wide = to_wide_float(x);
   auto uneven_mean = [&](const Tensor& y, int64_t axis, int64_t count) {
+    OnDeviceOf there(y);
     int64_t n = y.size(axis);
     std::vector<double> lengths;
     for (int64_t i = 0; i < count; ++i)

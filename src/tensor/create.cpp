@@ -8,16 +8,28 @@
 namespace heddle {
 namespace {
 
+// Inside a DeviceScope a constant belongs to the scope's device.
+Tensor pinned(const NodeRef& constant) { return Tensor(make_to(constant, pinning_device())); }
+
+// What `make` gives for the dtype of the options, on their device.
+template <class Make>
+Tensor made_with(const TensorOptions& options, DType otherwise, Make make) {
+  std::optional<DeviceScope> scope;
+  if (options.device) scope.emplace(*options.device);
+  return make(options.dtype.value_or(otherwise));
+}
+
 Tensor filled(const char* op, const Dims& dims, const Operand& value, DType dtype) {
   if (value.kind() == Operand::Kind::Tensor) throw ValueError(text(op, ": the value must be a number"));
-  return Tensor(number_node(op, value, dtype, to_symbolic_shape(op, dims, dtype)));
+  return pinned(number_node(op, value, dtype, to_symbolic_shape(op, dims, dtype)));
 }
 Tensor filled_like(const char* op, const Tensor& x, const Operand& value, std::optional<DType> dtype) {
   if (value.kind() == Operand::Kind::Tensor) throw ValueError(text(op, ": the value must be a number"));
   NodeRef n = x.node();
   DType to = dtype.value_or(n->dtype);
   check_shape(op, n->shape, to);
-  return Tensor(number_node(op, value, to, n->shape));
+  NodeRef made = number_node(op, value, to, n->shape);
+  return n->device == kAnywhere ? pinned(made) : Tensor(placed_at(made, n->device));
 }
 
 // The shape of nested lists, taken from the first of each.
@@ -117,7 +129,7 @@ Tensor arange(const Operand& begin, const Operand& end, const Operand& step, std
   // Of i64 both ends are numbers of that dtype; a double might round the last one up.
   bool exact = whole && to == kI64;
   check_ends("arange", exact || count == 0 ? 0 : begin.real(), exact || count == 0 ? 0 : last, to);
-  return progression(count, begin, step, to);
+  return pinned(progression(count, begin, step, to).node());
 }
 
 Tensor linspace(double begin, double end, int64_t count, bool endpoint, DType dtype) {
@@ -128,9 +140,9 @@ Tensor linspace(double begin, double end, int64_t count, bool endpoint, DType dt
   Tensor position(make_iota(kI64, Shape{count}, 0)), at = cast(position, kF64);
   // From whichever end is nearer, so that both ends are exact.
   double step = parts > 0 ? (end - begin) / static_cast<double>(parts) : 0;
-  if (!endpoint || parts == 0) return cast(add(mul(at, step), begin), dtype);
+  if (!endpoint || parts == 0) return pinned(cast(add(mul(at, step), begin), dtype).node());
   Tensor from_end = sub(end, mul(sub(static_cast<double>(parts), at), step));
-  return cast(where(lt(position, (parts + 1) / 2), add(mul(at, step), begin), from_end), dtype);
+  return pinned(cast(where(lt(position, (parts + 1) / 2), add(mul(at, step), begin), from_end), dtype).node());
 }
 
 Tensor logspace(double begin, double end, int64_t count, bool endpoint, double base, DType dtype) {
@@ -157,12 +169,47 @@ Tensor eye(int64_t n, DType dtype) { return eye(n, n, 0, dtype); }
 Tensor eye(int64_t n, int64_t m, int64_t k, DType dtype) {
   Positions at = positions("eye", n, m, dtype);
   k = std::clamp(k, -n, m);  // beyond the corners all diagonals are alike
-  return cast(eq(k == 0 ? at.row : add(at.row, k), at.column), dtype);
+  return pinned(cast(eq(k == 0 ? at.row : add(at.row, k), at.column), dtype).node());
 }
 Tensor tri(int64_t n, int64_t m, int64_t k, DType dtype) {
   Positions at = positions("tri", n, m, dtype);
   k = std::clamp(k, -n, m);
-  return cast(ge(k == 0 ? at.row : add(at.row, k), at.column), dtype);
+  return pinned(cast(ge(k == 0 ? at.row : add(at.row, k), at.column), dtype).node());
+}
+
+Tensor full(const Dims& dims, const Operand& value, const TensorOptions& options) {
+  return made_with(options, kF32, [&](DType dtype) { return full(dims, value, dtype); });
+}
+Tensor scalar(const Operand& value, const TensorOptions& options) {
+  return made_with(options, kF32, [&](DType dtype) { return scalar(value, dtype); });
+}
+Tensor zeros(const Dims& dims, const TensorOptions& options) {
+  return made_with(options, kF32, [&](DType dtype) { return zeros(dims, dtype); });
+}
+Tensor ones(const Dims& dims, const TensorOptions& options) {
+  return made_with(options, kF32, [&](DType dtype) { return ones(dims, dtype); });
+}
+Tensor empty(const Dims& dims, const TensorOptions& options) {
+  return made_with(options, kF32, [&](DType dtype) { return empty(dims, dtype); });
+}
+Tensor tensor(const Numbers& values, const TensorOptions& options) {
+  return made_with(options, kF32, [&](DType dtype) { return tensor(values, dtype); });
+}
+Tensor arange(const Operand& end, const TensorOptions& options) { return arange(0, end, 1, options); }
+Tensor arange(const Operand& begin, const Operand& end, const Operand& step, const TensorOptions& options) {
+  return made_with(options, kF32, [&](DType) { return arange(begin, end, step, options.dtype); });
+}
+Tensor linspace(double begin, double end, int64_t count, bool endpoint, const TensorOptions& options) {
+  return made_with(options, kF32, [&](DType dtype) { return linspace(begin, end, count, endpoint, dtype); });
+}
+Tensor logspace(double begin, double end, int64_t count, bool endpoint, double base, const TensorOptions& options) {
+  return made_with(options, kF32, [&](DType dtype) { return logspace(begin, end, count, endpoint, base, dtype); });
+}
+Tensor eye(int64_t n, int64_t m, int64_t k, const TensorOptions& options) {
+  return made_with(options, kF32, [&](DType dtype) { return eye(n, m, k, dtype); });
+}
+Tensor tri(int64_t n, int64_t m, int64_t k, const TensorOptions& options) {
+  return made_with(options, kF32, [&](DType dtype) { return tri(n, m, k, dtype); });
 }
 
 }  // namespace heddle

@@ -38,7 +38,8 @@ Tensor embedded(const char* op, const Tensor& x, int64_t offset, int64_t axis0, 
   std::vector<std::pair<int64_t, int64_t>> widths(static_cast<size_t>(x.rank()), {0, 0});
   widths.back() = {row, column};
   Tensor rows(make_iota(kI64, whole, x.rank() - 1)), columns(make_iota(kI64, whole, x.rank()));
-  Tensor result = where(eq(columns, add(rows, offset)), unsqueeze(pad(x, widths), -1), scalar(0, x.dtype()));
+  Tensor result = where(eq(columns, add(rows, offset)), unsqueeze(pad(x, widths), -1),
+                        Tensor(make_const(Scalar::of(x.dtype(), 0))));
   return moveaxis(result, {-2, -1}, {first, second});
 }
 
@@ -49,7 +50,7 @@ Tensor triangle(const char* op, const Tensor& x, int64_t k, bool upper) {
   // Beyond the corners all diagonals are alike.
   k = std::clamp(k, -shape[shape.size() - 2].hi(), shape[shape.size() - 1].hi());
   Tensor edge = k == 0 ? rows : add(rows, k);
-  return where(upper ? ge(columns, edge) : le(columns, edge), x, scalar(0, x.dtype()));
+  return where(upper ? ge(columns, edge) : le(columns, edge), x, Tensor(make_const(Scalar::of(x.dtype(), 0))));
 }
 
 }  // namespace

@@ -261,6 +261,7 @@ class Planner {
 
 Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands) {
   if (operands.empty()) throw ValueError(text("einsum: \"", equation, "\" has no operands"));
+  for (const Tensor& x : operands) check_same_device("einsum", operands[0].node()->device, x.node()->device);
   Equation e = read_equation(equation, operands);
   std::map<int, int64_t> sizes = label_sizes(equation, e, operands);
   if (sizes.size() > 128) fail(equation, "more than 128 axes");

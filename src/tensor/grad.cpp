@@ -14,7 +14,7 @@
 namespace heddle {
 namespace {
 
-NodeRef zeros_of(const NodeRef& x) { return make_const(Scalar::of(x->dtype, 0), x->shape); }
+NodeRef zeros_of(const NodeRef& x) { return placed_at(make_const(Scalar::of(x->dtype, 0), x->shape), x->device); }
 
 void check_differentiable(const char* op, const char* what, const NodeRef& x) {
   if (!is_float(x->dtype)) throw DTypeError(text(op, ": ", what, " is ", describe(x), "; only floats have gradients"));
@@ -33,6 +33,7 @@ NodeRef cotangent_of(const char* op, const NodeRef& output, const std::optional<
   NodeRef g = given->node();
   if (g->dtype != output->dtype || !(g->shape == output->shape))
     throw ShapeError(text(op, ": a cotangent of ", describe(g), " for an output of ", describe(output)));
+  check_same_device(op, g->device, output->device);
   return g;
 }
 

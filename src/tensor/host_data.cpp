@@ -79,13 +79,15 @@ std::span<const T> Tensor::data(const std::source_location& where) const& {
 
 NodeRef buffer_node(const void* data, DType dtype, const Shape& shape) {
   uint64_t bytes = static_cast<uint64_t>(shape.static_numel()) * static_cast<uint64_t>(size_of(dtype));
-  Device& d = device();
+  Backend& d = device();
   std::shared_ptr<DeviceBuffer> buffer = d.allocate(bytes);
   d.copy_from_host(*buffer, data, bytes);
   return make_buffer(buffer, dtype, shape);
 }
 
-Tensor from_memory(const void* elements, const Dims& dims, DType dtype) {
+Tensor from_memory(const void* elements, const Dims& dims, DType dtype, const std::optional<Device>& device) {
+  std::optional<DeviceScope> scope;
+  if (device) scope.emplace(*device);
   return Tensor(buffer_node(elements, dtype, to_shape("from_memory", dims, dtype)));
 }
 
@@ -103,9 +105,24 @@ std::shared_ptr<const void> host_memory(const Tensor& tensor, const std::source_
   return {view, view->data};
 }
 
+namespace {
+// `make` gives a tensor where the options say, of a dtype of its own.
+template <class Make>
+Tensor made_with(const TensorOptions& options, Make make) {
+  std::optional<DeviceScope> scope;
+  if (options.device) scope.emplace(*options.device);
+  Tensor made = make();
+  return options.dtype ? cast(made, *options.dtype) : made;
+}
+}  // namespace
+
 template <class T>
 Tensor from_data(const T* values, const Dims& dims) {
   return Tensor(buffer_node(values, dtype_of<T>(), to_shape("from_data", dims, dtype_of<T>())));
+}
+template <class T>
+Tensor from_data(const T* values, const Dims& dims, const TensorOptions& options) {
+  return made_with(options, [&] { return from_data(values, dims); });
 }
 
 template <class T>
@@ -122,12 +139,19 @@ Tensor from_vector(const std::vector<T>& values, const Dims& dims) {
   }
 }
 
-#define HD_INSTANTIATE(T)                                                          \
-  template T Tensor::item<T>(const std::source_location&) const;                   \
-  template std::vector<T> Tensor::to_vector<T>(const std::source_location&) const; \
-  template std::span<const T> Tensor::data<T>(const std::source_location&) const&; \
-  template Tensor from_data<T>(const T* values, const Dims&);                      \
-  template Tensor from_vector<T>(const std::vector<T>&, const Dims&);
+template <class T>
+Tensor from_vector(const std::vector<T>& values, const Dims& dims, const TensorOptions& options) {
+  return made_with(options, [&] { return from_vector(values, dims); });
+}
+
+#define HD_INSTANTIATE(T)                                                           \
+  template T Tensor::item<T>(const std::source_location&) const;                    \
+  template std::vector<T> Tensor::to_vector<T>(const std::source_location&) const;  \
+  template std::span<const T> Tensor::data<T>(const std::source_location&) const&;  \
+  template Tensor from_data<T>(const T* values, const Dims&);                       \
+  template Tensor from_data<T>(const T* values, const Dims&, const TensorOptions&); \
+  template Tensor from_vector<T>(const std::vector<T>&, const Dims&);               \
+  template Tensor from_vector<T>(const std::vector<T>&, const Dims&, const TensorOptions&);
 HD_INSTANTIATE(bool)
 HD_INSTANTIATE(int8_t)
 HD_INSTANTIATE(int16_t)

@@ -43,7 +43,7 @@ MergedIndex merge_indices(const char* op, const NodeRef& n, const std::vector<Te
     return result;
   }
   int64_t label = index_label(op);
-  Tensor place = zeros({}, kI64);
+  Tensor place(make_const(Scalar::of(kI64, 0)));
   for (size_t k = 0; k < indices.size(); ++k) {
     int64_t along = n->shape[axis + k].value();
     NodeRef positions = to_positions(op, indices[k], x, axis + k);
@@ -143,10 +143,12 @@ Tensor one_hot(const Tensor& ids, int64_t classes, DType dtype) {
   to_shape("one_hot", {classes}, kI64);
   bool wide = size_of(ids.dtype()) == 8 || ids.dtype() == kU32 || classes > INT32_MAX;
   DType common = ids.dtype() == kU64 ? kU64 : wide ? kI64 : kI32;
+  OnDeviceOf there(ids);
   return cast(eq(unsqueeze(cast(ids, common), -1), cast(arange(classes), common)), dtype);
 }
 
 Tensor dynamic_slice(const Tensor& x, const Tensor& begins, const Dims& sizes) {
+  OnDeviceOf there(x);
   Tensor result(with_numbers(x.node()));
   std::vector<NodeRef> from = begins_of("dynamic_slice", result.node()->shape, begins, sizes);
   for (size_t i = 0; i < from.size(); ++i) {
@@ -159,6 +161,7 @@ Tensor dynamic_slice(const Tensor& x, const Tensor& begins, const Dims& sizes) {
 
 Tensor checked_positions(const char* op, const Tensor& positions, int64_t count, int64_t axis) {
   NodeRef index = positions.node();
+  OnDeviceOf there(index->device);
   Shape line(static_cast<size_t>(axis) + 1, Expr(1));  // so that an error names the axis
   line[static_cast<size_t>(axis)] = count;
   NodeRef numbers = make_iota(kI64, line, static_cast<int>(axis));

@@ -7,6 +7,7 @@ namespace heddle {
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
   NodeRef x = a.node(), y = b.node();
+  check_same_device("matmul", x->device, y->device);
   if (x->shape.rank() == 0 || y->shape.rank() == 0)
     throw ShapeError(text("matmul: ", x->shape, " and ", y->shape, ": a scalar has no matrix product; use *"));
   bool row = x->shape.rank() == 1, column = y->shape.rank() == 1;

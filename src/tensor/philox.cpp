@@ -74,12 +74,15 @@ Tensor join_words(const Tensor& high, const Tensor& low) {
 Tensor unit_f64(const Tensor& high, const Tensor& low) {
   return mul(cast(shift_right(join_words(high, low), u64(11)), kF64), 0x1p-53);
 }
+namespace {
+Tensor number(double value, DType dtype) { return Tensor(make_const(Scalar::of(dtype, value))); }
+}  // namespace
 Tensor open_unit_f32(const Tensor& word) {
   // The sum is exact or rounded once on every target.
-  return fma(cast(word, kF32), full({}, 0x1p-32), full({}, 0x1p-33));
+  return fma(cast(word, kF32), number(0x1p-32, kF32), number(0x1p-33, kF32));
 }
 Tensor open_unit_f64(const Tensor& high, const Tensor& low) {
-  return fma(cast(join_words(high, low), kF64), full({}, 0x1p-64, kF64), full({}, 0x1p-65, kF64));
+  return fma(cast(join_words(high, low), kF64), number(0x1p-64, kF64), number(0x1p-65, kF64));
 }
 
 }  // namespace heddle

@@ -82,7 +82,7 @@ Tensor unit(const Draw& draw, DType dtype) {
   if (dtype != kF64) return unit_f32(draw.own_words(0));
   return unit_f64(draw.own_words(0), draw.own_words(1));
 }
-Tensor constant(double value, DType dtype) { return full({}, value, dtype); }
+Tensor constant(double value, DType dtype) { return Tensor(make_const(Scalar::of(dtype, value))); }
 
 // A parameter as a tensor that broadcasts to the shape.
 Tensor parameter(const char* op, const Operand& value, const Shape& shape, DType dtype) {
@@ -220,6 +220,7 @@ Tensor bernoulli(const Dims& dims, const Operand& p, DType dtype, Generator& gen
     throw ValueError(text("bernoulli: ", p.real(), " is no probability"));
   Shape shape = to_shape("bernoulli", dims, dtype);
   Tensor chance = parameter("bernoulli", p, shape, kF32);
+  OnDeviceOf there(chance);
   Draw draw("bernoulli", generator.next_key(), shape.static_numel());
   return cast(lt(draw.elements(unit_f32(draw.own_words(0)), dims), chance), dtype);
 }
@@ -230,6 +231,7 @@ namespace {
 // probability proportional to its rate. Returns minus the logarithm of the times.
 Tensor arrivals(const char* op, const Tensor& log_rates, Generator& generator) {
   NodeRef n = log_rates.node();
+  OnDeviceOf there(n->device);
   Draw draw(op, generator.next_key(), n->shape.static_numel());
   // Early times decide, and have to be fine: -log(1 - u), with u below 1.
   Tensor u = minimum(draw.elements(open_unit_f32(draw.own_words(0)), log_rates.shape()), 1 - 0x1p-24);
@@ -256,6 +258,7 @@ Tensor multinomial(const Tensor& weights, int64_t count, bool replacement, Gener
       throw ValueError(text("multinomial: ", count, " of ", weights.size(-1), " positions without replacement"));
     return topk(arrivals("multinomial", log(cast(weights, kF32)), generator), count).indices;
   }
+  OnDeviceOf there(weights);
   Dims many = weights.shape();
   many.back() = count;
   Shape shape = to_shape("multinomial", many, kF64);
@@ -280,6 +283,7 @@ Tensor permutation(int64_t n, Generator& generator) {
 
 Tensor shuffle(const Tensor& x, int64_t axis, Generator& generator) {
   int at = normalize_axis("shuffle", axis, x.rank());
+  OnDeviceOf there(x);
   return gather(x, permutation(x.size(at), generator), at);
 }
 
@@ -287,7 +291,8 @@ Tensor dropout(const Tensor& x, double p, bool training, Generator& generator) {
   if (!(p >= 0 && p <= 1)) throw ValueError(text("dropout: ", p, " is no probability"));
   Tensor f = to_float(x);
   if (!training || p == 0) return f;
-  if (p == 1) return where(full({}, false, kBool), f, 0);
+  if (p == 1) return where(Tensor(make_const(Scalar::of(kBool, false))), f, 0);
+  OnDeviceOf there(f);
   Draw draw("dropout", generator.next_key(), x.numel());
   Tensor kept = ge(draw.elements(unit_f32(draw.own_words(0)), x.shape()), p);
   return where(kept, mul(f, 1 / (1 - p)), 0);
@@ -333,6 +338,7 @@ Tensor gamma_of(const char* op, const Shape& shape, const Operand& alpha, DType 
   if (alpha.kind() != Operand::Kind::Tensor && !(alpha.real() > 0 && std::isfinite(alpha.real())))
     throw ValueError(text(op, ": a parameter of ", alpha.real(), "; it must be positive"));
   Tensor a = parameter(op, alpha, shape, wide);
+  OnDeviceOf there(a);
   Tensor key = generator.next_key();
   // Below 1: a variable with alpha + 1, times a power of a uniform one.
   Tensor small = lt(a, 1);
@@ -358,6 +364,51 @@ Tensor beta(const Dims& dims, const Operand& a, const Operand& b, DType dtype, G
   DType wide = dtype == kF64 ? kF64 : kF32;
   Tensor x = gamma_of("beta", shape, a, wide, generator), y = gamma_of("beta", shape, b, wide, generator);
   return cast(div(x, add(x, y)), dtype);
+}
+
+namespace {
+
+// What `make` gives for the dtype of the options, with a key on their device.
+template <class Make>
+Tensor made_with(const TensorOptions& options, DType otherwise, Make make) {
+  std::optional<DeviceScope> scope;
+  if (options.device) scope.emplace(*options.device);
+  return make(options.dtype.value_or(otherwise));
+}
+
+}  // namespace
+
+Tensor uniform(const Dims& dims, double low, double high, const TensorOptions& options, Generator& generator) {
+  return made_with(options, kF32, [&](DType dtype) { return uniform(dims, low, high, dtype, generator); });
+}
+Tensor rand(const Dims& dims, const TensorOptions& options, Generator& generator) {
+  return made_with(options, kF32, [&](DType dtype) { return rand(dims, dtype, generator); });
+}
+Tensor normal(const Dims& dims, double mean, double deviation, const TensorOptions& options, Generator& generator) {
+  return made_with(options, kF32, [&](DType dtype) { return normal(dims, mean, deviation, dtype, generator); });
+}
+Tensor randn(const Dims& dims, const TensorOptions& options, Generator& generator) {
+  return made_with(options, kF32, [&](DType dtype) { return randn(dims, dtype, generator); });
+}
+Tensor truncated_normal(const Dims& dims, double mean, double deviation, double low, double high,
+                        const TensorOptions& options, Generator& generator) {
+  return made_with(options, kF32,
+                   [&](DType dtype) { return truncated_normal(dims, mean, deviation, low, high, dtype, generator); });
+}
+Tensor exponential(const Dims& dims, double rate, const TensorOptions& options, Generator& generator) {
+  return made_with(options, kF32, [&](DType dtype) { return exponential(dims, rate, dtype, generator); });
+}
+Tensor gamma(const Dims& dims, const Operand& alpha, double scale, const TensorOptions& options, Generator& generator) {
+  return made_with(options, kF32, [&](DType dtype) { return gamma(dims, alpha, scale, dtype, generator); });
+}
+Tensor beta(const Dims& dims, const Operand& a, const Operand& b, const TensorOptions& options, Generator& generator) {
+  return made_with(options, kF32, [&](DType dtype) { return beta(dims, a, b, dtype, generator); });
+}
+Tensor randint(const Dims& dims, int64_t low, int64_t high, const TensorOptions& options, Generator& generator) {
+  return made_with(options, kI64, [&](DType dtype) { return randint(dims, low, high, dtype, generator); });
+}
+Tensor bernoulli(const Dims& dims, const Operand& p, const TensorOptions& options, Generator& generator) {
+  return made_with(options, kBool, [&](DType dtype) { return bernoulli(dims, p, dtype, generator); });
 }
 
 }  // namespace heddle

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "graph/graph.h"
+#include "tensor/build.h"
 #include "tensor/slot.h"
 #include "tensor/track.h"
 
@@ -146,8 +147,18 @@ uint64_t Capture::next_id() {
   return ++last;
 }
 
-NodeRef Capture::add(Bound bound, DType dtype, const Shape& shape) {
-  NodeRef input = make_input(static_cast<int64_t>(inputs.size()), static_cast<int64_t>(id), dtype, shape);
+namespace {
+
+// What has no place is computed at home before a function can read it, except where it lies in a file.
+DeviceNumber place_of(const Node& value) {
+  return value.device == kAnywhere && value.op != NodeOp::Buffer ? home_device() : value.device;
+}
+
+}  // namespace
+
+NodeRef Capture::add(Bound bound, DType dtype, const Shape& shape, DeviceNumber device) {
+  bound.device = device;
+  NodeRef input = make_input(static_cast<int64_t>(inputs.size()), static_cast<int64_t>(id), dtype, shape, device);
   inputs.push_back(std::move(bound));
   values.push_back(input);
   input_nodes.push_back(input);
@@ -161,13 +172,13 @@ const Tensor& Capture::stand_in(const Tensor& argument) {
   if (!fresh) return stand_ins.emplace_back(stand_ins[known->second]);
   NodeRef now = argument.slot().get();
   const size_t number = inputs.size();
-  NodeRef input = add({Bound::Kind::Argument, place, {}, nullptr}, now->dtype, now->shape);
+  NodeRef input = add({Bound::Kind::Argument, place, {}, nullptr}, now->dtype, now->shape, place_of(*now));
   const Tensor& made = stand_ins.emplace_back(input);
   TensorSlot& slot = made.slot();
   slot.tracked = argument.slot().tracked.load();
   slot.has_gradient = argument.slot().has_gradient.load();
   slot.gradient = std::make_shared<TensorSlot>();
-  slot.gradient->node = make_const(Scalar::of(now->dtype, 0), now->shape);
+  slot.gradient->node = placed_at(make_const(Scalar::of(now->dtype, 0), now->shape), now->device);
   slot.gradient->tracked = is_gradient_tracked(argument.slot());
   values.back() = initial.back() = value_for(made.shared_slot(), input);
   inputs.back().history = heddle::has_history(argument.slot(), now);
@@ -184,7 +195,8 @@ size_t Capture::number_of(const Tensor& tensor) {
   NodeRef now = tensor.slot().get();
   if (auto gradient = gradients_.find(&tensor.slot()); gradient != gradients_.end()) {
     // Kept outside it would be found by what it depends on.
-    tensor.slot().node = add({Bound::Kind::Gradient, gradient->second.argument, {}, nullptr}, now->dtype, now->shape);
+    tensor.slot().node =
+        add({Bound::Kind::Gradient, gradient->second.argument, {}, nullptr}, now->dtype, now->shape, place_of(*now));
     values.back() = initial.back() = value_for(tensor.shared_slot(), input_nodes.back());
     inputs.back().tracked = tensor.slot().tracked;
     inputs.back().history = gradient->second.history;
@@ -198,7 +210,7 @@ size_t Capture::number_of(const Tensor& tensor) {
       throw CaptureError(text("the function that jit() captures at ", where, " closes over a tensor ", now->dtype,
                               now->shape, " that depends on an argument of a function which grad(), ",
                               "vmap() or the like is looking at: pass it as an argument"));
-    NodeRef input = add({Bound::Kind::Slot, 0, BoundTensor(tensor), nullptr}, now->dtype, now->shape);
+    NodeRef input = add({Bound::Kind::Slot, 0, BoundTensor(tensor), nullptr}, now->dtype, now->shape, place_of(*now));
     values.back() = initial.back() = value_for(tensor.shared_slot(), input);
     inputs.back().tracked = tensor.slot().tracked;
     inputs.back().history = heddle::has_history(tensor.slot(), now);
@@ -221,7 +233,9 @@ void Capture::assign(const Tensor& tensor, const NodeRef& value) {
 
 Tensor Capture::draw(Generator& generator, uint64_t draws) {
   const size_t first = std::exchange(draws_[&generator], draws_[&generator] + draws);
-  return Tensor(add({Bound::Kind::Draw, first, {}, &generator, draws}, kU32, Shape{4}));
+  NodeRef key = add({Bound::Kind::Draw, first, {}, &generator}, kU32, Shape{4}, home_device());
+  inputs.back().draws = draws;
+  return Tensor(key);
 }
 
 GradientFlag& Capture::flag_of(const Tensor& tensor, bool reads) {

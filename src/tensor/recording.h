@@ -53,6 +53,7 @@ struct Bound {
   bool tracked = false, history = false, asked = false;
   // Slot: its number for a value that is known to have no history.
   std::optional<uint64_t> without_history = {};
+  DeviceNumber device = kAnywhere;  // where it was
 };
 bool same_bound(const Bound& a, const Bound& b);
 
@@ -105,7 +106,7 @@ class Capture {
  private:
   static uint64_t next_id();
   size_t number_of(const Tensor& tensor);
-  NodeRef add(Bound bound, DType dtype, const Shape& shape);
+  NodeRef add(Bound bound, DType dtype, const Shape& shape, DeviceNumber device);
   // `reads`: what it was before the call makes a difference.
   GradientFlag& flag_of(const Tensor& tensor, bool reads);
   std::unordered_map<const TensorSlot*, size_t> slots_, flags_;

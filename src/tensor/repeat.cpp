@@ -71,6 +71,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<in
     to_shape("repeat_interleave", {count, 2}, kI64);
     positions.insert(positions.end(), static_cast<size_t>(count), i);
   }
+  OnDeviceOf there(x);
   return gather(x, from_vector(positions, {static_cast<int64_t>(positions.size())}), at);
 }
 

@@ -24,7 +24,7 @@ Tensor scan(const char* name, ReduceOp op, const NodeRef& x, std::optional<int64
 // An element that equals the extreme so far has set it, or has met it again: the last such position is the one wanted.
 std::pair<Tensor, Tensor> with_indices(const char* name, ReduceOp op, const Tensor& x, std::optional<int64_t> axis) {
   Along a = along(name, x.node(), axis);
-  if (a.x->shape.empty()) return {Tensor(a.x), scalar(0, kI64)};
+  if (a.x->shape.empty()) return {Tensor(a.x), Tensor(placed_at(make_const(Scalar::of(kI64, 0)), a.x->device))};
   NodeRef best = make_scan(op, a.x, a.axis);
   NodeRef sets = scalar_node(ScalarOp::eq, {a.x, best});
   if (is_float(a.x->dtype)) sets = scalar_node(ScalarOp::bit_or, {sets, scalar_node(ScalarOp::ne, {a.x, a.x})});

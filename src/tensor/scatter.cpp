@@ -95,6 +95,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t axis, const Tensor& index, const 
   if (!include_self) start = scatter_with(op, ScatterOp::Set, x, axis, index, Tensor(make_const(identity, Shape())));
   Tensor total = scatter_with(op, how, start, axis, index, updates);
   if (!mean) return total;
+  OnDeviceOf there(x);
   Tensor count = scatter_with(op, ScatterOp::Add, full(x.shape(), include_self ? 1 : 0, kI64), axis, index, 1);
   count = cast(maximum(count, 1), x.dtype());
   return is_float(x.dtype()) ? div(total, count) : floordiv(total, count);

@@ -23,6 +23,7 @@ Tensor positions(const NodeRef& named) {
 
 Tensor nonzero(const Tensor& x) {
   refuse_in_capture("nonzero() or an index by a mask", x);
+  OnDeviceOf there(x);
   Tensor at = positions(flatten(cast(x, kBool)).node());
   // The position of each element along every axis.
   std::vector<Tensor> columns(static_cast<size_t>(x.rank()), at);
@@ -47,6 +48,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
 
 UniqueResult unique(const Tensor& x, bool return_inverse, bool return_counts) {
   refuse_in_capture("unique()", x);
+  OnDeviceOf there(x);
   Tensor sorted = sort(flatten(x)).values.realize();
   int64_t n = sorted.numel();
   UniqueResult result;
@@ -70,6 +72,7 @@ UniqueResult unique(const Tensor& x, bool return_inverse, bool return_counts) {
 
 Tensor bincount(const Tensor& x, int64_t minlength) {
   refuse_in_capture("bincount()", x);
+  OnDeviceOf there(x);
   if (x.rank() != 1 || !is_integer(x.dtype()))
     throw ValueError(text("bincount: takes integers along one axis, not ", x.dtype(), x.node()->shape));
   if (minlength < 0) throw ValueError(text("bincount: minlength ", minlength, " is negative"));
@@ -85,6 +88,7 @@ Tensor bincount(const Tensor& x, int64_t minlength) {
 
 Histogram histogram(const Tensor& x, int64_t bins, std::optional<std::pair<double, double>> limits) {
   refuse_in_capture("histogram()", x);
+  OnDeviceOf there(x);
   if (bins < 1) throw ValueError(text("histogram: needs at least one bin, not ", bins));
   to_shape("histogram", {bins}, kI64);
   DType dtype = x.dtype() == kF64 ? kF64 : kF32;

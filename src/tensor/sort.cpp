@@ -119,6 +119,7 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
                           " have one axis, or the values as many and the same sizes but on the last, not ", want));
   int64_t n = sorted.size(-1);
   // How many elements come before: power by power, largest first, as long as they do.
+  OnDeviceOf there(sorted.node()->device != kAnywhere ? sorted : values);
   DType counter = sorted.numel() < int64_t{1} << 30 ? kI32 : kI64;
   Tensor count = full(wanted.shape(), 0, counter), begin;
   if (n == 0 || wanted.numel() == 0) return cast(count, kI64);

@@ -194,7 +194,8 @@ void realize(std::initializer_list<Tensor> tensors, const std::source_location& 
   realize(std::span<const Tensor>(tensors.begin(), tensors.size()), where);
 }
 
-void check_fits(const char* op, const Node& now, const Node& before) {
+NodeRef fitting(const char* op, const NodeRef& value, const Node& before, bool may_move) {
+  const Node& now = *value;
   bool fits = now.shape.size() == before.shape.size();
   for (size_t i = 0; fits && i < now.shape.size(); ++i) fits = same_size(now.shape[i], before.shape[i]);
   if (!fits)
@@ -202,11 +203,14 @@ void check_fits(const char* op, const Node& now, const Node& before) {
   if (now.dtype != before.dtype)
     throw DTypeError(text(op, ": a value of dtype ", now.dtype, " does not fit a tensor of dtype ", before.dtype,
                           "; cast it first"));
+  if (!may_move && now.device != kAnywhere && before.device != kAnywhere && now.device != before.device)
+    throw ValueError(text(op, ": a value on ", device_name(now.device), " does not fit a tensor on ",
+                          device_name(before.device), "; bring it there with to()"));
+  return placed_at(value, before.device);
 }
 
 void Tensor::assign(const Tensor& value) {
-  NodeRef given = value.node();
-  check_fits("assign", *given, *node());
+  NodeRef given = fitting("assign", value.node(), *node());
   refuse_leak(*this, given);
   if (current_capture) return current_capture->assign(*this, value_for(slot_, given));
   for (bool tracked = slot_->tracked; !slot_->set(tracked ? make_leaf(given, slot_) : given, tracked);)
@@ -215,16 +219,14 @@ void Tensor::assign(const Tensor& value) {
 
 void update(const char* op, const Tensor& tensor, const std::function<Tensor(const Tensor& now)>& f) {
   if (current_capture) {
-    NodeRef now = f(tensor).node();
-    check_fits(op, *now, *tensor.node());
+    NodeRef now = fitting(op, f(tensor).node(), *tensor.node());
     refuse_leak(tensor, now);
     return current_capture->assign(tensor, value_for(tensor.shared_slot(), now));
   }
   TensorSlot& slot = tensor.slot();
   for (;;) {
     bool tracked = slot.tracked;
-    NodeRef before = slot.get(), now = f(Tensor(before)).node();
-    check_fits(op, *now, *before);
+    NodeRef before = slot.get(), now = fitting(op, f(Tensor(before)).node(), *before);
     refuse_leak(tensor, now);
     if (tracked) now = make_leaf(now, tensor.shared_slot());
     if (slot.set_if(before, std::move(now), tracked, tracked)) return;

@@ -66,12 +66,11 @@ std::vector<NodeRef> values_together(std::span<const Tensor> tensors, const std:
 }
 
 void assign_together(const char* op, std::span<const Tensor> tensors, std::span<const Tensor> values,
-                     const std::function<void()>& meanwhile) {
+                     const std::function<void()>& meanwhile, bool may_move) {
   HD_ASSERT(tensors.size() == values.size(), "a value for each tensor");
   std::vector<NodeRef> given;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    given.push_back(values[i].node());
-    check_fits(op, *given[i], *tensors[i].node());
+    given.push_back(fitting(op, values[i].node(), *tensors[i].node(), may_move));
     refuse_leak(tensors[i], given[i]);
   }
   if (current_capture) {

@@ -49,8 +49,11 @@ class SlotsTaken {
 std::vector<NodeRef> values_together(std::span<const Tensor> tensors, const std::function<void()>& meanwhile = {});
 // The same, computed. The slots keep the computed values too, unless they have others by then.
 std::vector<NodeRef> realized_together(std::span<const Tensor> tensors, const std::function<void()>& meanwhile = {});
-// Gives all tensors their new values at one moment. Where a tensor is named twice, the last value counts.
+// Takes all tensors to a device, at one moment, and computes them there. They stay the tensors that they are.
+void move_together(std::span<const Tensor> tensors, const Device& device);
+// Gives all tensors their new values at one moment. Where a tensor is named twice, the last value counts. With
+// `may_move` a tensor goes to the device of its value.
 void assign_together(const char* op, std::span<const Tensor> tensors, std::span<const Tensor> values,
-                     const std::function<void()>& meanwhile = {});
+                     const std::function<void()>& meanwhile = {}, bool may_move = false);
 
 }  // namespace heddle

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "graph/gradient.h"
+#include "tensor/build.h"
 #include "tensor/recording.h"
 
 namespace heddle {
@@ -138,7 +139,7 @@ std::shared_ptr<TensorSlot> gradient_slot(const Tensor& tensor) {
   }
   NodeRef like = slot.get();
   auto fresh = std::make_shared<TensorSlot>();
-  fresh->node = make_const(Scalar::of(like->dtype, 0), like->shape);
+  fresh->node = placed_at(make_const(Scalar::of(like->dtype, 0), like->shape), like->device);
   fresh->born = slot.born;
   fresh->recorder = slot.recorder;
   std::lock_guard guard(slot.lock);
@@ -146,8 +147,9 @@ std::shared_ptr<TensorSlot> gradient_slot(const Tensor& tensor) {
   return slot.gradient;
 }
 
-void add_gradient(const Tensor& tensor, const NodeRef& gradient) {
+void add_gradient(const Tensor& tensor, const NodeRef& given) {
   TensorSlot& slot = tensor.slot();
+  const NodeRef gradient = placed_at(given, tensor.node()->device);
   std::shared_ptr<TensorSlot> total = gradient_slot(tensor);
   if (current_recorder) current_recorder->refuse_assignment(*total, gradient);
   if (current_capture) {

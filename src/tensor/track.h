@@ -33,8 +33,9 @@ void set_tracked(const std::shared_ptr<TensorSlot>& slot, bool on);
 // `value` as it has to be for a slot that is given it: a leaf if the slot requires gradients.
 NodeRef value_for(const std::shared_ptr<TensorSlot>& slot, const NodeRef& value);
 
-// Throws unless a slot whose value is `before` may be given `now`: ShapeError, DTypeError.
-void check_fits(const char* op, const Node& now, const Node& before);
+// `now` as the next value of a slot whose value is `before`: a constant goes where the tensor is. Throws ShapeError or
+// DTypeError where it does not fit, ValueError where it is on another device and must not move.
+NodeRef fitting(const char* op, const NodeRef& now, const Node& before, bool may_move = false);
 
 // Whether a slot's value was computed from leaves, and is none itself.
 inline bool has_history(const TensorSlot& slot, const NodeRef& value) {

@@ -84,6 +84,7 @@ NodeRef put_part(const char* op, NodeRef x, NodeRef value, std::vector<Expr> beg
 
 Tensor update_slice(const Tensor& x, const Tensor& value, const Dims& begins, const std::vector<int64_t>& steps) {
   const char* op = "update_slice";
+  OnDeviceOf there(x);
   NodeRef n = x.node(), v = value.node();
   const size_t rank = n->shape.size();
   if (v->shape.size() != rank || begins.size() != rank || (!steps.empty() && steps.size() != rank))

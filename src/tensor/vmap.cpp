@@ -39,7 +39,7 @@ TensorList mapped(const ListFunction& f, const TensorList& arguments,
       axes.push_back(k);
       rest.push_back(x->shape[k]);
     }
-    stand_ins[i] = make_placeholder(x->dtype, rest);
+    stand_ins[i] = make_placeholder(x->dtype, rest, x->device);
     bound[stand_ins[i].get()] = make_permute(x, axes);
   }
   if (!count) throw ValueError("vmap: no argument has an axis of examples");
@@ -69,7 +69,8 @@ namespace {
 // One column of derivatives after the other would run the graph again and again: all unit vectors at once instead.
 NodeRef all_derivatives(const char* op, const NodeRef& output, const NodeRef& leaf) {
   Recorder recorder(op);  // calls gradient functions of the user's
-  NodeRef arriving = make_placeholder(output->dtype, output->shape);
+  NodeRef arriving = make_placeholder(output->dtype, output->shape, output->device);
+  OnDeviceOf there(output->device);
   NodeRef pulled = gradient(std::span(&output, 1), std::span(&arriving, 1), std::span(&leaf, 1))[0];
   if (!pulled) pulled = make_const(Scalar::of(leaf->dtype, 0), leaf->shape);
   int64_t count = output->shape.known_numel();

@@ -73,7 +73,7 @@ struct Parent {
 
 class Search {
  public:
-  Search(const Workload& workload, Device& device, const SearchOptions& options)
+  Search(const Workload& workload, Backend& device, const SearchOptions& options)
       : workload_(workload),
         device_(device),
         options_(options),
@@ -229,7 +229,7 @@ class Search {
   }
 
   const Workload& workload_;
-  Device& device_;
+  Backend& device_;
   const SearchOptions& options_;
   Bench bench_;
   std::mt19937_64 random_;
@@ -243,11 +243,11 @@ class Search {
 
 }  // namespace
 
-SearchResult search(const Workload& workload, Device& device, const SearchOptions& options) {
+SearchResult search(const Workload& workload, Backend& device, const SearchOptions& options) {
   return Search(workload, device, options).run();
 }
 
-Duel duel(const Workload& workload, Device& device, const Schedule& first, const Schedule& second, double seconds) {
+Duel duel(const Workload& workload, Backend& device, const Schedule& first, const Schedule& second, double seconds) {
   Bench bench(workload, device, 0);
   Candidate a = bench.prepare(device.compile(default_build(workload.loops, first, device.target_for(workload.tf32))));
   Candidate b = bench.prepare(device.compile(default_build(workload.loops, second, device.target_for(workload.tf32))));

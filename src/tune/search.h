@@ -41,12 +41,12 @@ struct SearchResult {
 // the winner meets the default schedule twice more at the end.
 //
 //   SearchResult result = search(workload_of(loops), device(), {.trials = 100});
-SearchResult search(const Workload& workload, Device& device, const SearchOptions& options = {});
+SearchResult search(const Workload& workload, Backend& device, const SearchOptions& options = {});
 
 // The least seconds of each, measured in turns for about `seconds`.
 struct Duel {
   double first, second;
 };
-Duel duel(const Workload& workload, Device& device, const Schedule& first, const Schedule& second, double seconds);
+Duel duel(const Workload& workload, Backend& device, const Schedule& first, const Schedule& second, double seconds);
 
 }  // namespace heddle

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kMostSecondsOnDemand = 60;
 
-std::optional<Schedule> tune_on_demand(const Program::Step& step, Device& device, int trials) {
+std::optional<Schedule> tune_on_demand(const Program::Step& step, Backend& device, int trials) {
   // A simulated device's times mean nothing.
   if (device.code_version().empty()) return std::nullopt;
   static Mutex one_at_a_time;  // two searches would disturb each other's times
@@ -28,7 +28,7 @@ std::optional<Schedule> tune_on_demand(const Program::Step& step, Device& device
 
 }  // namespace
 
-SearchResult tune(const Workload& workload, Device& device, DiskCache* cache, const SearchOptions& options) {
+SearchResult tune(const Workload& workload, Backend& device, DiskCache* cache, const SearchOptions& options) {
   SearchOptions chosen = options;
   const Structure kernel = structure(workload.loops);
   if (cache) {

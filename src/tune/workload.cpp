@@ -118,7 +118,7 @@ Workload workload_of(const Loops& loops) {
   return workload;
 }
 
-Bench::Bench(const Workload& workload, Device& device, uint64_t seed)
+Bench::Bench(const Workload& workload, Backend& device, uint64_t seed)
     : workload_(workload), device_(device), seed_(seed) {
   for (const std::vector<int64_t>& symbols : workload.segments) {
     buffers_.emplace_back();

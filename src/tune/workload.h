@@ -30,7 +30,7 @@ struct Candidate {
 // so that little has to be tolerated when outputs are compared; outputs to be filled.
 class Bench {
  public:
-  Bench(const Workload& workload, Device& device, uint64_t seed);
+  Bench(const Workload& workload, Backend& device, uint64_t seed);
 
   Candidate prepare(std::shared_ptr<Executable> executable);
   std::vector<LaunchSegment> segments(const Candidate& candidate) const;
@@ -51,7 +51,7 @@ class Bench {
   void fill(bool positive);
 
   const Workload& workload_;
-  Device& device_;
+  Backend& device_;
   uint64_t seed_;
   std::vector<std::vector<std::shared_ptr<DeviceBuffer>>> buffers_;  // for each segment, those of the Loops
   bool filled_ = false;

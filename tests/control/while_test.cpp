@@ -209,5 +209,31 @@ TEST(ControlNested, conditions_in_loops) {
   EXPECT_EQ(last.item<float>(), 150);
 }
 
+TEST(ControlDevices, loops_run_where_their_values_are) {
+  const Tensor x = noise_tensor({5, 16}).realize(), w = noise_tensor({16}, 2).realize();
+  auto f = [](const TensorList& p) {
+    auto [last, all] =
+        scan([&](const Tensor& s, const Tensor& v) { return std::pair(tanh(s * p[1]) + v, s * v); }, zeros({16}), p[0]);
+    return sum(last) + sum(cond(sum(last) > 0, [&] { return all * 2; }, [&] { return all; }));
+  };
+  auto [want, gradients] = value_and_grad(f)(TensorList{x, w});
+  auto [got, there] = value_and_grad(f)(TensorList{x.to("simulated:1"), w.to("simulated:1")});
+  EXPECT_EQ(got.device().name(), "simulated:1");
+  expect_same(got.to(x.device()), want, 1e-4);
+  for (size_t i = 0; i < 2; ++i) expect_same(there[i].to(x.device()), gradients[i], 1e-4);
+  // A loop on one device, what it gives on another.
+  Tensor y =
+      scan([](const Tensor& s, const Tensor& v) { return std::pair(s + v, s); }, zeros({16}), x.to("simulated:1"))
+          .first.to("simulated:2");
+  expect_same((y * 2).to(x.device()), sum(x, {0}) * 2, 1e-4);
+  expect_error<ValueError>([&] { f({x.to("simulated:1"), w.to("simulated:2")}); }, {"simulated:1", "simulated:2"});
+  expect_error<ValueError>(
+      [&] {
+        scan([](const Tensor& s, const Tensor& v) { return std::pair(s, v.to("simulated:2")); }, zeros({16}),
+             x.to("simulated:1"));
+      },
+      {"scan", "simulated:2", "to()"});
+}
+
 }  // namespace
 }  // namespace heddle

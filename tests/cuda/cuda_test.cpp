@@ -38,7 +38,7 @@ std::string message_of(const std::function<void()>& action) {
 }
 
 TEST(Cuda, names_and_numbers_of_devices) {
-  Device& first = device("cuda");
+  Backend& first = device("cuda");
   EXPECT_EQ(&first, &device("cuda:0"));
   EXPECT_NE(&first, &device("cuda:1"));
   EXPECT_EQ(first.target().name, "sm_90a");
@@ -49,7 +49,7 @@ TEST(Cuda, names_and_numbers_of_devices) {
 }
 
 TEST(Cuda, copies_of_any_length_arrive) {
-  Device& gpu = device("cuda");
+  Backend& gpu = device("cuda");
   for (size_t count : {size_t{0}, size_t{1}, size_t{63}, size_t{8} << 20, (size_t{20} << 20) + 3}) {
     std::vector<unsigned char> data(count), back(count, 1);
     std::iota(data.begin(), data.end(), static_cast<unsigned char>(7));
@@ -59,6 +59,10 @@ TEST(Cuda, copies_of_any_length_arrive) {
     EXPECT_EQ(back, data) << count;
     if (count == 0) continue;
     EXPECT_EQ(std::memcmp(buffer->host_data(), data.data(), count), 0);
+    auto other = gpu.allocate(count);
+    gpu.copy(whole(*other), whole(*buffer));
+    EXPECT_EQ(std::memcmp(other->host_data(), data.data(), count), 0);
+    EXPECT_THROW(gpu.copy({other.get(), 0, count + 64}, whole(*buffer)), InternalError);
   }
 }
 
@@ -73,7 +77,7 @@ TEST(Cuda, matrices_are_described_to_the_copy_engine) {
 }
 
 TEST(Cuda, memory_is_used_again) {
-  Device& gpu = device("cuda");
+  Backend& gpu = device("cuda");
   void* before = nullptr;
   {
     auto buffer = gpu.allocate(10000);
@@ -89,7 +93,7 @@ TEST(Cuda, memory_is_used_again) {
 }
 
 TEST(Cuda, out_of_memory_frees_what_is_cached_and_then_names_sizes) {
-  Device& gpu = device("cuda");
+  Backend& gpu = device("cuda");
   gpu.free_cached();
   { auto large = gpu.allocate(uint64_t{150} << 20); }
   auto other = gpu.allocate(uint64_t{200} << 20);  // there is room for one of them
@@ -170,7 +174,7 @@ kernel @product(in %a: bf16[9216], in %b: bf16[4608], out %c: f32[8192]) threads
   EXPECT_NE(code.find("setmaxnreg.inc"), std::string::npos);
 }
 
-std::shared_ptr<Executable> copy_of_32(Device& gpu) {
+std::shared_ptr<Executable> copy_of_32(Backend& gpu) {
   return gpu.compile(kernel::parse(R"(
 kernel.thread @copy(in %x: f32[32], out %y: f32[32]) threads 32 thread t {
   phase grid() {
@@ -182,7 +186,7 @@ kernel.thread @copy(in %x: f32[32], out %y: f32[32]) threads 32 thread t {
 }
 
 TEST(Cuda, kernels_get_the_addresses_of_parts_of_memory) {
-  Device& gpu = device("cuda");
+  Backend& gpu = device("cuda");
   std::shared_ptr<Executable> copy = copy_of_32(gpu);
   auto memory = gpu.allocate(1024), other = gpu.allocate(256);
   const BufferPart buffers[] = {{memory.get(), 640, 128}, {other.get(), 128, 128}};
@@ -206,7 +210,7 @@ TEST(Cuda, kernels_get_the_addresses_of_parts_of_memory) {
 
 // Launches of a recorded program wait for those whose memory they need and for no others.
 TEST(Cuda, recorded_launches_wait_for_what_they_need) {
-  Device& gpu = device("cuda");
+  Backend& gpu = device("cuda");
   std::shared_ptr<Executable> copy = copy_of_32(gpu);
   std::vector<std::shared_ptr<DeviceBuffer>> memory;
   for (int i = 0; i < 6; ++i) memory.push_back(gpu.allocate(128));
@@ -296,7 +300,7 @@ TEST(Cuda, profiles_and_measures_what_the_device_can_do) {
 
 TEST(Cuda, a_kernel_that_fails_is_named_at_the_next_synchronisation) {
   // On the second device: the first has to go on.
-  Device& gpu = device("cuda:1");
+  Backend& gpu = device("cuda:1");
   auto buffer = gpu.allocate(64);
   fake().fails_in = "cuStreamSynchronize";
   fake().fails_with = 700;
@@ -349,7 +353,7 @@ extern "C" int __lsan_is_turned_off() { return is_child; }
 #endif
 
 TEST(Cuda, does_not_survive_fork_and_says_so) {
-  Device& gpu = device("cuda");
+  Backend& gpu = device("cuda");
   Tensor x = ones({16});
   auto step = jit([&](const Tensor& t) { return t * 2 + 1; });
   for (int i = 0; i < 3; ++i) step(x);

@@ -7,6 +7,7 @@
 #include <map>
 #include <sstream>
 
+#include "graph/control.h"
 #include "graph/gradient.h"
 #include "runtime/plan.h"
 
@@ -34,7 +35,8 @@ bool would_pass(const Node& node, size_t input) {
     case NodeOp::Bitcast: return false;
     case NodeOp::Gather: return input == 0;
     case NodeOp::Scatter: return input != 1;
-    case NodeOp::Get: return node.attrs[0].is_const(0);
+    case NodeOp::Get: return node.inputs[0]->control || node.attrs[0].is_const(0);
+    case NodeOp::Loop: return !node.control->condition();
     default: return true;
   }
 }

@@ -11,6 +11,7 @@ namespace heddle::fuzz {
 enum class Way {
   Realize,    // the real pipeline: default schedules, JIT, thread pool, plan cache
   Simulated,  // the same on the simulated SIMT device
+  Devices,    // the same spread over the CPU and simulated devices
   Loops,      // fused kernels as Loops, interpreted
   Tile,       // tile level, interpreted
   Simd,       // SIMD lowering, interpreted
@@ -22,8 +23,9 @@ enum class Way {
   Vmap,       // batched, against one example after the other
   Numbers,    // numbers of all magnitudes, infinities and NaN through the real pipeline, against what they may give
 };
-inline constexpr Way kAllWays[] = {Way::Realize, Way::Simulated, Way::Loops, Way::Tile,     Way::Simd, Way::Simt,
-                                   Way::Passes,  Way::Jit,       Way::Ptx,   Way::Gradient, Way::Vmap, Way::Numbers};
+inline constexpr Way kAllWays[] = {Way::Realize,  Way::Simulated, Way::Devices, Way::Loops, Way::Tile,
+                                   Way::Simd,     Way::Simt,      Way::Passes,  Way::Jit,   Way::Ptx,
+                                   Way::Gradient, Way::Vmap,      Way::Numbers};
 const char* name(Way way);
 
 struct Failure {

@@ -191,7 +191,8 @@ class ProgramCheck {
       written.push_back(want[0]);
       for (size_t r = 0; r < written.size(); ++r)
         if (how < 2 || r == round)
-          compare_one(written[r], select(table, 0, how < 2 ? static_cast<int64_t>(r) : 1), text("row ", r, when));
+          compare_one(written[r], select(table, 0, how < 2 ? static_cast<int64_t>(r) : 1).realize(),
+                      text("row ", r, when));
       if (!has_state) continue;
       for (size_t i = 0; i < expected.error.size(); ++i) {
         double& value = expected.value.floats[i];

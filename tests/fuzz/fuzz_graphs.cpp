@@ -2,8 +2,10 @@
 //
 //   fuzz_graphs --seeds 0:2000          these seeds
 //   fuzz_graphs --seconds 60            new seeds until the time is over
-//   --only WAYS                         realize, simulated, tile, simd, simt, passes, jit, ptx, gradient, vmap; several
-//                                       with commas. Without it every seed goes most ways, and some the others too.
+//   --only WAYS                         realize, simulated, devices, tile, simd, simt, passes, jit, ptx, gradient,
+//   vmap;
+//                                       several with commas. Without it every seed goes most ways, and some the others
+//                                       too.
 //   --threads N                         seeds at the same time (default: 1)
 //   --steps N                           size of the graphs
 //   --ptxas PROGRAM                     assemble PTX too
@@ -28,7 +30,7 @@ namespace {
 
 constexpr const char* kUsage =
     "fuzz_graphs [--seeds BEGIN:END] [--seconds N] [--only "
-    "realize,simulated,tile,simd,simt,passes,jit,ptx,gradient,vmap]"
+    "realize,simulated,devices,tile,simd,simt,passes,jit,ptx,gradient,vmap]"
     " [--threads N] [--steps N] [--ptxas PROGRAM] [--symbolic | --static | --together] [--survey] [--verbose]";
 
 struct Options {
@@ -75,6 +77,7 @@ std::vector<Way> ways_of(uint64_t seed) {
   if (seed % 4 == 0) result.push_back(Way::Jit);
   if (seed % 4 == 2 || seed % 8 == 7) result.push_back(Way::Simulated);
   if (seed % 8 == 1) result.push_back(Way::Ptx);
+  if (seed % 8 == 3 || seed % 8 == 6) result.push_back(Way::Devices);
   if (seed % 5 == 0) result.push_back(Way::Gradient);
   if (seed % 5 == 1) result.push_back(Way::Vmap);
   if (seed % 2 == 0) result.push_back(Way::Numbers);

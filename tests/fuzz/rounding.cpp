@@ -110,6 +110,7 @@ class Rounding {
       case NodeOp::Sort: return sort(node, values_[i], positions_[&node]);
       case NodeOp::Scan: return scan(node, values_[i]);
       case NodeOp::Reshape:
+      case NodeOp::To:
       case NodeOp::Barrier:
       case NodeOp::Pullback: return error(node, 0);
       case NodeOp::Permute:

@@ -17,6 +17,8 @@ HostArray to_array(const void* data, DType dtype, const std::vector<int64_t>& sh
 // IndexError that `bad_indices` expects.
 std::vector<HostArray> run_realize(const testing::RandomGraph& graph, const std::vector<HostArray>& want,
                                    bool bad_indices, const std::string& device_name = "");
+// The same graph over several devices: every node on one that the seed draws, with copies where values meet.
+testing::RandomGraph spread(const testing::RandomGraph& graph, uint64_t seed);
 
 // What the checks of gradients did, since not every graph can be compared.
 struct GradientCounts {

@@ -285,8 +285,8 @@ TEST(Gradient, of_deep_graphs_needs_no_stack) {
 }
 
 TEST(Gradient, of_a_custom_rule_checks_what_the_rule_gives) {
-  auto rule = std::make_shared<const GradientRule>(
-      GradientRule{"odd", [](const Node&, const NodeRef&) { return Nodes{number(DType::f32, 1, {5})}; }});
+  auto rule = std::make_shared<const GradientRule>(GradientRule{
+      "odd", [](const Node&, const NodeRef&, GradientRule::Wanted) { return Nodes{number(DType::f32, 1, {5})}; }});
   NodeRef x = make_input(0, 1, DType::f64, {2}), one = number(DType::f64, 1, {2});
   NodeRef y = make_pullback(x, std::span(&x, 1), rule);
   EXPECT_THROW(gradient(std::span(&y, 1), std::span(&one, 1), std::span(&x, 1)), ShapeError);

@@ -303,7 +303,9 @@ TEST(RandomGraph, covers_every_kind_of_node_op_and_dtype) {
     uncertain += static_cast<size_t>(std::count_if(graph.tolerances.begin(), graph.tolerances.end(),
                                                    [](double tolerance) { return tolerance > 0; }));
   }
-  ops.insert(NodeOp::Input);  // values of captured functions are given by the caller
+  ops.insert(NodeOp::Input);                 // values of captured functions are given by the caller
+  ops.insert({NodeOp::Loop, NodeOp::Cond});  // fuzz_control draws whole programs of them
+  ops.insert(NodeOp::To);                    // there are no devices here: fuzz::spread() draws it
   EXPECT_EQ(ops.size(), static_cast<size_t>(NodeOp::Barrier) + 1);
   for (int op = 0; op < kScalarOpCount; ++op)
     EXPECT_TRUE(scalar_ops.contains(static_cast<ScalarOp>(op))) << info(static_cast<ScalarOp>(op)).name;

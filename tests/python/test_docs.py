@@ -8,7 +8,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/python.md"
 
 def test_programs_run(capsys):
     programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
-    assert len(programs) == 3
+    assert len(programs) == 4
     names = {}
     for program in programs:
         exec(program, names)

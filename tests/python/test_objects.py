@@ -320,7 +320,7 @@ def test_devices_by_name():
     if x.device == "cpu":
         assert x.cpu() is x
         for call in (x.cuda, net.cuda, lambda: x.to("cuda:1")):
-            with pytest.raises(hd.DeviceError, match="HEDDLE_DEVICE"):
+            with pytest.raises(hd.DeviceError, match="there are: cpu"):
                 call()
 
 
@@ -367,7 +367,7 @@ def test_spellings_of_pytorch():
     assert x.new_zeros(2, dtype=hd.int8).dtype == hd.int8 and x.is_floating_point()
     assert hd.linspace(0, 1, steps=3).tolist() == [0, 0.5, 1] and hd.arange(0, end=3).tolist() == [0, 1, 2]
     assert hd.roll(hd.arange(3), 1, dims=0).tolist() == [2, 0, 1]
-    with pytest.raises(hd.DeviceError, match="HEDDLE_DEVICE"):
+    with pytest.raises(hd.ValueError, match="there are: cpu"):
         hd.ones(2, device="nowhere")
     with pytest.raises(TypeError):
         hd.ones(2, device=3)

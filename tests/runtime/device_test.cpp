@@ -33,7 +33,7 @@ TEST(DeviceRegistry, an_unknown_device_is_an_error_that_lists_the_known_ones) {
 TEST(DeviceRegistry, a_name_is_taken_once) { EXPECT_THROW(register_device("cpu", nullptr), ValueError); }
 
 std::atomic<int> attempts{0};
-std::unique_ptr<Device> failing_factory(int) {
+std::unique_ptr<Backend> failing_factory(int) {
   ++attempts;
   throw DeviceError("no such hardware");
 }
@@ -48,14 +48,14 @@ TEST(DeviceRegistry, a_device_that_cannot_start_says_so_each_time) {
 
 TEST(DeviceRegistry, threads_that_ask_at_once_get_the_same_device) {
   std::vector<std::thread> threads;
-  std::vector<Device*> seen(8);
+  std::vector<Backend*> seen(8);
   for (size_t i = 0; i < seen.size(); ++i) threads.emplace_back([&seen, i] { seen[i] = &device("cpu"); });
   for (std::thread& thread : threads) thread.join();
-  for (Device* d : seen) EXPECT_EQ(d, &device("cpu"));
+  for (Backend* d : seen) EXPECT_EQ(d, &device("cpu"));
 }
 
 TEST(CpuDevice, buffers_are_counted_and_copied) {
-  Device& cpu = device("cpu");
+  Backend& cpu = device("cpu");
   uint64_t before = cpu.memory().used;
   {
     auto buffer = cpu.allocate(1000);
@@ -79,7 +79,7 @@ TEST(CpuDevice, buffers_are_counted_and_copied) {
 }
 
 TEST(Device, copies_within_itself_whatever_the_size) {
-  Device& home = device();
+  Backend& home = device();
   for (uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{4096}, (uint64_t{4} << 20) + 77, uint64_t{9} << 20}) {
     std::vector<unsigned char> data(bytes), back(bytes, 0);
     for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<unsigned char>(i * 7 + i / 251);

@@ -13,7 +13,7 @@ namespace heddle {
 namespace {
 
 // Refuses the first kernels that it is asked to compile, as a device with a fault in its code generator would.
-class Picky final : public Device {
+class Picky final : public Backend {
  public:
   Picky(Machine machine, int refused) : refused_(refused) {
     target_.name = name_;
@@ -61,7 +61,7 @@ NodeRef product(int64_t m, int64_t k, int64_t n) {
   return make_reduce(ReduceOp::Sum, each, std::vector<int>{2});
 }
 
-void expect_right(const NodeRef& root, Device& device) {
+void expect_right(const NodeRef& root, Backend& device) {
   Program program = fuse(std::span(&root, 1));
   ASSERT_EQ(program.steps.size(), 1u);
   const std::shared_ptr<Executable> code = compile_step(program.steps[0], device);

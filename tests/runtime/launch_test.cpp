@@ -16,7 +16,7 @@ using kernel::Phase;
 using kernel::Space;
 using kernel::Value;
 
-Device& cpu() { return device("cpu"); }  // its memory is that of the host
+Backend& cpu() { return device("cpu"); }  // its memory is that of the host
 
 Builder::Access at(const Expr& address) {
   Builder::Access access;
@@ -48,7 +48,7 @@ Kernel two_phases(int64_t n) {
 }
 
 template <class T>
-std::shared_ptr<DeviceBuffer> on(Device& device, const std::vector<T>& values) {
+std::shared_ptr<DeviceBuffer> on(Backend& device, const std::vector<T>& values) {
   auto buffer = device.allocate(values.size() * sizeof(T));
   device.copy_from_host(*buffer, values.data(), values.size() * sizeof(T));
   return buffer;
@@ -82,7 +82,7 @@ TEST(Launch, phases_run_one_after_the_other_on_any_number_of_threads) {
 // All in one buffer: what lies between the parts stays as it was.
 TEST(Launch, buffers_are_parts_of_memory) {
   for (const char* name : {"cpu", "simulated"}) {
-    Device& where = device(name);
+    Backend& where = device(name);
     constexpr int64_t kCount = 20, kPart = 32;  // elements; of 128 bytes each
     auto code = where.compile(two_phases(kCount));
     std::vector<float> values(6 * kPart, -1);

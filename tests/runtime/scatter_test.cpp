@@ -11,7 +11,7 @@
 namespace heddle {
 namespace {
 
-NodeRef on(Device& home, const std::vector<int64_t>& values, DType dtype, const Shape& shape) {
+NodeRef on(Backend& home, const std::vector<int64_t>& values, DType dtype, const Shape& shape) {
   std::vector<std::byte> bytes(values.size() * static_cast<size_t>(size_of(dtype)));
   for (size_t i = 0; i < values.size(); ++i)
     store_scalar(bytes.data(), static_cast<int64_t>(i), Scalar::of(dtype, static_cast<double>(values[i])));
@@ -32,7 +32,7 @@ struct Mode {
 };
 
 // Sums of small whole numbers are exact in every dtype and order.
-void expect_right(Device& home, ScatterOp op, DType dtype, int64_t rows, int64_t columns, int64_t updates, int axis) {
+void expect_right(Backend& home, ScatterOp op, DType dtype, int64_t rows, int64_t columns, int64_t updates, int axis) {
   SCOPED_TRACE(text(dtype, " ", rows, "x", columns, ", ", updates, " updates along ", axis));
   Shape base{rows, columns}, shape = base;
   shape[static_cast<size_t>(axis)] = updates;
@@ -56,11 +56,11 @@ void expect_right(Device& home, ScatterOp op, DType dtype, int64_t rows, int64_t
 }
 
 TEST(ScatterSimt, both_ways_agree_with_the_evaluator) {
-  Device& home = device("simulated");
+  Backend& home = device("simulated");
   for (bool deterministic : {false, true}) {
     Mode mode(deterministic);
     int atomic = 0;
-    observe_steps([&](const Program::Step& step, Device& where) {
+    observe_steps([&](const Program::Step& step, Backend& where) {
       if (!step.direct) atomic += default_schedule(step.loops, where.target()).stages.back().is<AtomicScatter>();
     });
     for (ScatterOp op : {ScatterOp::Add, ScatterOp::Max, ScatterOp::Min, ScatterOp::Set})
@@ -77,11 +77,11 @@ TEST(ScatterSimt, both_ways_agree_with_the_evaluator) {
 }
 
 TEST(ScatterSimt, the_mode_is_a_part_of_keys) {
-  Device& home = device("simulated");
+  Backend& home = device("simulated");
   NodeRef node = make_scatter(ScatterOp::Add, on(home, numbers(8, 5, 1), kF32, {8}), on(home, {1, 1, 2}, kI64, {3}),
                               on(home, {1, 2, 3}, kF32, {3}), 0);
   std::vector<Structure> kernels;
-  observe_steps([&](const Program::Step& step, Device&) { kernels.push_back(structure(step.loops)); });
+  observe_steps([&](const Program::Step& step, Backend&) { kernels.push_back(structure(step.loops)); });
   for (bool deterministic : {false, true, false, true}) {
     Mode mode(deterministic);
     testing::realize_one(node);

@@ -41,7 +41,7 @@ bool on_unit(const StageSchedule& plan) { return plan.is<MatrixContraction>() ||
 Products realize_counted(const std::vector<Tensor>& results) {
   Products products;
   clear_kernel_cache();
-  observe_steps([&](const Program::Step& step, Device& device) {
+  observe_steps([&](const Program::Step& step, Backend& device) {
     if (step.direct || !find_contraction(step.loops, step.loops.stages[0])) return;
     ++products.all;
     const Schedule schedule = default_schedule(step.loops, device.target_for(step.tf32));
@@ -153,7 +153,7 @@ TEST(SumsSimt, gradients_of_attention) {
     clear_kernel_cache();
     std::vector<std::string> large;
     const int64_t scores = c.q[1] * length * length;
-    observe_steps([&](const Program::Step& step, Device& device) {
+    observe_steps([&](const Program::Step& step, Backend& device) {
       if (step.direct) return;
       const Schedule schedule = default_schedule(step.loops, device.target_for(step.tf32));
       for (const kernel::Buffer& buffer : step.loops.buffers)

@@ -57,7 +57,7 @@ TEST(Concurrency, relaxed_mode_changes_while_plans_are_made) {
 }
 
 TEST(Concurrency, tf32_is_allowed_and_forbidden_while_plans_are_made) {
-  Device& device = heddle::device("simulated");
+  Backend& device = heddle::device("simulated");
   constexpr float kThird = 1.0f / 3, kRounded = 1365.0f / 4096;
   auto on_device = [&](float value, const Shape& shape) {
     std::vector<float> data(static_cast<size_t>(shape.known_numel()), value);
@@ -91,7 +91,7 @@ TEST(Concurrency, tf32_is_allowed_and_forbidden_while_plans_are_made) {
   // Whoever changes it between planning and compiling changes it too late.
   clear_plan_cache();
   clear_kernel_cache();
-  observe_steps([](const Program::Step&, Device&) { allow_tf32(!tf32_allowed()); });
+  observe_steps([](const Program::Step&, Backend&) { allow_tf32(!tf32_allowed()); });
   for (int64_t k = kFirst; k < kLast; k += 16) element(k);
   observe_steps(nullptr);
   expect_right();

@@ -36,6 +36,7 @@ void set_frozen(const Walk& walk, const std::string& path, bool frozen);
 void set_training(const Walk& walk, bool training);
 void make_own(const Walk& walk);
 void convert(const Walk& walk, DType dtype);
+void move(const Walk& walk, const Device& device);
 int64_t parameter_count(const Walk& walk);
 std::string summary(const Walk& walk);
 // From where the error is caught: throws it again, of the same kind, with the layer's number and type in front.
@@ -83,6 +84,11 @@ struct Module : ModuleState {
   // Replaces all float tensors by ones of another dtype. Do so before an optimiser takes hold of them.
   Self& to(DType dtype) & {
     detail::convert(walk(), dtype);
+    return static_cast<Self&>(*this);
+  }
+  // Takes all tensors to a device. They stay the same tensors: optimisers that have them go with them.
+  Self& to(const Device& device) & {
+    detail::move(walk(), device);
     return static_cast<Self&>(*this);
   }
 

@@ -54,33 +54,55 @@ void manual_seed(uint64_t seed);
 //   uniform(2)   // [0.39904642 0.88052043]
 Tensor uniform(const Dims& shape, double low = 0, double high = 1, DType dtype = kF32,
                Generator& generator = default_generator());
+//   uniform(2, 0, 1, {.device = "cpu"}).shape()   // [2]
+Tensor uniform(const Dims& shape, double low, double high, const TensorOptions& options,
+               Generator& generator = default_generator());
 // The same over [0, 1).
 //   rand({2, 3}).shape()   // [2, 3]
 Tensor rand(const Dims& shape, DType dtype = kF32, Generator& generator = default_generator());
+//   rand(2, {.device = "cpu"}).shape()   // [2]
+Tensor rand(const Dims& shape, const TensorOptions& options, Generator& generator = default_generator());
 // Normally distributed: Box and Muller's transform of two words, of four in f64. At most 6.7 away from the mean, 9.4 in
 // f64, in units of the deviation.
 //   normal({2, 3}, 5, 0.1).shape()   // [2, 3]
 Tensor normal(const Dims& shape, double mean = 0, double deviation = 1, DType dtype = kF32,
               Generator& generator = default_generator());
+//   normal(2, 0, 1, {.device = "cpu"}).shape()   // [2]
+Tensor normal(const Dims& shape, double mean, double deviation, const TensorOptions& options,
+              Generator& generator = default_generator());
 // Mean 0, variance 1.
 //   randn({2, 3}).shape()   // [2, 3]
 Tensor randn(const Dims& shape, DType dtype = kF32, Generator& generator = default_generator());
+//   randn(2, {.dtype = kF64, .device = "cpu"}).shape()   // [2]
+Tensor randn(const Dims& shape, const TensorOptions& options, Generator& generator = default_generator());
 // Normally distributed as long as it lies in [low, high], through the inverse of the error function.
 //   truncated_normal({2, 3}, 0, 0.02, -0.04, 0.04).shape()   // [2, 3]
 Tensor truncated_normal(const Dims& shape, double mean = 0, double deviation = 1, double low = -2, double high = 2,
                         DType dtype = kF32, Generator& generator = default_generator());
+//   truncated_normal(2, 0, 1, -2, 2, {.device = "cpu"}).shape()   // [2]
+Tensor truncated_normal(const Dims& shape, double mean, double deviation, double low, double high,
+                        const TensorOptions& options, Generator& generator = default_generator());
 // Density rate * exp(-rate * x) for x >= 0. At most 22.9 / rate, 45.1 / rate in f64.
 //   exponential(5, 2).shape()   // [5]
 Tensor exponential(const Dims& shape, double rate = 1, DType dtype = kF32, Generator& generator = default_generator());
+//   exponential(2, 1, {.device = "cpu"}).shape()   // [2]
+Tensor exponential(const Dims& shape, double rate, const TensorOptions& options,
+                   Generator& generator = default_generator());
 // Gamma distributed with mean alpha * scale; alpha, a number or a tensor that broadcasts to the shape, is positive.
 // Marsaglia and Tsang's method with 8 rounds. One element in 3e10 is accepted by none of them and takes the last
 // candidate, which leaves the distribution within 2e-12 of the exact one in total variation.
 //   gamma({2, 3}, 2.5).shape()   // [2, 3]
 Tensor gamma(const Dims& shape, const Operand& alpha, double scale = 1, DType dtype = kF32,
              Generator& generator = default_generator());
+//   gamma(2, 2.5, 1, {.device = "cpu"}).shape()   // [2]
+Tensor gamma(const Dims& shape, const Operand& alpha, double scale, const TensorOptions& options,
+             Generator& generator = default_generator());
 // Beta distributed, as a quotient of gamma's.
 //   beta({2, 3}, 2, 5).shape()   // [2, 3]
 Tensor beta(const Dims& shape, const Operand& a, const Operand& b, DType dtype = kF32,
+            Generator& generator = default_generator());
+//   beta(2, 2, 5, {.device = "cpu"}).shape()   // [2]
+Tensor beta(const Dims& shape, const Operand& a, const Operand& b, const TensorOptions& options,
             Generator& generator = default_generator());
 
 // @dtypes integers @shape as given
@@ -89,6 +111,9 @@ Tensor beta(const Dims& shape, const Operand& a, const Operand& b, DType dtype =
 //   randint({2, 3}, 0, 10).shape()   // [2, 3]
 Tensor randint(const Dims& shape, int64_t low, int64_t high, DType dtype = kI64,
                Generator& generator = default_generator());
+//   randint(2, 0, 10, {.device = "cpu"}).shape()   // [2]
+Tensor randint(const Dims& shape, int64_t low, int64_t high, const TensorOptions& options,
+               Generator& generator = default_generator());
 
 // @dtypes any @shape as given
 
@@ -96,6 +121,9 @@ Tensor randint(const Dims& shape, int64_t low, int64_t high, DType dtype = kI64,
 // 2^-24.
 //   bernoulli(4, 1)   // [True True True True]
 Tensor bernoulli(const Dims& shape, const Operand& p = 0.5, DType dtype = kBool,
+                 Generator& generator = default_generator());
+//   bernoulli(2, 0.5, {.device = "cpu"}).shape()   // [2]
+Tensor bernoulli(const Dims& shape, const Operand& p, const TensorOptions& options,
                  Generator& generator = default_generator());
 
 // @dtypes floats -> i64 @shape without the axis

@@ -12,6 +12,7 @@ import math as _math
 from collections import namedtuple as _namedtuple
 
 from .. import _core
+from ..devices import elsewhere
 from .._core import (  # noqa: F401
     Tensor,
     bool,
@@ -91,7 +92,6 @@ from ._dtypes import (  # noqa: F401
     _SIGNED,
     _UNSIGNED,
     __array_namespace_info__,
-    _check_device,
     can_cast,
     finfo,
     iinfo,
@@ -103,8 +103,12 @@ __array_api_version__ = "2024.12"
 e, inf, nan, newaxis, pi = _math.e, _math.inf, _math.nan, None, _math.pi
 
 
+def _on(x, device):
+    return x if device is None else _core._to_device(x, device)
+
+
 def astype(x, dtype, /, *, copy=True, device=None):
-    _check_device(device)
+    x = _on(x, device)
     if not copy and x.dtype == dtype:
         return x
     return _core.cast(x, dtype) if x.dtype != dtype else _core.clone(x)
@@ -114,8 +118,10 @@ def astype(x, dtype, /, *, copy=True, device=None):
 
 
 def asarray(obj, /, *, dtype=None, device=None, copy=None):
-    _check_device(device)
     if isinstance(obj, Tensor):
+        if device is not None and obj.device != device and copy is False:
+            raise _core.ValueError("asarray: another device needs a copy")
+        obj = _on(obj, device)
         if dtype is not None and dtype != obj.dtype:
             if copy is False:
                 raise _core.ValueError("asarray: another dtype needs a copy")
@@ -123,29 +129,26 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
         return _core.clone(obj) if copy else obj
     if copy is False:
         if dtype is None and hasattr(obj, "__dlpack__"):
-            return _core.from_dlpack(obj)
+            return _on(_core.from_dlpack(obj), device)
         raise _core.ValueError("asarray: this cannot be had without a copy")
-    return _core.tensor(obj, dtype=dtype)
+    return _core.tensor(obj, dtype=dtype, device=device)
 
 
 def from_dlpack(x, /, *, device=None, copy=None):
-    _check_device(device)
-    made = _core.from_dlpack(x)
+    made = _on(_core.from_dlpack(x), device)
     return _core.clone(made).realize() if copy else made
 
 
 def arange(start, /, stop=None, step=1, *, dtype=None, device=None):
-    _check_device(device)
     if stop is None:
         start, stop = 0, start
     if dtype is None:
         dtype = int64 if _py.all(isinstance(n, int) for n in (start, stop, step)) else float32
-    return _core.arange(start, stop, step, dtype=dtype)
+    return _core.arange(start, stop, step, dtype=dtype, device=device)
 
 
 def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
-    _check_device(device)
-    return _core.linspace(start, stop, num, endpoint=endpoint, dtype=dtype or float32)
+    return _core.linspace(start, stop, num, endpoint=endpoint, dtype=dtype or float32, device=device)
 
 
 def empty(shape, *, dtype=None, device=None):
@@ -161,7 +164,7 @@ def zeros(shape, *, dtype=None, device=None):
 
 
 def zeros_like(x, /, *, dtype=None, device=None):
-    return full(x.shape, 0, dtype=dtype or x.dtype, device=device)
+    return full_like(x, 0, dtype=dtype, device=device)
 
 
 def ones(shape, *, dtype=None, device=None):
@@ -169,23 +172,22 @@ def ones(shape, *, dtype=None, device=None):
 
 
 def ones_like(x, /, *, dtype=None, device=None):
-    return full(x.shape, 1, dtype=dtype or x.dtype, device=device)
+    return full_like(x, 1, dtype=dtype, device=device)
 
 
 def full(shape, fill_value, *, dtype=None, device=None):
-    _check_device(device)
     if dtype is None:
         dtype = bool if isinstance(fill_value, _py.bool) else int64 if isinstance(fill_value, int) else float32
-    return _core.full((shape,) if isinstance(shape, int) else _py.tuple(shape), fill_value, dtype=dtype)
+    shape = (shape,) if isinstance(shape, int) else _py.tuple(shape)
+    return _core.full(shape, fill_value, dtype=dtype, device=device)
 
 
 def full_like(x, /, fill_value, *, dtype=None, device=None):
-    return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device)
+    return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device or elsewhere(x))
 
 
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
-    _check_device(device)
-    return _core.eye(n_rows, n_cols, k=k, dtype=dtype or float32)
+    return _core.eye(n_rows, n_cols, k=k, dtype=dtype or float32, device=device)
 
 
 def meshgrid(*arrays, indexing="xy"):

@@ -4,6 +4,7 @@ import builtins as _py
 from collections import namedtuple as _namedtuple
 
 from .. import _core
+from ..devices import default_device, devices
 from .._core import Tensor, bool, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 
 _SIGNED, _UNSIGNED, _REAL = (int8, int16, int32, int64), (uint8, uint16, uint32, uint64), (float32, float64)
@@ -12,7 +13,8 @@ _DTYPES = (bool,) + _INTEGERS + _REAL
 
 
 def _check_device(device):
-    _core._check_device("device", device)
+    if device is not None:
+        _core._device_name(device)
 
 
 class _Info:
@@ -22,10 +24,10 @@ class _Info:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self):
-        return _core.default_device()
+        return default_device()
 
     def devices(self):
-        return [_core.default_device()]
+        return devices()
 
     def default_dtypes(self, *, device=None):
         _check_device(device)

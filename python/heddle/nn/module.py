@@ -270,9 +270,15 @@ class Module:
         return self
 
     def to(self, dtype):
-        """Replaces all float tensors by ones of another dtype. Do so before an optimiser takes hold of them."""
+        """Takes all tensors to a device; or replaces all float tensors by ones of another dtype.
+
+        Moved tensors stay the same: optimisers go on with them. Convert before an optimiser takes hold of them.
+        """
         if _tensor._is_device(dtype):
-            _core._check_device(f"{type(self).__name__}.to", dtype)
+            tensors = [t for m in self.modules() for kind in ("parameter", "buffer") for _, t in m._members(kind)]
+            gradients = [t.grad for t in tensors if t.grad is not None]
+            _core._move(tensors + gradients, dtype)
+            _core.forget_recordings()
             return self
         replaced = {}
         for module in self.modules():

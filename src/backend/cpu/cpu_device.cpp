@@ -30,7 +30,7 @@ constexpr double kWorthWaiting = 20'000, kWorthWaitingInCrowd = 200'000;
 
 class CpuBuffer final : public DeviceBuffer {
  public:
-  CpuBuffer(Device& device, MemoryPool& pool, uint64_t bytes)
+  CpuBuffer(Backend& device, MemoryPool& pool, uint64_t bytes)
       : DeviceBuffer(device, bytes), pool_(pool), memory_(pool.allocate(bytes)) {
     address_ = memory_.address;
   }
@@ -48,7 +48,7 @@ class CpuBuffer final : public DeviceBuffer {
 // Memory of somebody else.
 class SharedBuffer final : public DeviceBuffer {
  public:
-  SharedBuffer(Device& device, std::shared_ptr<const void> memory, uint64_t bytes)
+  SharedBuffer(Backend& device, std::shared_ptr<const void> memory, uint64_t bytes)
       : DeviceBuffer(device, bytes), memory_(std::move(memory)) {
     address_ = const_cast<void*>(memory_.get());
   }
@@ -112,7 +112,7 @@ class Scratch {
     clear();
     uint64_t wanted = (bytes + 4095) / 4096 * 4096;
     address_ = std::aligned_alloc(MemoryPool::kAlignment, wanted);
-    if (!address_) throw OutOfMemory(text("out of memory: wanted ", bytes, " bytes of scratch for a kernel"));
+    if (!address_) throw OutOfMemory(text("cpu: out of memory: wanted ", bytes, " bytes of scratch for a kernel"));
     bytes_ = wanted;
     return address_;
   }
@@ -172,7 +172,7 @@ struct PhaseJob {
   }
 };
 
-class CpuDevice final : public Device {
+class CpuDevice final : public Backend {
  public:
   CpuDevice()
       : target_(host_target()),
@@ -333,7 +333,7 @@ void CpuDevice::copy(const BufferPart& to, const BufferPart& from) {
 // The device is never destroyed, because buffers may outlive everything else; only its threads end with the process.
 CpuDevice* the_device = nullptr;
 
-std::unique_ptr<Device> make_cpu_device(int number) {
+std::unique_ptr<Backend> make_cpu_device(int number) {
   if (number > 0) throw DeviceError(text("there is one cpu, and no cpu:", number));
   auto made = std::make_unique<CpuDevice>();
   the_device = made.get();

@@ -182,8 +182,8 @@ MemoryPool::Block MemoryPool::allocate(uint64_t bytes) {
     }
   }
   if (!block.address)
-    throw OutOfMemory(
-        text("out of memory: wanted ", amount(bytes), " with ", amount(used()), " in use of at most ", amount(limit_)));
+    throw OutOfMemory(text("cpu: out of memory: wanted ", amount(bytes), " with ", amount(used()),
+                           " in use of at most ", amount(limit_)));
   count_used(block.size);
   return block;
 }

@@ -53,7 +53,7 @@ Target target_of(const Driver& driver, DeviceNumber device) {
   return target;
 }
 
-class CudaDevice final : public Device {
+class CudaDevice final : public Backend {
  public:
   CudaDevice(const Driver& driver, int ordinal, DeviceNumber number, Context context, uint64_t bytes)
       : driver_(driver),
@@ -61,7 +61,7 @@ class CudaDevice final : public Device {
         context_(context),
         target_(target_of(driver, number)),
         tf32_target_(with_tf32(target_)),
-        memory_(driver, bytes),
+        memory_(driver, name_, bytes),
         staging_(driver) {
     enter();
     constexpr unsigned kApart = 1;  // does not wait for other programs' work in the default stream
@@ -72,6 +72,7 @@ class CudaDevice final : public Device {
   const Target& target() const override { return target_; }
   const Target& tf32_target() const override { return tf32_target_; }
   int threads() const override { return 1; }
+  bool is_asynchronous() const override { return true; }
 
   std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes) override {
     enter();
@@ -230,7 +231,7 @@ const void* CudaBuffer::host_data() const {
   return copy_.get();
 }
 
-std::unique_ptr<Device> make_cuda_device(int ordinal) {
+std::unique_ptr<Backend> make_cuda_device(int ordinal) {
   const Driver& found = driver();
   int count = 0;
   found.check(found.cuDeviceGetCount(&count), "counting devices");
@@ -246,8 +247,18 @@ std::unique_ptr<Device> make_cuda_device(int ordinal) {
   return std::make_unique<CudaDevice>(found, ordinal, number, context, bytes);
 }
 
+int count_devices() {
+  try {
+    const Driver& found = driver();
+    int count = 0;
+    return found.cuDeviceGetCount(&count) == kSuccess ? count : 0;
+  } catch (const DeviceError&) {  // no driver, or one that cannot be used here
+    return 0;
+  }
+}
+
 struct Registrar {
-  Registrar() { register_device("cuda", make_cuda_device); }
+  Registrar() { register_device("cuda", make_cuda_device, count_devices); }
 } registrar;
 
 }  // namespace

@@ -174,7 +174,7 @@ void CudaExecutable::append_phase(Function function, int64_t count, std::span<co
     }
 }
 
-void CudaExecutable::append(Device& device, std::span<const LaunchSegment> segments, Calls& out) const {
+void CudaExecutable::append(Backend& device, std::span<const LaunchSegment> segments, Calls& out) const {
   for (const LaunchSegment& segment : segments)
     HD_ASSERT(segment.buffers.size() == kernel_.buffers.size() && segment.symbols.size() == kernel_.symbols.size(),
               "launch of ", kernel_.name, " with ", segment.buffers.size(), " buffers and ", segment.symbols.size(),
@@ -205,7 +205,7 @@ void CudaExecutable::append(Device& device, std::span<const LaunchSegment> segme
 }
 
 // A row of the table holds, for each phase, the blocks of all segments before; then pointers and symbols.
-void CudaExecutable::append_many(Device& device, std::span<const LaunchSegment> segments, Calls& out) const {
+void CudaExecutable::append_many(Backend& device, std::span<const LaunchSegment> segments, Calls& out) const {
   HD_ASSERT(!kernel_.rounds, "rounds of several segments: ", kernel_.name);
   thread_local std::vector<uint64_t> words;
   words.clear();
@@ -230,7 +230,7 @@ void CudaExecutable::append_many(Device& device, std::span<const LaunchSegment> 
 }
 
 // The one with these words if there is one: a plan that runs again has the same. Callers hold the lock.
-std::shared_ptr<DeviceBuffer> CudaExecutable::table(Device& device, const std::vector<uint64_t>& words) const {
+std::shared_ptr<DeviceBuffer> CudaExecutable::table(Backend& device, const std::vector<uint64_t>& words) const {
   ++clock_;
   for (Table& known : tables_)
     if (known.words == words) {

@@ -68,7 +68,7 @@ class CudaExecutable final : public Executable {
 
   // Appends what runs the kernel for these segments. The entries for many segments are compiled when they are first
   // needed.
-  void append(Device& device, std::span<const LaunchSegment> segments, Calls& out) const;
+  void append(Backend& device, std::span<const LaunchSegment> segments, Calls& out) const;
 
  private:
   struct Entries {
@@ -79,9 +79,9 @@ class CudaExecutable final : public Executable {
   const Entries& many() const;  // callers hold the lock
   int64_t blocks(size_t phase, std::span<const int64_t> symbols) const;
   int64_t rounds(std::span<const int64_t> symbols) const;
-  std::shared_ptr<DeviceBuffer> table(Device& device, const std::vector<uint64_t>& words) const;
+  std::shared_ptr<DeviceBuffer> table(Backend& device, const std::vector<uint64_t>& words) const;
   void append_phase(Function function, int64_t blocks, std::span<const LaunchSegment> segments, Calls& out) const;
-  void append_many(Device& device, std::span<const LaunchSegment> segments, Calls& out) const;
+  void append_many(Backend& device, std::span<const LaunchSegment> segments, Calls& out) const;
 
   const Driver& driver_;
   Context context_;

@@ -20,7 +20,8 @@ uint64_t rounded(uint64_t bytes) {
 }  // namespace
 
 MemoryPool::Block MemoryPool::allocate(uint64_t bytes) {
-  if (bytes > limit_) throw OutOfMemory(text("cuda: out of memory: wanted ", bytes, " bytes, the device has ", limit_));
+  if (bytes > limit_)
+    throw OutOfMemory(text(device_, ": out of memory: wanted ", bytes, " bytes, the device has ", limit_));
   const uint64_t size = rounded(bytes);
   std::lock_guard guard(lock_);
   auto found = free_.lower_bound(size);
@@ -41,7 +42,7 @@ MemoryPool::Block MemoryPool::allocate(uint64_t bytes) {
     if (result == kOutOfMemory) {
       size_t left = 0, total = 0;
       driver_.cuMemGetInfo_v2(&left, &total);
-      throw OutOfMemory(text("cuda: out of memory: wanted ", bytes, " bytes; ", used_, " are in use here, ", left,
+      throw OutOfMemory(text(device_, ": out of memory: wanted ", bytes, " bytes; ", used_, " are in use here, ", left,
                              " of ", total, " are free"));
     }
     driver_.check(result, "allocating memory");

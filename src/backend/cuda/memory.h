@@ -19,7 +19,8 @@ class MemoryPool {
     uint64_t size = 0;  // what the pool gave
   };
 
-  MemoryPool(const Driver& driver, uint64_t limit) : driver_(driver), limit_(limit) {}
+  MemoryPool(const Driver& driver, std::string device, uint64_t limit)
+      : driver_(driver), device_(std::move(device)), limit_(limit) {}
 
   // The context must be current. Throws OutOfMemory after freeing the cache and trying again.
   Block allocate(uint64_t bytes);
@@ -33,6 +34,7 @@ class MemoryPool {
 
  private:
   const Driver& driver_;
+  const std::string device_;  // for messages
   const uint64_t limit_;
   mutable Mutex lock_;
   std::multimap<uint64_t, Address> free_;

@@ -4,6 +4,8 @@
 //   simulated  the interpreter runs the kernels: blocks, warps, shuffles and barriers, with races detected
 //   null       kernels become code for the machine, and nothing runs; results are whatever the memory held
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -35,9 +37,10 @@ class Usage {
     std::lock_guard guard(lock_);
     used_ -= bytes;
   }
-  Device::Memory memory() const {
+  Backend::Memory memory() const {
     std::lock_guard guard(lock_);
-    return {used_, 0, peak_, 0};
+    static const uint64_t host = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
+    return {used_, 0, peak_, host};
   }
 
  private:
@@ -45,18 +48,18 @@ class Usage {
   uint64_t used_ = 0, peak_ = 0;
 };
 
-void* allocate_zeros(uint64_t bytes) {
-  uint64_t rounded = (bytes / kAlignment + 1) * kAlignment;
-  void* address = bytes < rounded ? std::aligned_alloc(kAlignment, rounded) : nullptr;
-  if (!address) throw OutOfMemory(text("simulated device: no memory for ", bytes, " bytes"));
+void* allocate_zeros(const Backend& device, uint64_t bytes) {
+  const uint64_t rounded = (bytes / kAlignment + 1) * kAlignment;
+  void* address = bytes <= device.memory().limit ? std::aligned_alloc(kAlignment, rounded) : nullptr;
+  if (!address) throw OutOfMemory(text(device.name(), ": no memory for ", bytes, " bytes"));
   std::memset(address, 0, rounded);
   return address;
 }
 
 class SimulatedBuffer final : public DeviceBuffer {
  public:
-  SimulatedBuffer(Device& device, Usage& usage, uint64_t bytes) : DeviceBuffer(device, bytes), usage_(usage) {
-    address_ = allocate_zeros(bytes);
+  SimulatedBuffer(Backend& device, Usage& usage, uint64_t bytes) : DeviceBuffer(device, bytes), usage_(usage) {
+    address_ = allocate_zeros(device, bytes);
     usage_.add(bytes);
   }
   ~SimulatedBuffer() override {
@@ -74,16 +77,16 @@ class SimulatedBuffer final : public DeviceBuffer {
 
 class SimulatedExecutable final : public Executable {
  public:
-  SimulatedExecutable(const Device* owner, const kernel::Kernel& kernel) : owner_(owner), kernel_(kernel) {}
+  SimulatedExecutable(const Backend* owner, const kernel::Kernel& kernel) : owner_(owner), kernel_(kernel) {}
   const kernel::Kernel& kernel() const override { return kernel_; }
-  const Device* owner() const { return owner_; }
+  const Backend* owner() const { return owner_; }
 
  private:
-  const Device* owner_;
+  const Backend* owner_;
   kernel::Kernel kernel_;
 };
 
-class SimulatedDevice final : public Device {
+class SimulatedDevice final : public Backend {
  public:
   SimulatedDevice(std::string name, bool runs)
       : name_(std::move(name)), runs_(runs), generator_(generator_for(kMachine)), target_(generator_.target(kMachine)) {
@@ -169,8 +172,14 @@ class SimulatedDevice final : public Device {
   Usage usage_;
 };
 
-std::unique_ptr<Device> make_device(const std::string& name, bool runs, int number) {
-  if (number > 0) throw DeviceError(text("there is one device called ", name, ", and no ", name, ":", number));
+constexpr int kSimulated = 4;  // enough to try a program for several devices on
+
+std::unique_ptr<Backend> make_device(const std::string& kind, bool runs, int number) {
+  const int count = runs ? kSimulated : 1;
+  if (number >= count)
+    throw DeviceError(
+        text("there is no device called '", kind, ":", number, "': ", kind, " devices are numbered to ", count - 1));
+  const std::string name = number == 0 ? kind : text(kind, ":", number);
   // Not where a program asks for it by name, as tests do: those know.
   if (!runs && config().device == name)
     warn(text("HEDDLE_DEVICE=", name, " computes nothing: every result is whatever the memory held"));
@@ -179,8 +188,11 @@ std::unique_ptr<Device> make_device(const std::string& name, bool runs, int numb
 
 struct Registrar {
   Registrar() {
-    register_device("simulated", [](int number) { return make_device("simulated", true, number); });
-    register_device("null", [](int number) { return make_device("null", false, number); });
+    auto simulated = [](int number) { return make_device("simulated", true, number); };
+    register_device("simulated", simulated, [] { return kSimulated; });
+    // For those who ask for it by name: it computes nothing.
+    auto null = [](int number) { return make_device("null", false, number); };
+    register_device("null", null, [] { return 0; });
   }
 } registrar;
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/error.h"
 #include "compile/direct/sort.h"
 #include "compile/fuse/join_steps.h"
 #include "compile/fuse/order_steps.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/error.h"
 #include "compile/fuse/partition.h"
 #include "graph/graph.h"
 
