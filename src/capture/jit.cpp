@@ -9,6 +9,7 @@
 #include "base/fork.h"
 #include "capture/change.h"
 #include "capture/jit_core.h"
+#include "graph/control.h"
 #include "runtime/profiler.h"
 #include "tensor/together.h"
 #include "tensor/track.h"
@@ -149,6 +150,7 @@ std::unique_ptr<JitEntry> entry_of(JitLane& lane, Capture& capture, std::vector<
     entry->updates.push_back(std::move(update));
     lane.roots.push_back(capture.values[i]);
   }
+  lane.roots = roll(lane.roots);
   // Memory may be taken over by a value that has no other taker, if nobody gets the old value.
   std::vector<StateUpdate> updates;
   for (const JitUpdate& update : entry->updates) {

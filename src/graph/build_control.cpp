@@ -16,6 +16,11 @@ Shape stacked_shape(const Expr& length, const Shape& slice) {
   return shape;
 }
 
+bool is_view_of_all(const Node& node) {
+  return node.op == NodeOp::Reshape || node.op == NodeOp::Permute || node.op == NodeOp::Expand ||
+         node.op == NodeOp::Flip;
+}
+
 int Node::result_count() const {
   if (!control) return info(op).results;
   return static_cast<int>(control->body().results.size());
@@ -109,12 +114,6 @@ enum class Place : uint8_t {
   Outside,  // to be taken in, if something inside uses it
   Inside,
 };
-
-// What only says where elements of a tensor are, all of them: better taken in below it.
-bool is_view_of_all(const Node& node) {
-  return node.op == NodeOp::Reshape || node.op == NodeOp::Permute || node.op == NodeOp::Expand ||
-         node.op == NodeOp::Flip;
-}
 
 // Whether a node may be computed though nobody needs it.
 bool may_be_hoisted(const Node& node) {

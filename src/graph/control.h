@@ -56,6 +56,10 @@ std::vector<NodeRef> close_regions(std::span<Region> regions, const std::unorder
 // its rounds), without what nobody wants.
 std::vector<NodeRef> join_loops(std::span<const NodeRef> roots);
 
+// A step that the graph repeats many times, as a plain loop of the host's records it, becomes the body of one Loop.
+// Nodes of `kept` stay. For whole programs, before anybody looks at their numbers: those in a body are part of it.
+std::vector<NodeRef> roll(std::span<const NodeRef> roots, std::span<const NodeRef> kept = {});
+
 // Gradients for the inputs from those of the results (null: none), null where `wanted` is false or there is none.
 // ValueError for a Loop with a condition.
 void loop_gradient(const Node& node, std::span<const NodeRef> arriving, std::span<const bool> wanted,
@@ -67,6 +71,9 @@ void cond_gradient(const Node& node, std::span<const NodeRef> arriving, std::spa
 // condition as well.
 std::vector<NodeRef> tangents(std::span<const NodeRef> outputs, std::span<const NodeRef> inputs,
                               std::span<const NodeRef> directions);
+
+// What only says where elements of a tensor are, all of them: better taken into a region below it.
+bool is_view_of_all(const Node& node);
 
 // The shape of one round's part of a stacked value, and of many rounds of a value.
 Shape slice_shape(const Shape& stacked);

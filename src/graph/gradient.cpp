@@ -139,8 +139,10 @@ void pull(const Node& node, const NodeRef& g, Wanted wanted, std::span<NodeRef> 
 
 }  // namespace
 
-std::vector<NodeRef> gradient(std::span<const NodeRef> outputs, std::span<const NodeRef> cotangents,
+std::vector<NodeRef> gradient(std::span<const NodeRef> recorded, std::span<const NodeRef> cotangents,
                               std::span<const NodeRef> inputs) {
+  // Steps that repeat are differentiated once, as the loop that they are.
+  const std::vector<NodeRef> outputs = roll(recorded, inputs);
   std::vector<const Node*> order = differentiable_order(outputs);
   NodeMap number;
   for (uint32_t i = 0; i < order.size(); ++i) number.insert(order[i], i);

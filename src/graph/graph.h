@@ -21,9 +21,10 @@ NodeRef rebuild(const Node& node, std::span<const NodeRef> inputs);
 std::vector<NodeRef> replace(std::span<const NodeRef> roots, const std::unordered_map<const Node*, NodeRef>& with);
 
 // The same where a node's place is taken by what `make` gives for it and its inputs, which are rebuilt already; null:
-// the same node on these.
+// the same node on these. Of a node of `ends` the inputs are not looked at.
 using MakeNode = std::function<NodeRef(const Node& node, std::span<const NodeRef> inputs)>;
-std::vector<NodeRef> rebuild_graph(std::span<const NodeRef> roots, const MakeNode& make);
+std::vector<NodeRef> rebuild_graph(std::span<const NodeRef> roots, const MakeNode& make,
+                                   const std::unordered_set<const Node*>& ends = {});
 
 // The number of a node that make_placeholder() has made; of any other 0.
 int64_t placeholder_number(const Node& node);

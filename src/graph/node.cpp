@@ -65,17 +65,6 @@ bool open_free_list() {
   return true;
 }
 
-uint64_t op_detail(const Node& node) {
-  switch (info(node.op).detail) {
-    case NodeDetail::Scalar: return static_cast<uint64_t>(node.scalar_op);
-    case NodeDetail::Reduce: return static_cast<uint64_t>(node.reduce_op);
-    case NodeDetail::Scatter: return static_cast<uint64_t>(node.scatter_op);
-    case NodeDetail::None:
-    case NodeDetail::Literal: return 0;
-  }
-  __builtin_unreachable();
-}
-
 bool has_literal(NodeOp op) { return info(op).detail == NodeDetail::Literal; }
 
 void compute_hashes(Node& node) {
@@ -143,6 +132,17 @@ bool leads_to_leaf(const Node& node) {
 
 }  // namespace
 
+uint64_t op_detail(const Node& node) {
+  switch (info(node.op).detail) {
+    case NodeDetail::Scalar: return static_cast<uint64_t>(node.scalar_op);
+    case NodeDetail::Reduce: return static_cast<uint64_t>(node.reduce_op);
+    case NodeDetail::Scatter: return static_cast<uint64_t>(node.scatter_op);
+    case NodeDetail::None:
+    case NodeDetail::Literal: return 0;
+  }
+  __builtin_unreachable();
+}
+
 void* Node::operator new(size_t bytes) {
   if (kRecycleNodes && free_list.head) {
     FreeSlot* slot = free_list.head;
@@ -183,10 +183,12 @@ const char* name(ScatterOp op) {
   __builtin_unreachable();
 }
 
-bool Node::same(const Node& other) const {
-  return op == other.op && dtype == other.dtype && op_detail(*this) == op_detail(other) && inputs == other.inputs &&
-         shape == other.shape && attrs == other.attrs && storage == other.storage && rule == other.rule &&
-         token == other.token && (op != NodeOp::Input || device == other.device) &&
+bool Node::same(const Node& other) const { return inputs == other.inputs && same_but_inputs(other); }
+
+bool Node::same_but_inputs(const Node& other) const {
+  return op == other.op && dtype == other.dtype && op_detail(*this) == op_detail(other) && shape == other.shape &&
+         attrs == other.attrs && storage == other.storage && rule == other.rule && token == other.token &&
+         (op != NodeOp::Input || device == other.device) &&
          (control == other.control || (control && other.control && *control == *other.control)) &&
          (!has_literal(op) || literal == other.literal);
 }

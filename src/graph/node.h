@@ -162,6 +162,7 @@ class Node {
 
   // For Interner.
   bool same(const Node& other) const;
+  bool same_but_inputs(const Node& other) const;
   template <class F>
   void drop_children(F sink);
   // Nodes come and go by the million: their memory is recycled per thread.

@@ -177,11 +177,13 @@ std::vector<NodeRef> simplify(std::span<const NodeRef> roots, const Modes& modes
   return join_pads(join_loops(result));
 }
 
-std::vector<NodeRef> rebuild_graph(std::span<const NodeRef> roots, const MakeNode& make) {
-  return rewrite(roots, [&](const Node& node, std::span<const NodeRef> inputs, bool changed) {
+std::vector<NodeRef> rebuild_graph(std::span<const NodeRef> roots, const MakeNode& make,
+                                   const std::unordered_set<const Node*>& ends) {
+  auto edit = [&](const Node& node, std::span<const NodeRef> inputs, bool changed) {
     NodeRef made = make(node, inputs);
     return made ? made : on_inputs(node, inputs, changed);
-  });
+  };
+  return rewrite(roots, edit, ends);
 }
 
 std::vector<NodeRef> replace(std::span<const NodeRef> roots, const std::unordered_map<const Node*, NodeRef>& with) {

@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <atomic>
 #include <memory>
 
 #include "base/error.h"
 #include "base/fork.h"
+#include "graph/control.h"
 #include "runtime/execute.h"
 #include "runtime/profiler.h"
 
@@ -101,22 +103,52 @@ void run(const CachedPlan& cached, Workspace& work) {
   execute(cached.plan, work.memory, arena);
 }
 
+// Programs that were looked at for steps that repeat, and had none, by the hashes of their keys. An entry that is
+// overwritten, or another program's, costs no more than time.
+class WithoutSteps {
+ public:
+  bool contains(uint64_t hash) const { return entry(hash).load(std::memory_order_relaxed) == hash; }
+  void add(uint64_t hash) { entry(hash).store(hash, std::memory_order_relaxed); }
+
+ private:
+  static std::atomic<uint64_t>& entry(uint64_t hash) {
+    static std::atomic<uint64_t> entries[1024];
+    return entries[hash % std::size(entries)];
+  }
+};
+
+// What a plain loop recorded many times runs as a loop, even if nobody captured it.
+std::vector<NodeRef> with_loops(std::span<const NodeRef> roots, GraphKey& key,
+                                std::span<const Storage* const> donatable) {
+  constexpr size_t kManyNodes = 512;
+  std::vector<NodeRef> result(roots.begin(), roots.end());
+  WithoutSteps known;
+  if (key.nodes.size() < kManyNodes || known.contains(key.hash)) return result;
+  result = roll(roots);
+  if (std::ranges::equal(result, roots))
+    known.add(key.hash);
+  else
+    key.read(result, donatable);
+  return result;
+}
+
 }  // namespace
 
-std::vector<NodeRef> realize(std::span<const NodeRef> roots, std::span<const Storage* const> donatable) {
+std::vector<NodeRef> realize(std::span<const NodeRef> given, std::span<const Storage* const> donatable) {
   bool ready = true;
-  for (const NodeRef& root : roots) {
+  for (const NodeRef& root : given) {
     if (!root) throw ValueError("cannot realize an empty node");
     ready &= root->op == NodeOp::Buffer;
   }
-  if (ready) return {roots.begin(), roots.end()};
+  if (ready) return {given.begin(), given.end()};
   NoFork whole;
 
   ProfileScope scope(SliceKind::Call, [] { return "realize"; });
   Workspace& work = workspace();
   ForgetOutputs forget;
   GraphKey& key = work.key;
-  key.read(roots, donatable);
+  key.read(given, donatable);
+  const std::vector<NodeRef> roots = with_loops(given, key, donatable);
   std::shared_ptr<const CachedPlan> plan = plan_for(roots, key);
   run(*plan, work);
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "fuzz/driver.h"
+#include "graph/control.h"
 #include "graph/graph.h"
 #include "graph/random_graph.h"
 
@@ -160,7 +161,8 @@ class Program {
   }
 
   TensorList scanned(Random& random, const Scope& scope, int depth) {
-    const int64_t rounds = random.between(0, 5);
+    // Many rounds are rolled up again where C++ unrolled them.
+    const int64_t rounds = depth == 0 && random.chance(0.3) ? random.between(16, 24) : random.between(0, 5);
     const bool reverse = random.chance(0.3);
     const int64_t again = random.chance(0.2) ? 2 : 0;
     std::vector<Dims> shapes, output_shapes;
@@ -253,6 +255,9 @@ void check(uint64_t seed) {
   NodeRef node = looped(given).node();
   const double oracle = evaluate(std::span(&node, 1))[0].floats[0];
   expect_close("the evaluator", full({}, oracle, kF64), b);
+  node = unrolled(given).node();
+  const double rolled = evaluate(roll(std::span(&node, 1)))[0].floats[0];
+  expect_close("the evaluator, rolled up", full({}, rolled, kF64), b);
   if (random.chance(0.3)) {
     auto captured = jit([&](const Tensor& x, const Tensor& y, const Tensor& z) {
       auto [v, g] = value_and_grad(looped)(TensorList{x, y, z});
