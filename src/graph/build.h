@@ -37,6 +37,9 @@ inline SmallVector<int, 4> axes_of(const Node& node) {
 // A constant that a builder made of inputs is where they are. At home it is without saying so.
 NodeRef where_they_are(const NodeRef& constant, std::span<const NodeRef> inputs);
 
+// Whether the order of operands does not matter. Constants stand on the right of such operations.
+bool commutes(ScalarOp op);
+
 // The field that says more about the op, as a number.
 uint64_t op_detail(const Node& node);
 

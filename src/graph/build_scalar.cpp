@@ -22,22 +22,6 @@ NodeRef fold_constants(ScalarOp op, std::span<const NodeRef> inputs) {
   return const_like(apply(op, values), inputs[0]->shape);
 }
 
-// Constants stand on the right of operations that commute, so that equal computations are found equal.
-bool commutes(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::add:
-    case ScalarOp::mul:
-    case ScalarOp::minimum:
-    case ScalarOp::maximum:
-    case ScalarOp::eq:
-    case ScalarOp::ne:
-    case ScalarOp::bit_and:
-    case ScalarOp::bit_or:
-    case ScalarOp::bit_xor: return true;
-    default: return false;
-  }
-}
-
 NodeRef scalar_node(ScalarOp op, DType dtype, std::span<const NodeRef> inputs) {
   NewNode node = new_node(NodeOp::Scalar, dtype, inputs[0]->shape);
   node->scalar_op = op;
@@ -56,6 +40,21 @@ bool middle_cast_is_idle(DType from, DType middle, DType to) {
 }
 
 }  // namespace
+
+bool commutes(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::add:
+    case ScalarOp::mul:
+    case ScalarOp::minimum:
+    case ScalarOp::maximum:
+    case ScalarOp::eq:
+    case ScalarOp::ne:
+    case ScalarOp::bit_and:
+    case ScalarOp::bit_or:
+    case ScalarOp::bit_xor: return true;
+    default: return false;
+  }
+}
 
 NodeRef make_scalar(ScalarOp op, std::span<const NodeRef> inputs) {
   const OpInfo& what = info(op);

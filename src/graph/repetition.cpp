@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "graph/build.h"
+#include "graph/control.h"
 #include "graph/graph.h"
 #include "graph/node_map.h"
 
@@ -136,17 +137,34 @@ class Matcher {
     Repetition::Value& value = found_.values[last.value];
     for (size_t step = 0; step < tuple.size(); ++step) {
       const size_t at = step + last.step;
-      if (at < found_.steps ? value.nodes[at] != tuple[step] : !set_before(value, at - found_.steps, tuple[step]))
+      if (at < found_.steps ? value.nodes[at] != tuple[step]
+                            : !set_before(value.before, at - found_.steps, tuple[step]))
         return {};
     }
     return Repetition::Source{last.step == 0 ? Kind::Same : Kind::Earlier, last.value, last.step};
   }
 
-  static bool set_before(Repetition::Value& value, size_t index, const Node* node) {
-    if (value.before.size() <= index) value.before.resize(index + 1);
-    if (value.before[index]) return value.before[index] == node;
-    value.before[index] = node;
+  static bool set_before(Tuple& before, size_t index, const Node* node) {
+    if (before.size() <= index) before.resize(index + 1);
+    if (before[index]) return before[index] == node;
+    before[index] = node;
     return true;
+  }
+
+  // Builders put constants there, if the op allows it.
+  static bool has_constant_second(const Node& node) {
+    return node.op == NodeOp::Scalar && commutes(node.scalar_op) && node.inputs.size() == 2 &&
+           node.inputs[1]->op == NodeOp::Const;
+  }
+
+  // The first step often begins with a constant, whose views are constants of other shapes: what such a one is a view
+  // of, where `like` is what it is in the other steps. Null if it is none.
+  const Node* unfolded(const Node& like, const Node& node) {
+    if (node.op != NodeOp::Const || !is_view_of_all(like) || node.dtype != like.dtype) return nullptr;
+    NodeRef whole = const_like(node.literal, like.inputs[0]->shape);
+    if (rebuild(like, std::span(&whole, 1)).get() != &node) return nullptr;
+    made_.push_back(whole);
+    return whole.get();
   }
 
   std::optional<Repetition::Source> slice_of(const Tuple& tuple) {
@@ -218,7 +236,7 @@ class Matcher {
       }
     }
     const size_t value = found_.values.size();
-    found_.values.push_back({tuple, {}, {}});
+    found_.values.push_back({.nodes = tuple, .inputs = {}, .before = {}});
     for (size_t step = 0; step < tuple.size(); ++step) place_[tuple[step]] = {value, step};
     return Repetition::Source{Kind::Same, value};
   }
@@ -285,28 +303,37 @@ class Matcher {
         before[v].erase(before[v].begin());
       }
     if (open.empty()) return false;
+    Tuple folded(now.size(), nullptr);
     while (!open.empty()) {
       const auto [v, node] = open.back();
       open.pop_back();
       const Repetition::Value& value = found_.values[v];
-      if (now[v] == node) continue;
-      if (now[v] || place_.contains(node) || kept_.contains(node) || !node->same_but_inputs(*value.nodes[0]) ||
-          node->inputs.size() != value.inputs.size())
+      if (now[v] == node || folded[v] == node) continue;
+      if (const Node* whole = unfolded(*value.nodes[0], *node); whole && !now[v] && !folded[v]) {
+        folded[v] = node;
+        const Repetition::Source& source = value.inputs[0];
+        if (source.kind == Kind::Same) {
+          open.emplace_back(source.index, whole);
+          continue;
+        }
+        if (source.kind != Kind::Earlier || !set_before(before[source.index], source.back - 1, whole)) return false;
+        continue;
+      }
+      if (now[v] || folded[v] || place_.contains(node) || kept_.contains(node) ||
+          !node->same_but_inputs(*value.nodes[0]) || node->inputs.size() != value.inputs.size())
         return false;
       now[v] = node;
+      const bool swapped = has_constant_second(*node) && !has_constant_second(*value.nodes[0]);
       for (size_t i = 0; i < value.inputs.size(); ++i) {
         const Repetition::Source& source = value.inputs[i];
-        const Node* input = node->inputs[i].get();
+        const Node* input = node->inputs[swapped ? 1 - i : i].get();
         switch (source.kind) {
           case Kind::Fixed:
             if (input != found_.fixed[source.index]) return false;
             break;
           case Kind::Same: open.emplace_back(source.index, input); break;
           case Kind::Earlier: {
-            Tuple& earlier = before[source.index];
-            if (earlier.size() < source.back) earlier.resize(source.back);
-            if (earlier[source.back - 1] && earlier[source.back - 1] != input) return false;
-            earlier[source.back - 1] = input;
+            if (!set_before(before[source.index], source.back - 1, input)) return false;
             break;
           }
           case Kind::Slice:
@@ -376,6 +403,7 @@ class Matcher {
 
   std::optional<Repetition> finished() {
     Repetition result = found_;
+    result.made = made_;
     std::vector<size_t> order = in_order(), place(order.size());
     for (size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
     for (size_t i = 0; i < order.size(); ++i) {
@@ -383,18 +411,46 @@ class Matcher {
       for (Repetition::Source& source : result.values[i].inputs)
         if (source.kind == Kind::Same || source.kind == Kind::Earlier) source.index = place[source.index];
     }
+    find_outside(result);
     if (result.values.size() * result.steps < kFewestNodes || !pays(result) || !can_be_one(result)) return {};
     return result;
   }
 
+  // Values that do not depend on what is carried may be needed before the loop.
+  void find_outside(Repetition& found) const {
+    std::vector<bool> needed(order_.size(), false);
+    auto need = [&](const Node* node) {
+      if (const uint32_t number = number_.find(node); number != NodeMap::kNone) needed[number] = true;
+    };
+    for (const Node* node : found.fixed) need(node);
+    for (const Repetition::Slice& slice : found.slices) need(slice.last->inputs[0].get());
+    for (const Repetition::Value& value : found.values)
+      for (const Node* node : value.before) need(node);
+    for (size_t i = order_.size(); i-- > 0;)
+      if (needed[i])
+        for (const NodeRef& input : order_[i]->inputs) need(input.get());
+    const std::vector<bool> carried = depend_on_carried(found);
+    for (size_t v = 0; v < found.values.size(); ++v)
+      found.values[v].outside = !carried[v] && std::ranges::any_of(found.values[v].nodes, [&](const Node* node) {
+        return node && needed[number_.find(node)];
+      });
+  }
+
+  static std::vector<bool> depend_on_carried(const Repetition& found) {
+    std::vector<bool> carried(found.values.size(), false);
+    for (size_t v = 0; v < found.values.size(); ++v)
+      for (const Repetition::Source& source : found.values[v].inputs)
+        if (source.kind == Kind::Earlier || (source.kind == Kind::Same && carried[source.index])) carried[v] = true;
+    return carried;
+  }
+
   // Steps that do no more to what they carry than arithmetic on each element by itself are one kernel as they are.
   static bool pays(const Repetition& found) {
-    std::vector<bool> carried(found.values.size(), false), moved(found.values.size(), false);
+    const std::vector<bool> carried = depend_on_carried(found);
+    std::vector<bool> moved(found.values.size(), false);
     for (size_t v = 0; v < found.values.size(); ++v) {
-      for (const Repetition::Source& source : found.values[v].inputs) {
-        if (source.kind == Kind::Earlier || (source.kind == Kind::Same && carried[source.index])) carried[v] = true;
+      for (const Repetition::Source& source : found.values[v].inputs)
         if (source.kind == Kind::Same && moved[source.index]) moved[v] = true;
-      }
       if (carried[v] && !is_elementwise(*found.values[v].nodes[0]) && found.values[v].nodes[0]->op != NodeOp::Pullback)
         moved[v] = true;
     }
@@ -406,22 +462,28 @@ class Matcher {
   // Whether all steps can be computed at one place in the program: what they need does not depend on one of them; and
   // what is wanted of them has one result.
   bool can_be_one(const Repetition& found) const {
-    std::vector<bool> after(order_.size(), false);
+    std::vector<bool> after(order_.size(), false), of_loop(order_.size(), false);
+    for (const Repetition::Value& value : found.values)
+      for (const Node* node : value.nodes)
+        if (node && !value.outside) of_loop[number_.find(node)] = true;
     DeviceNumber device = kAnywhere;
     for (size_t i = 0; i < order_.size(); ++i) {
       const Node& node = *order_[i];
-      const bool inside = place_.contains(&node);
+      const bool inside = of_loop[i];
       after[i] = inside;
       for (const NodeRef& input : node.inputs) {
-        const bool of_step = place_.contains(input.get());
-        if (of_step && !inside && input->gives_several()) return false;
-        after[i] = after[i] || after[number_.find(input.get())];
+        const uint32_t number = number_.find(input.get());
+        if (of_loop[number] && !inside && input->gives_several()) return false;
+        after[i] = after[i] || after[number];
       }
       if (!inside || node.device == kAnywhere) continue;
       if (device != kAnywhere && device != node.device) return false;
       device = node.device;
     }
-    auto is_after = [&](const Node* node) { return after[number_.find(node)]; };
+    auto is_after = [&](const Node* node) {
+      const uint32_t number = number_.find(node);
+      return number != NodeMap::kNone && after[number];
+    };
     for (const Node* node : found.fixed)
       if (is_after(node) || node->gives_several()) return false;
     for (const Repetition::Slice& slice : found.slices)
@@ -442,6 +504,7 @@ class Matcher {
   std::unordered_map<const Node*, Place> place_;
   std::unordered_map<const Node*, size_t> fixed_;
   Tuple met_too_late_;
+  std::vector<NodeRef> made_;
 };
 
 // The nearest node below this one that does the same; null if none is near. `budget`: nodes that may be looked at.
@@ -473,7 +536,7 @@ std::optional<Repetition> find_repetition(std::span<const NodeRef> roots, std::s
   for (size_t i = 0; i < order.size(); ++i)
     if (!order[i]->inputs.empty()) ++count[hashes[i]];
   // From the end, so that nothing of the last step is left over.
-  size_t budget = 4 * order.size();
+  size_t budget = 32 * order.size();
   for (size_t i = order.size(); i-- > 0 && budget > 0;) {
     auto found = count.find(hashes[i]);
     if (order[i]->inputs.empty() || found->second < kFewestSteps / 2) continue;

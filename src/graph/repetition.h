@@ -29,6 +29,8 @@ struct Repetition {
   struct Value {
     std::vector<const Node*> nodes;  // null in an early step that has no use for it
     std::vector<Source> inputs;
+    // The loop needs it of some steps before it begins. It is computed outside as well, from what does not change.
+    bool outside = false;
     std::vector<const Node*> before;  // its values before the first step, the latest first, as many as are wanted
   };
   struct Slice {
@@ -46,6 +48,7 @@ struct Repetition {
   std::vector<const Node*> fixed;
   std::vector<Slice> slices;
   std::vector<Number> numbers;
+  std::vector<NodeRef> made;  // keeps nodes that the graph does not have
 };
 
 // The first repetition that is worth a loop; nothing if there is none. No node of `kept` is a value of it.

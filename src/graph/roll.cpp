@@ -19,7 +19,7 @@ class Rolled {
   Rolled(const Repetition& found, std::span<const NodeRef> roots) : found_(found), roots_(roots) {
     for (size_t v = 0; v < found.values.size(); ++v)
       for (size_t step = 0; step < found.steps; ++step)
-        if (const Node* node = found.values[v].nodes[step]) place_[node] = {v, step};
+        if (const Node* node = found.values[v].nodes[step]; node && !found.values[v].outside) place_[node] = {v, step};
     find_results();
     build();
   }

@@ -142,13 +142,13 @@ TEST(Roll, leaves_alone_what_is_no_repetition) {
 
 TEST(Roll, a_step_that_needs_the_last_one_of_another_loop) {
   const Cell cell;
-  const Tensor x = randn({20, 3, 6}).realize();
+  const Tensor x = randn({40, 3, 6}).realize();
   TensorList all;
   Tensor h = zeros({3, 8});
-  for (int t = 0; t < 20; ++t) all.push_back(h = cell(h, x.at({t})));
+  for (int t = 0; t < 40; ++t) all.push_back(h = cell(h, x.at({t})));
   // What the second loop reads of the first one is there only after all of it.
   Tensor g = zeros({3, 8});
-  for (int t = 0; t < 20; ++t) g = tanh(matmul(g + all[static_cast<size_t>(t)] + h, cell.wh));
+  for (int t = 0; t < 40; ++t) g = tanh(matmul(g + all[static_cast<size_t>(t)] + h, cell.wh));
   expect_rolled({g}, 2);
 }
 
@@ -173,7 +173,7 @@ TEST(Roll, gradients_are_those_of_a_scan) {
   };
   auto [want, wanted] = of(true);
   auto [got, gradients] = of(false);
-  EXPECT_EQ(loops_in(std::vector<NodeRef>{gradients[1].node()}), 2);  // forward, and back
+  EXPECT_EQ(loops_in(simplify(std::vector<NodeRef>{gradients[1].node()})), 2);  // forward, and back
   expect_same(got, want);
   for (size_t i = 0; i < p.size(); ++i) expect_same(gradients[i], wanted[i], 1e-4);
   // With respect to what one of the steps gave, the steps stay as they are.
