@@ -60,6 +60,7 @@ struct ControlRun {
   std::vector<std::shared_ptr<DeviceBuffer>> buffers;  // carried values, slices, what nobody wants
   std::vector<std::shared_ptr<DeviceBuffer>> packed;   // for each packing of the body
   std::vector<std::shared_ptr<void>> recordings;       // of a device that records(): rounds that are launched together
+  std::shared_ptr<void> alone;                         // the whole loop, of a device that launch_while() works on
 };
 
 // Runs launch `number` of a plan. `buffers`: inputs, then results.

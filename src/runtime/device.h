@@ -135,6 +135,12 @@ class Backend {
   // Queues launches, each after those before it. A caller that runs the same ones again, perhaps on other memory, keeps
   // `recording` for the next time.
   virtual void launch_all(std::span<const Submission> launches, std::shared_ptr<void>& recording);
+  // Queues `first`, then `rounds` for as long as the byte at `flag`, which both of them write, is not zero. False: the
+  // device cannot do that by itself, and nothing is queued.
+  virtual bool launch_while(std::span<const Submission>, std::span<const Submission>, const BufferPart&,
+                            std::shared_ptr<void>&) {
+    return false;
+  }
   virtual void synchronize() = 0;
   struct Memory {
     uint64_t used, cached, peak, limit;

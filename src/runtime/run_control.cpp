@@ -181,19 +181,15 @@ class LoopRun {
 
   void run() {
     length_ = step_.conditional ? 0 : static_cast<int64_t>(size(step_.length));
-    if (step_.conditional) {
-      const std::vector<BufferPart> inputs = inputs_;
+    const std::vector<BufferPart> inputs = inputs_;
+    if (step_.conditional)
       inputs_.insert(inputs_.begin() + static_cast<std::ptrdiff_t>(step_.carried - 1), regions_.buffer(1));
-      if (!begins(inputs)) {
-        provide();
-        return finish(-1);
-      }
-    }
     provide();
     if (!step_.conditional && length_ == 0) return finish(-1);
-    regions_.begin(0);
-    keep_packed();
     together_ = regions_.device().records() && !copies() && !is_timed();
+    if (step_.conditional && run_alone(inputs)) return finish(0);
+    if (step_.conditional && !begins(inputs)) return finish(-1);
+    begin_rounds();
     const int64_t rounds = step_.conditional ? run_while() : run_all();
     regions_.check(0);
     finish(rounds - 1);
@@ -221,6 +217,45 @@ class LoopRun {
     }
   }
 
+  // A loop with a condition that the device goes through by itself: the condition and the first round, then two rounds
+  // at a time, so that its values end where those of the first one do. False: it cannot, and nothing has been done.
+  bool run_alone(std::span<const BufferPart> inputs) {
+    const size_t flag = step_.carried - 1;
+    const BufferPart begins[] = {inputs_[flag]};
+    const Result& of_condition = step_.regions[1].results[0];
+    if (!together_ || step_.ahead < 2 || is_fixed(flag) || of_condition.kind != Result::Kind::Output ||
+        regions_.updated_leaf(1, of_condition) >= 0 || !regions_.plan(1).checks.empty() || has_control(1))
+      return false;
+    regions_.begin(1);
+    const Bound condition = regions_.bind(1, inputs, begins);
+    begin_rounds();
+    std::vector<Submission> first = submissions(1, condition), rounds;
+    std::ranges::copy(submissions(0, bound_[prepare(0)]), std::back_inserter(first));
+    for (int64_t round = 1; round <= 2; ++round)
+      std::ranges::copy(submissions(0, bound_[prepare(round)]), std::back_inserter(rounds));
+    return regions_.device().launch_while(first, rounds, written_in(flag, 0), run_.alone);
+  }
+
+  bool has_control(size_t region) const {
+    return std::ranges::any_of(regions_.plan(region).launches, [](const Launch& l) { return l.control != nullptr; });
+  }
+
+  std::vector<Submission> submissions(size_t region, const Bound& bound) const {
+    std::vector<Submission> launches;
+    std::span<const LaunchSegment> rest = bound.segments;
+    for (const Launch& launch : regions_.plan(region).launches) {
+      launches.push_back({launch.executable.get(), rest.first(launch.segments.size())});
+      rest = rest.subspan(launch.segments.size());
+      count_launch(launch);
+    }
+    return launches;
+  }
+
+  void begin_rounds() {
+    regions_.begin(0);
+    keep_packed();
+  }
+
   // Whether rounds are more than launches.
   bool copies() const {
     auto is_copied = [](const Stack& stack) { return !stack.direct; };
@@ -229,8 +264,7 @@ class LoopRun {
       if ((!is_launched(body_.results[r]) && !(r < step_.carried && is_fixed(r))) ||
           regions_.updated_leaf(0, body_.results[r]) >= 0)
         return true;
-    return std::ranges::any_of(stacked_, is_copied) || std::ranges::any_of(given_, is_copied) ||
-           std::ranges::any_of(regions_.plan(0).launches, [](const Launch& l) { return l.control != nullptr; });
+    return std::ranges::any_of(stacked_, is_copied) || std::ranges::any_of(given_, is_copied) || has_control(0);
   }
 
   // Rounds that a device is given at once.
@@ -239,7 +273,6 @@ class LoopRun {
       for (int64_t round = first; round < first + count; ++round) take(round);
       return;
     }
-    const Plan& body = regions_.plan(0);
     std::vector<Bound> rounds;
     std::vector<Submission> launches;
     for (int64_t round = first; round < first + count; ++round) {
@@ -249,14 +282,7 @@ class LoopRun {
         segment.buffers = {own.buffers.data() + (segment.buffers.data() - bound_[way].buffers.data()),
                            segment.buffers.size()};
     }
-    for (const Bound& own : rounds) {
-      std::span<const LaunchSegment> rest = own.segments;
-      for (const Launch& launch : body.launches) {
-        launches.push_back({launch.executable.get(), rest.first(launch.segments.size())});
-        rest = rest.subspan(launch.segments.size());
-        count_launch(launch);
-      }
-    }
+    for (const Bound& own : rounds) std::ranges::copy(submissions(0, own), std::back_inserter(launches));
     if (next_recording_ == run_.recordings.size()) run_.recordings.emplace_back();
     regions_.device().launch_all(launches, run_.recordings[next_recording_]);
     // Those of a condition come again and again: the first ones grow, all others are the same.

@@ -298,6 +298,69 @@ TEST(Cuda, profiles_and_measures_what_the_device_can_do) {
   EXPECT_GT(result.roofline.flops_per_second, 0);
 }
 
+// Only a copy to memory that queued kernels may still need waits for them; kernels always wait for the copy.
+TEST(Cuda, large_copies_go_on_beside_kernels) {
+  Backend& gpu = device("cuda");
+  std::shared_ptr<Executable> copy = copy_of_32(gpu);
+  std::vector<char> data(size_t{2} << 20);
+  auto from = gpu.allocate(128), to = gpu.allocate(data.size());
+  auto waits_of_copy = [&] {
+    const int before = fake().waits;
+    gpu.copy_from_host(*to, data.data(), data.size());
+    return fake().waits - before;
+  };
+  auto launch = [&](const std::shared_ptr<DeviceBuffer>& written) {
+    const BufferPart parts[] = {whole(*from), {written.get(), 0, 128}};
+    gpu.launch(*copy, parts, {});
+  };
+  gpu.synchronize();
+  launch(gpu.allocate(128));
+  EXPECT_EQ(waits_of_copy(), 1) << "nothing uses it";
+  EXPECT_EQ(waits_of_copy(), 2) << "the copy before is waited for by what is queued";
+  gpu.synchronize();
+  EXPECT_EQ(waits_of_copy(), 1);
+  gpu.synchronize();
+  launch(to);
+  EXPECT_EQ(waits_of_copy(), 2) << "a kernel may still write it";
+  gpu.synchronize();
+  launch(to);
+  to.reset();
+  to = gpu.allocate(data.size());
+  EXPECT_EQ(waits_of_copy(), 2) << "nor had whoever had the memory before let go of it";
+}
+
+TEST(Cuda, a_loop_with_a_condition_is_one_launch) {
+  const Tensor a = full({100}, 2.).realize(), x = ones({100}).realize(), none = zeros({}, kI32).realize();
+  auto run = jit([&](const Tensor& begin) {
+    return while_loop([](const TensorList& c) { return c[1] < 1000; },
+                      [&](const TensorList& c) { return TensorList{(c[0] + a / c[0]) / 2, c[1] + 1}; },
+                      TensorList{begin, none})[0];
+  });
+  run(x);
+  const FakeDriver before = fake();
+  run(x);
+  EXPECT_EQ(fake().graph_launches, before.graph_launches + 1);
+  EXPECT_EQ(fake().launches, before.launches);
+  EXPECT_GT(fake().loops, 0);
+  EXPECT_GE(fake().loop_nodes, 3) << "two rounds, and the look at the condition";
+  for (int i = 0; i < 4; ++i) run(x);
+  EXPECT_LE(fake().loops, before.loops + 4) << "a graph for each memory of the results, and no more";
+  const int loops = fake().loops;
+  for (int i = 0; i < 4; ++i) run(x);
+  EXPECT_EQ(fake().loops, loops);
+  // A driver that has no such nodes: the host looks.
+  fake().fails_in = "cuGraphConditionalHandleCreate";
+  fake().fails_with = 801;
+  auto other = jit([](const Tensor& begin) {
+    return while_loop([](const TensorList& c) { return c[1] < 10; },
+                      [](const TensorList& c) { return TensorList{c[0] * 2, c[1] + 1}; },
+                      TensorList{begin, zeros({}, kI32)})[0];
+  });
+  other(x);
+  fake().fails_in = nullptr;
+  EXPECT_EQ(fake().loops, loops);
+}
+
 TEST(Cuda, a_kernel_that_fails_is_named_at_the_next_synchronisation) {
   // On the second device: the first has to go on.
   Backend& gpu = device("cuda:1");

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <sstream>
 #include <string>
@@ -28,6 +29,8 @@ std::map<void*, size_t> blocks;
 size_t used = 0;
 struct Graph {
   std::vector<FakeLaunch> nodes;
+  std::vector<std::unique_ptr<Graph>> bodies;
+  void* body = nullptr;  // of the last conditional node
 };
 
 int answer(const char* function) {
@@ -131,6 +134,11 @@ int cuStreamCreate(void** stream, unsigned) {
 }
 int cuStreamSynchronize(void*) {
   ANSWER;
+  return 0;
+}
+int cuStreamWaitEvent(void*, void*, unsigned) {
+  ANSWER;
+  ++state.waits;
   return 0;
 }
 int cuEventCreate(void** event, unsigned) {
@@ -277,6 +285,24 @@ int cuGraphAddKernelNode_v2(void** node, void* graph, const void*, size_t before
   *node = reinterpret_cast<void*>(nodes.size());
   return 0;
 }
+int cuGraphConditionalHandleCreate(uint64_t* condition, void*, void*, unsigned, unsigned) {
+  ANSWER;
+  *condition = 1;
+  return 0;
+}
+// Conditional ones alone.
+int cuGraphAddNode_v2(void** node, void* graph, const void*, const void*, size_t before, void* parameters) {
+  ANSWER;
+  state.edges += static_cast<int>(before);
+  Graph& around = *static_cast<Graph*>(graph);
+  around.bodies.push_back(std::make_unique<Graph>());
+  around.body = around.bodies.back().get();
+  void** bodies = &around.body;
+  std::memcpy(static_cast<char*>(parameters) + 32, &bodies, sizeof bodies);
+  *node = around.body;
+  ++state.loops;
+  return 0;
+}
 int cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long) {
   *exec = graph;
   return 0;
@@ -289,7 +315,9 @@ int cuGraphExecKernelNodeSetParams_v2(void*, void*, const void*) {
 int cuGraphLaunch(void* exec, void*) {
   ANSWER;
   ++state.graph_launches;
-  state.nodes = static_cast<int>(static_cast<Graph*>(exec)->nodes.size());
+  const Graph& graph = *static_cast<Graph*>(exec);
+  state.nodes = static_cast<int>(graph.nodes.size());
+  state.loop_nodes = graph.body ? static_cast<int>(static_cast<Graph*>(graph.body)->nodes.size()) : 0;
   return 0;
 }
 int cuGraphExecDestroy(void*) { return 0; }

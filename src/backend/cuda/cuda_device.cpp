@@ -1,4 +1,5 @@
-// NVIDIA GPUs: PTX made by LLVM, assembled by the driver, everything in one stream per device.
+// NVIDIA GPUs: PTX made by LLVM, assembled by the driver. Kernels are all in one stream of the device. Large copies
+// from the host have another one, and so go on beside kernels that were queued before.
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,7 @@
 #include "backend/cuda/memory.h"
 #include "backend/cuda/recording.h"
 #include "backend/cuda/staging.h"
+#include "backend/cuda/while_loop.h"
 #include "base/error.h"
 #include "base/lock.h"
 #include "codegen/codegen.h"
@@ -29,9 +31,14 @@ class CudaBuffer final : public DeviceBuffer {
   const void* host_data() const override;
   bool on_host() const override { return false; }
 
+  // The number of the last piece of work in the device's stream that touches the memory.
+  void use(uint64_t work) const { last_use_.store(work, std::memory_order_relaxed); }
+  uint64_t last_use() const { return last_use_.load(std::memory_order_relaxed); }
+
  private:
   CudaDevice& device_;
   MemoryPool::Block memory_;
+  mutable std::atomic<uint64_t> last_use_;
   mutable Mutex lock_;
   mutable std::unique_ptr<std::byte[]> copy_;  // for whoever reads from the host
 };
@@ -66,6 +73,9 @@ class CudaDevice final : public Backend {
     enter();
     constexpr unsigned kApart = 1;  // does not wait for other programs' work in the default stream
     driver_.check(driver_.cuStreamCreate(&stream_, kApart), "making a stream");
+    driver_.check(driver_.cuStreamCreate(&copies_, kApart), "making a stream");
+    constexpr unsigned kNoTiming = 2;
+    for (Event* event : {&free_, &copied_}) driver_.check(driver_.cuEventCreate(event, kNoTiming), "making an event");
   }
 
   const std::string& name() const override { return name_; }
@@ -82,19 +92,28 @@ class CudaDevice final : public Backend {
     HD_ASSERT(bytes <= to.bytes());
     if (bytes == 0) return;
     enter();
-    check(staging_.to_device(stream_, reinterpret_cast<Address>(to.address()), from, bytes), "copying to the device");
+    const auto& buffer = static_cast<const CudaBuffer&>(to);
+    const auto address = reinterpret_cast<Address>(to.address());
+    constexpr uint64_t kLarge = uint64_t{1} << 20;
+    if (bytes >= kLarge) return copy_beside(buffer, address, from, bytes);
+    buffer.use(next_work());
+    check(staging_.to_device(stream_, address, from, bytes), "copying to the device");
   }
   void copy_to_host(void* to, const DeviceBuffer& from, uint64_t bytes) override {
     HD_ASSERT(bytes <= from.bytes());
     if (bytes == 0) return;
     enter();
+    const uint64_t before = queued_.load(std::memory_order_relaxed);
     check(staging_.to_host(stream_, to, reinterpret_cast<Address>(from.address()), bytes), "copying from the device");
-    report_done();
+    is_done(before);
   }
   void copy(const BufferPart& to, const BufferPart& from) override {
     HD_ASSERT(to.bytes <= from.bytes);
     if (to.bytes == 0) return;
     enter();
+    const uint64_t work = next_work();
+    static_cast<const CudaBuffer*>(to.buffer)->use(work);
+    static_cast<const CudaBuffer*>(from.buffer)->use(work);
     check(driver_.cuMemcpyDtoDAsync_v2(reinterpret_cast<Address>(to.address()),
                                        reinterpret_cast<Address>(from.address()), to.bytes, stream_),
           "copying on the device");
@@ -123,6 +142,7 @@ class CudaDevice final : public Backend {
     thread_local std::vector<void*> parameters;
     calls.clear();
     code.append(*this, segments, calls);
+    use(segments, next_work());
     note(code.kernel().name);
     Range range(code.kernel().name.c_str());
     for (const Call& call : calls.calls) {
@@ -136,22 +156,41 @@ class CudaDevice final : public Backend {
   void launch_all(std::span<const Submission> launches, std::shared_ptr<void>& recording) override {
     enter();
     thread_local Calls calls;
-    calls.clear();
-    for (const Submission& launch : launches) {
-      const auto& code = static_cast<const CudaExecutable&>(*launch.executable);
-      code.append(*this, launch.segments, calls);
-      note(code.kernel().name);
-    }
+    append(launches, calls);
     if (calls.calls.empty()) return;
     Range range("captured function");
     if (!recording) recording = std::make_shared<Recording>(driver_, context_, starts_early(target()));
     check(static_cast<Recording*>(recording.get())->run(calls, stream_), "launching a recorded program");
   }
+  bool launch_while(std::span<const Submission> first, std::span<const Submission> rounds, const BufferPart& flag,
+                    std::shared_ptr<void>& recording) override {
+    if (!has_loops_.load(std::memory_order_relaxed)) return false;
+    enter();
+    Calls before, again;
+    append(first, before);
+    append(rounds, again);
+    Range range("while loop");
+    if (!recording) recording = std::make_shared<WhileLoop>(driver_, context_);
+    Result result = kSuccess;
+    try {
+      result = static_cast<WhileLoop*>(recording.get())
+                   ->run(before, again, reinterpret_cast<Address>(flag.address()), set_condition(), stream_);
+    } catch (const CompileError&) {
+      result = kNotSupported;
+    }
+    if (result == kNotSupported || result == kNotPermitted || result == kInvalidValue) {
+      has_loops_ = false;
+      return false;
+    }
+    check(result, "launching a loop");
+    return true;
+  }
 
   void synchronize() override {
     enter();
+    const uint64_t before = queued_.load(std::memory_order_relaxed);
     check(driver_.cuStreamSynchronize(stream_), "waiting");
-    report_done();
+    is_done(before);
   }
   Memory memory() const override {
     MemoryPool::Use use = memory_.use();
@@ -176,13 +215,56 @@ class CudaDevice final : public Backend {
     if (result != kSuccess) driver_.check(result, "choosing the device");
   }
 
+  // Work in the stream has numbers. A number is given before its work is queued.
+  uint64_t next_work() { return queued_.fetch_add(1, std::memory_order_relaxed) + 1; }
+  void is_done(uint64_t work) {
+    uint64_t known = done_.load(std::memory_order_relaxed);
+    while (known < work && !done_.compare_exchange_weak(known, work)) continue;
+    noted_.store(0, std::memory_order_relaxed);
+  }
+  static void use(std::span<const LaunchSegment> segments, uint64_t work) {
+    for (const LaunchSegment& segment : segments)
+      for (const BufferPart& part : segment.buffers)
+        if (part.buffer) static_cast<const CudaBuffer*>(part.buffer)->use(work);
+  }
+
+  // While kernels run that were queued before, unless they may still need what the memory holds. Kernels that are
+  // queued later wait for the copy.
+  void copy_beside(const CudaBuffer& to, Address address, const void* from, uint64_t bytes) {
+    std::lock_guard guard(copying_);
+    if (to.last_use() > done_.load(std::memory_order_relaxed)) {
+      check(driver_.cuEventRecord(free_, stream_), "copying to the device");
+      check(driver_.cuStreamWaitEvent(copies_, free_, 0), "copying to the device");
+    }
+    check(staging_.to_device(copies_, address, from, bytes), "copying to the device");
+    check(driver_.cuEventRecord(copied_, copies_), "copying to the device");
+    to.use(next_work());
+    check(driver_.cuStreamWaitEvent(stream_, copied_, 0), "copying to the device");
+  }
+
+  void append(std::span<const Submission> launches, Calls& calls) {
+    calls.clear();
+    const uint64_t work = next_work();
+    for (const Submission& launch : launches) {
+      const auto& code = static_cast<const CudaExecutable&>(*launch.executable);
+      code.append(*this, launch.segments, calls);
+      use(launch.segments, work);
+      note(code.kernel().name);
+    }
+  }
+
+  Function set_condition() {
+    std::lock_guard guard(lock_);
+    if (!set_condition_.function) set_condition_ = load_set_condition(driver_);
+    return set_condition_.function;
+  }
+
   // The names of what was launched since the host last waited; the last ones.
   void note(const std::string& kernel) {
     uint32_t place = noted_.fetch_add(1, std::memory_order_relaxed);
     std::lock_guard guard(lock_);
     recent_[place % recent_.size()] = kernel;  // reuses its memory
   }
-  void report_done() { noted_.store(0, std::memory_order_relaxed); }
 
   void check(Result result, const char* what) {
     if (result == kSuccess) return;
@@ -209,19 +291,29 @@ class CudaDevice final : public Backend {
   Target target_, tf32_target_;
   MemoryPool memory_;
   Staging staging_;
-  Stream stream_ = nullptr;
-  std::atomic<bool> broken_{false};
+  Stream stream_ = nullptr, copies_ = nullptr;
+  Mutex copying_;
+  Event free_ = nullptr, copied_ = nullptr;
+  std::atomic<uint64_t> queued_{0}, done_{0};
+  std::atomic<bool> broken_{false}, has_loops_{true};
   std::atomic<uint32_t> noted_{0};
-  mutable Mutex lock_;  // of error_ and recent_
+  mutable Mutex lock_;  // of what follows
+  SetCondition set_condition_;
   std::string error_;
   std::array<std::string, 8> recent_;
 };
 
 CudaBuffer::CudaBuffer(CudaDevice& device, uint64_t bytes)
-    : DeviceBuffer(device, bytes), device_(device), memory_(device.pool().allocate(bytes)) {
+    : DeviceBuffer(device, bytes),
+      device_(device),
+      memory_(device.pool().allocate(bytes)),
+      last_use_(memory_.last_use) {
   address_ = reinterpret_cast<void*>(memory_.address);
 }
-CudaBuffer::~CudaBuffer() { device_.pool().release(memory_); }
+CudaBuffer::~CudaBuffer() {
+  memory_.last_use = last_use();
+  device_.pool().release(memory_);
+}
 
 // A copy, made anew each time because the memory may have been written since.
 const void* CudaBuffer::host_data() const {

@@ -21,9 +21,10 @@ using Graph = struct GraphOfDriver*;
 using GraphNode = struct GraphNodeOfDriver*;
 using GraphExec = struct GraphExecOfDriver*;
 using Linker = struct LinkerOfDriver*;
+using Condition = uint64_t;  // what a conditional node of a graph asks
 using Address = uint64_t;
 
-constexpr Result kSuccess = 0, kOutOfMemory = 2;
+constexpr Result kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotPermitted = 800, kNotSupported = 801;
 
 // Attributes of a device.
 constexpr int kMaxSharedPerBlock = 97, kMultiprocessors = 16, kMajor = 75, kMinor = 76, kL2Bytes = 38;
@@ -45,6 +46,18 @@ struct GraphEdge {
   uint8_t from_port = 1, to_port = 0, type = 1, reserved[5] = {};
 };
 
+// Runs the graph that the driver puts into `bodies` again and again, for as long as the condition is not zero.
+struct WhileNode {
+  int type = 13, reserved[3] = {};
+  Condition condition = 0;
+  int kind = 1;
+  unsigned bodies_wanted = 1;
+  Graph* bodies = nullptr;
+  Context context = nullptr;
+  long long unused[26] = {};
+};
+static_assert(sizeof(WhileNode) == 256);
+
 // name, parameters
 #define HD_CUDA_FUNCTIONS(X)                                                                                           \
   X(cuInit, (unsigned flags))                                                                                          \
@@ -59,6 +72,7 @@ struct GraphEdge {
   X(cuCtxSetCurrent, (Context context))                                                                                \
   X(cuStreamCreate, (Stream * stream, unsigned flags))                                                                 \
   X(cuStreamSynchronize, (Stream stream))                                                                              \
+  X(cuStreamWaitEvent, (Stream stream, Event event, unsigned flags))                                                   \
   X(cuEventCreate, (Event * event, unsigned flags))                                                                    \
   X(cuEventRecord, (Event event, Stream stream))                                                                       \
   X(cuEventSynchronize, (Event event))                                                                                 \
@@ -91,6 +105,10 @@ struct GraphEdge {
     (GraphNode * node, Graph graph, const GraphNode* before, size_t count, const KernelNode* parameters))              \
   X(cuGraphAddDependencies_v2,                                                                                         \
     (Graph graph, const GraphNode* from, const GraphNode* to, const GraphEdge* edges, size_t count))                   \
+  X(cuGraphConditionalHandleCreate,                                                                                    \
+    (Condition * condition, Graph graph, Context context, unsigned initial, unsigned flags))                           \
+  X(cuGraphAddNode_v2, (GraphNode * node, Graph graph, const GraphNode* before, const GraphEdge* edges, size_t count,  \
+                        WhileNode* parameters))                                                                        \
   X(cuGraphInstantiateWithFlags, (GraphExec * exec, Graph graph, unsigned long long flags))                            \
   X(cuGraphExecKernelNodeSetParams_v2, (GraphExec exec, GraphNode node, const KernelNode* parameters))                 \
   X(cuGraphLaunch, (GraphExec exec, Stream stream))                                                                    \

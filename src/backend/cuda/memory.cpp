@@ -27,14 +27,14 @@ MemoryPool::Block MemoryPool::allocate(uint64_t bytes) {
   auto found = free_.lower_bound(size);
   Block block;
   if (found != free_.end() && found->first <= size + size / 8) {
-    block = {found->second, found->first};
+    block = found->second;
     cached_ -= block.size;
     free_.erase(found);
   } else {
     block.size = size;
     Result result = driver_.cuMemAlloc_v2(&block.address, size);
     if (result == kOutOfMemory) {
-      for (const auto& [unused, address] : free_) driver_.cuMemFree_v2(address);
+      for (const auto& [unused, kept] : free_) driver_.cuMemFree_v2(kept.address);
       free_.clear();
       cached_ = 0;
       result = driver_.cuMemAlloc_v2(&block.address, size);
@@ -56,12 +56,12 @@ void MemoryPool::release(Block block) noexcept {
   std::lock_guard guard(lock_);
   used_ -= block.size;
   cached_ += block.size;
-  free_.emplace(block.size, block.address);
+  free_.emplace(block.size, block);
 }
 
 void MemoryPool::free_cached() {
   std::lock_guard guard(lock_);
-  for (const auto& [size, address] : free_) driver_.cuMemFree_v2(address);  // waits for what still runs
+  for (const auto& [unused, kept] : free_) driver_.cuMemFree_v2(kept.address);  // waits for what still runs
   free_.clear();
   cached_ = 0;
 }

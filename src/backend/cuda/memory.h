@@ -10,13 +10,14 @@
 
 namespace heddle::cuda {
 
-// All work of a device is in one stream, so a block that is given back may be handed out at once: whoever uses it next
-// comes after whoever used it last.
+// A block that is given back may be handed out at once: whoever uses it next comes after whoever used it last, because
+// kernels are all in one stream, and who works beside that stream looks at `last_use`.
 class MemoryPool {
  public:
   struct Block {
     Address address = 0;
-    uint64_t size = 0;  // what the pool gave
+    uint64_t size = 0;      // what the pool gave
+    uint64_t last_use = 0;  // by whoever had it before: the number of a piece of the stream's work
   };
 
   MemoryPool(const Driver& driver, std::string device, uint64_t limit)
@@ -37,7 +38,7 @@ class MemoryPool {
   const std::string device_;  // for messages
   const uint64_t limit_;
   mutable Mutex lock_;
-  std::multimap<uint64_t, Address> free_;
+  std::multimap<uint64_t, Block> free_;  // by size
   uint64_t used_ = 0, cached_ = 0, peak_ = 0;
 };
 

@@ -25,20 +25,12 @@ bool collide(std::span<const Touch> a, std::span<const Touch> b) {
 
 }  // namespace
 
-Recording::~Recording() {
-  if (!driver_.is_inherited() && driver_.cuCtxSetCurrent(context_) == kSuccess) clear();
-}
-
-void Recording::clear() {
-  if (exec_) driver_.cuGraphExecDestroy(exec_);
-  if (graph_) driver_.cuGraphDestroy(graph_);
-  exec_ = nullptr;
-  graph_ = nullptr;
+void Row::clear() {
   nodes_.clear();
   before_.clear();
 }
 
-std::vector<size_t> Recording::wait_for(const Calls& calls, size_t number) {
+std::vector<size_t> Row::wait_for(const Calls& calls, size_t number) {
   if (calls.calls.size() > kMostCalls) return number > 0 ? std::vector{number - 1} : std::vector<size_t>();
   std::vector<size_t> found;
   std::vector<bool>& done = before_.emplace_back(number, false);
@@ -52,7 +44,7 @@ std::vector<size_t> Recording::wait_for(const Calls& calls, size_t number) {
   return found;
 }
 
-bool Recording::in_order(const Calls& calls, size_t number) const {
+bool Row::in_order(const Calls& calls, size_t number) const {
   if (before_.empty()) return true;
   const std::span<const Touch> mine = calls.touched_by(calls.calls[number]);
   for (size_t i = 0; i < calls.calls.size(); ++i) {
@@ -62,25 +54,41 @@ bool Recording::in_order(const Calls& calls, size_t number) const {
   return true;
 }
 
-Result Recording::add(const Call& call, size_t number, Calls& calls) {
+Result Row::add(const Driver& driver, Graph graph, Calls& calls, bool early) {
   std::vector<void*> parameters;
-  calls.addresses(call, parameters);
-  KernelNode node = describe(call, parameters);
-  std::vector<GraphNode> before;
-  for (size_t i : wait_for(calls, number)) before.push_back(nodes_[i]);
-  const bool early = early_ && before.size() == 1;
-  GraphNode made = nullptr;
-  Result result = driver_.cuGraphAddKernelNode_v2(&made, graph_, before.data(), early ? 0 : before.size(), &node);
-  nodes_.push_back(made);
-  const GraphEdge edge;
-  if (result == kSuccess && early) result = driver_.cuGraphAddDependencies_v2(graph_, before.data(), &made, &edge, 1);
+  Result result = kSuccess;
+  for (size_t number = 0; number < calls.calls.size() && result == kSuccess; ++number) {
+    calls.addresses(calls.calls[number], parameters);
+    KernelNode node = describe(calls.calls[number], parameters);
+    std::vector<GraphNode> before;
+    for (size_t i : wait_for(calls, number)) before.push_back(nodes_[i]);
+    const bool is_early = early && before.size() == 1;
+    GraphNode made = nullptr;
+    result = driver.cuGraphAddKernelNode_v2(&made, graph, before.data(), is_early ? 0 : before.size(), &node);
+    nodes_.push_back(made);
+    const GraphEdge edge;
+    if (result == kSuccess && is_early)
+      result = driver.cuGraphAddDependencies_v2(graph, before.data(), &made, &edge, 1);
+  }
   return result;
+}
+
+Recording::~Recording() {
+  if (!driver_.is_inherited() && driver_.cuCtxSetCurrent(context_) == kSuccess) clear();
+}
+
+void Recording::clear() {
+  if (exec_) driver_.cuGraphExecDestroy(exec_);
+  if (graph_) driver_.cuGraphDestroy(graph_);
+  exec_ = nullptr;
+  graph_ = nullptr;
+  row_.clear();
 }
 
 Result Recording::make(Calls& calls) {
   clear();
   Result result = driver_.cuGraphCreate(&graph_, 0);
-  for (size_t i = 0; i < calls.calls.size() && result == kSuccess; ++i) result = add(calls.calls[i], i, calls);
+  if (result == kSuccess) result = row_.add(driver_, graph_, calls, early_);
   if (result == kSuccess) result = driver_.cuGraphInstantiateWithFlags(&exec_, graph_, 0);
   if (result != kSuccess) clear();
   return result;
@@ -94,13 +102,13 @@ Result Recording::update(Calls& calls) {
            !std::ranges::equal(calls.words_of(now), calls_.words_of(before));
   };
   for (size_t i = 0; i < calls.calls.size(); ++i)
-    if (changed(i) && !in_order(calls, i)) return kOtherOrder;
+    if (changed(i) && !row_.in_order(calls, i)) return kOtherOrder;
   for (size_t i = 0; i < calls.calls.size(); ++i) {
     const Call& now = calls.calls[i];
     if (!changed(i)) continue;
     calls.addresses(now, parameters);
     KernelNode node = describe(now, parameters);
-    if (Result result = driver_.cuGraphExecKernelNodeSetParams_v2(exec_, nodes_[i], &node); result != kSuccess)
+    if (Result result = driver_.cuGraphExecKernelNodeSetParams_v2(exec_, row_.nodes()[i], &node); result != kSuccess)
       return result;
   }
   return kSuccess;

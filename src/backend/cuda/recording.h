@@ -6,9 +6,26 @@
 
 namespace heddle::cuda {
 
-class Recording {
+// Nodes of a graph, for calls in their order.
+class Row {
  public:
   // `early`: kernels wait themselves for those before them, and so may be started early (sm_90).
+  Result add(const Driver& driver, Graph graph, Calls& calls, bool early);
+  std::span<const GraphNode> nodes() const { return nodes_; }
+  // Whether calls that were in order before are so still, with the memory that call `number` touches now.
+  bool in_order(const Calls& calls, size_t number) const;
+  void clear();
+
+ private:
+  // The calls that call `number` waits for directly; fills in before_.
+  std::vector<size_t> wait_for(const Calls& calls, size_t number);
+
+  std::vector<GraphNode> nodes_;
+  std::vector<std::vector<bool>> before_;  // for each call, which earlier ones are done when it runs
+};
+
+class Recording {
+ public:
   Recording(const Driver& driver, Context context, bool early) : driver_(driver), context_(context), early_(early) {}
   ~Recording();
   Recording(const Recording&) = delete;
@@ -20,12 +37,7 @@ class Recording {
 
  private:
   Result make(Calls& calls);
-  Result add(const Call& call, size_t number, Calls& calls);
   Result update(Calls& calls);
-  // The calls that call `number` waits for directly; fills in before_.
-  std::vector<size_t> wait_for(const Calls& calls, size_t number);
-  // Whether calls that were in order before are so still, with the memory they touch now.
-  bool in_order(const Calls& calls, size_t number) const;
   void clear();
 
   const Driver& driver_;
@@ -33,8 +45,7 @@ class Recording {
   bool early_;
   Graph graph_ = nullptr;
   GraphExec exec_ = nullptr;
-  std::vector<GraphNode> nodes_;
-  std::vector<std::vector<bool>> before_;  // for each call, which earlier ones are done when it runs
+  Row row_;
   Calls calls_;
 };
 
