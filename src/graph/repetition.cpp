@@ -151,10 +151,26 @@ class Matcher {
     return true;
   }
 
-  // Builders put constants there, if the op allows it.
-  static bool has_constant_second(const Node& node) {
-    return node.op == NodeOp::Scalar && commutes(node.scalar_op) && node.inputs.size() == 2 &&
-           node.inputs[1]->op == NodeOp::Const;
+  // Builders put a constant second, where the op allows it: then the inputs of a first step are in another order.
+  bool is_swapped(const Repetition::Value& value, const Node& node) const {
+    if (node.op != NodeOp::Scalar || !commutes(node.scalar_op) || node.inputs[1]->op != NodeOp::Const) return false;
+    const auto& sources = value.inputs;
+    return !(may_be(sources[0], *node.inputs[0]) && may_be(sources[1], *node.inputs[1])) &&
+           may_be(sources[0], *node.inputs[1]) && may_be(sources[1], *node.inputs[0]);
+  }
+  // Whether a node, as far as one look tells, comes from there in the step before the first.
+  bool may_be(const Repetition::Source& source, const Node& node) const {
+    switch (source.kind) {
+      case Kind::Fixed: return found_.fixed[source.index] == &node;
+      case Kind::Same: {
+        const Node& like = *found_.values[source.index].nodes[0];
+        return like.same_but_inputs(node) || (node.op == NodeOp::Const && is_view_of_all(like));
+      }
+      case Kind::Earlier: return true;
+      case Kind::Slice: return is_slice(found_.slices[source.index], node, found_.steps);
+      case Kind::Number: return is_number(found_.numbers[source.index], node, found_.steps);
+    }
+    __builtin_unreachable();
   }
 
   // The first step often begins with a constant, whose views are constants of other shapes: what such a one is a view
@@ -323,7 +339,7 @@ class Matcher {
           !node->same_but_inputs(*value.nodes[0]) || node->inputs.size() != value.inputs.size())
         return false;
       now[v] = node;
-      const bool swapped = has_constant_second(*node) && !has_constant_second(*value.nodes[0]);
+      const bool swapped = is_swapped(value, *node);
       for (size_t i = 0; i < value.inputs.size(); ++i) {
         const Repetition::Source& source = value.inputs[i];
         const Node* input = node->inputs[swapped ? 1 - i : i].get();
@@ -412,8 +428,49 @@ class Matcher {
         if (source.kind == Kind::Same || source.kind == Kind::Earlier) source.index = place[source.index];
     }
     find_outside(result);
+    while (carry_below_view(result)) continue;
     if (result.values.size() * result.steps < kFewestNodes || !pays(result) || !can_be_one(result)) return {};
     return result;
+  }
+
+  // Carried is what a view shows, not the view: that may be much larger, as the factors of a product are. The step that
+  // reads it makes a view of its own. False: there is no such value.
+  bool carry_below_view(Repetition& found) {
+    for (size_t v = 0; v < found.values.size(); ++v) {
+      const Repetition::Value& view = found.values[v];
+      if (view.before.empty() || !is_view_of_all(*view.nodes[0]) || view.inputs[0].kind != Kind::Same) continue;
+      const size_t whole = view.inputs[0].index, count = view.before.size();
+      Tuple before = found.values[whole].before;
+      bool known = true;
+      for (size_t k = 0; k < count && known; ++k) {
+        const Node& node = *view.before[k];
+        const Node* shown =
+            node.same_but_inputs(*view.nodes[0]) ? node.inputs[0].get() : unfolded(*view.nodes[0], node);
+        known = shown && set_before(before, k, shown);
+      }
+      if (!known) continue;
+      // The new views come first, the others move up.
+      std::vector<Repetition::Value> values;
+      for (size_t back = 1; back <= count; ++back) {
+        const Repetition::Source shown{Kind::Earlier, whole + count, back};
+        values.push_back({.nodes = view.nodes, .inputs = {shown}, .outside = true, .before = {}});
+      }
+      for (Repetition::Value& value : found.values) {
+        for (Repetition::Source& source : value.inputs) {
+          if (source.kind == Kind::Earlier && source.index == v)
+            source = {Kind::Same, source.back - 1, 0};
+          else if (source.kind == Kind::Same || source.kind == Kind::Earlier)
+            source.index += count;
+        }
+        values.push_back(std::move(value));
+      }
+      values[whole + count].before = std::move(before);
+      values[v + count].before.clear();
+      found.values = std::move(values);
+      found.made = made_;
+      return true;
+    }
+    return false;
   }
 
   // Values that do not depend on what is carried may be needed before the loop.

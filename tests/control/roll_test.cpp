@@ -82,6 +82,25 @@ TEST(Roll, layers_one_after_the_other) {
   expect_rolled({stack(above)}, 1);
 }
 
+// Both layers, and the next step of the first one, read one view of its state.
+TEST(Roll, carries_states_and_not_views_of_them) {
+  const Tensor w = (randn({8, 8}) * 0.3).realize(), v = (randn({8, 8}) * 0.3).realize();
+  const Tensor x = randn({30, 3, 8}).realize();
+  Tensor h = zeros({3, 8}), g = h;
+  for (int t = 0; t < 30; ++t) {
+    h = tanh(x.at({t}) + matmul(h, w));
+    g = tanh(matmul(g, v) + matmul(h, v));
+  }
+  expect_rolled({g}, 1);
+  const NodeRef root = g.node();
+  const std::vector<NodeRef> rolled = roll(std::span(&root, 1));
+  for (const Node* node : topological(rolled))
+    if (node->op == NodeOp::Loop) {
+      EXPECT_EQ(node->control->length, Expr(30)) << "the first step is one of them";
+      for (size_t i = 0; i < node->control->carried; ++i) EXPECT_EQ(node->inputs[i]->shape.rank(), 2);
+    }
+}
+
 TEST(Roll, sums_over_steps_and_numbers_that_count) {
   const Cell cell;
   const Tensor x = randn({24, 3, 6}).realize(), y = randn({24, 3, 8}).realize();
