@@ -11,6 +11,7 @@
 #include <heddle/grad.h>
 #include <heddle/io.h>
 #include <heddle/jit.h>
+#include <heddle/kernel.h>
 #include <heddle/memory.h>
 #include <heddle/models.h>
 #include <heddle/nn.h>

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "graph/control.h"
+#include "graph/custom.h"
 #include "graph/graph.h"
 
 namespace heddle {
@@ -112,6 +113,7 @@ NodeRef rebuild(const Node& node, std::span<const NodeRef> inputs) {
     case NodeOp::Sort: return make_sort(inputs[0], number(0) != 0, node.shape.back());
     case NodeOp::Loop: return make_loop(inputs, node.control);
     case NodeOp::Cond: return make_cond(inputs, node.control);
+    case NodeOp::Custom: return make_custom(inputs, node.custom);
     case NodeOp::To: return make_to(inputs[0], static_cast<DeviceNumber>(number(0)));
     case NodeOp::Get: return make_get(inputs[0], axis());
     case NodeOp::Barrier: return make_barrier_with(inputs[0], inputs[1], node.token);

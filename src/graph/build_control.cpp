@@ -3,6 +3,7 @@
 
 #include "graph/build.h"
 #include "graph/control.h"
+#include "graph/custom.h"
 #include "graph/graph.h"
 
 namespace heddle {
@@ -22,6 +23,7 @@ bool is_view_of_all(const Node& node) {
 }
 
 int Node::result_count() const {
+  if (custom) return static_cast<int>(custom->results.size());
   if (!control) return info(op).results;
   return static_cast<int>(control->body().results.size());
 }

@@ -3,6 +3,7 @@
 
 #include "graph/build.h"
 #include "graph/control.h"
+#include "graph/custom.h"
 
 namespace heddle {
 namespace {
@@ -142,6 +143,7 @@ ResultType result_type(const Node& node, int result) {
     case NodeOp::Sort: return {result == 0 ? node.dtype : DType::i64, node.shape};  // elements, their positions
     case NodeOp::Loop:
     case NodeOp::Cond: return control_result_type(node, result);
+    case NodeOp::Custom: return node.custom->results[static_cast<size_t>(result)];
     default:
       HD_ASSERT(!node.gives_several(), "the results of ", name(node.op), " have no types");
       return {node.dtype, node.shape};

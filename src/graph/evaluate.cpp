@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "graph/build.h"
 #include "graph/control.h"
+#include "graph/custom.h"
 #include "graph/graph.h"
 #include "graph/node_map.h"
 #include "graph/strided.h"
@@ -136,6 +137,7 @@ class Evaluation {
   std::vector<HostArray> region(const Region& region, const std::vector<HostArray>& parameters);
   std::vector<HostArray> loop(const Node& node);
   std::vector<HostArray> cond(const Node& node);
+  std::vector<HostArray> custom(const Node& node);
   HostArray scatter(const Node& node);
 
   // Element `i` of an index into `n` elements: clamped and counted if it is none of 0 to n - 1.
@@ -457,6 +459,12 @@ std::vector<HostArray> Evaluation::cond(const Node& node) {
   return region(node.control->regions[get(operand(node, 0), 0).u != 0 ? 0 : 1], values);
 }
 
+std::vector<HostArray> Evaluation::custom(const Node& node) {
+  std::vector<const HostArray*> inputs;
+  for (size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(&operand(node, i));
+  return node.custom->evaluate(inputs);
+}
+
 std::vector<HostArray> Evaluation::compute(const Node& node) {
   std::vector<HostArray> results;
   if (node.op == NodeOp::ArgReduce)
@@ -467,6 +475,8 @@ std::vector<HostArray> Evaluation::compute(const Node& node) {
     results = loop(node);
   else if (node.op == NodeOp::Cond)
     results = cond(node);
+  else if (node.op == NodeOp::Custom)
+    results = custom(node);
   else
     results.push_back(only_result(node));
   HD_ASSERT(results.size() == static_cast<size_t>(node.result_count()), name(node.op), " gave ", results.size());
@@ -492,7 +502,8 @@ HostArray Evaluation::only_result(const Node& node) {
     case NodeOp::ArgReduce:
     case NodeOp::Sort:
     case NodeOp::Loop:
-    case NodeOp::Cond: break;  // several
+    case NodeOp::Cond:
+    case NodeOp::Custom: break;  // several
     case NodeOp::Scan: return scan(node);
     case NodeOp::Reshape: {
       HostArray result = operand(node, 0);

@@ -43,7 +43,8 @@ std::span<const NodeRef> differentiable_inputs(const Node& node) {
     case NodeOp::To:
     case NodeOp::Sort:
     case NodeOp::Loop:
-    case NodeOp::Cond: return node.inputs;
+    case NodeOp::Cond:
+    case NodeOp::Custom: return node.inputs;
   }
   __builtin_unreachable();
 }
@@ -132,7 +133,8 @@ void pull(const Node& node, const NodeRef& g, Wanted wanted, std::span<NodeRef> 
     case NodeOp::ArgReduce:  // nor to nodes with several results: Get passes them on
     case NodeOp::Sort:
     case NodeOp::Loop:  // gradient() itself
-    case NodeOp::Cond: break;
+    case NodeOp::Cond:
+    case NodeOp::Custom: break;
   }
   HD_ASSERT(false, "no gradient passes through ", name(node.op));
 }

@@ -1,6 +1,7 @@
 // Gradients of movement, and of nodes with several results.
 #include "base/error.h"
 #include "graph/arithmetic.h"
+#include "graph/custom.h"
 #include "graph/gradient.h"
 
 namespace heddle {
@@ -70,6 +71,10 @@ NodeRef get_gradient(const Node& node, const NodeRef& g) {
     NodeRef here = equal(make_iota(DType::i64, x->shape, axis), spread(make_get(source, 1)));
     return choose(here, spread(g), 0);
   }
+  if (source->op == NodeOp::Custom)
+    throw ValueError(
+        text("kernel ", source->custom->name,
+             " has no gradient; give it one with custom_vjp(forward, backward), where `forward` calls it"));
   HD_ASSERT(source->op == NodeOp::Sort, "the results of ", name(source->op), " have no gradient");
   // Every element goes back to where it came from; those that were not kept get nothing.
   return make_scatter(ScatterOp::Add, like(x, 0), make_get(source, 1), g, x->shape.rank() - 1, kUncheckedIndex);

@@ -6,6 +6,7 @@
 #include "base/sanitizers.h"
 #include "graph/build.h"
 #include "graph/control.h"
+#include "graph/custom.h"
 #include "graph/gradient.h"
 #include "graph/walk.h"
 
@@ -94,6 +95,10 @@ void compute_hashes(Node& node) {
       }
     }
     value = hash_combine(value, node.control->length.hash() + node.control->reverse);
+  }
+  if (node.custom) {
+    value = hash_combine(value, node.custom->hash);
+    structure = hash_combine(structure, node.custom->hash);
   }
   node.hash = hash_mix(value);
   node.structure = hash_mix(structure);
@@ -190,6 +195,7 @@ bool Node::same_but_inputs(const Node& other) const {
          attrs == other.attrs && storage == other.storage && rule == other.rule && token == other.token &&
          (op != NodeOp::Input || device == other.device) &&
          (control == other.control || (control && other.control && *control == *other.control)) &&
+         (custom == other.custom || (custom && other.custom && custom->words == other.custom->words)) &&
          (!has_literal(op) || literal == other.literal);
 }
 

@@ -70,7 +70,8 @@ class Storage {
 };
 
 class Node;
-struct Control;  // graph/control.h
+struct Control;       // graph/control.h
+struct CustomKernel;  // graph/custom.h
 struct TensorSlot;
 
 // A counted reference to a node; null by default.
@@ -138,11 +139,12 @@ class Node {
   Shape shape;
   SmallVector<NodeRef, 2> inputs;
   SmallVector<Expr, 2> attrs;
-  heddle::Scalar literal;                    // Const, Pad
-  std::shared_ptr<Storage> storage;          // Buffer: equal only if the same storage
-  std::shared_ptr<const GradientRule> rule;  // Pullback, Buffer: equal only if the same object
-  std::shared_ptr<const Control> control;    // Loop, Cond
-  uint64_t token = 0;                        // Barrier: distinguishes computations that must not merge
+  heddle::Scalar literal;                      // Const, Pad
+  std::shared_ptr<Storage> storage;            // Buffer: equal only if the same storage
+  std::shared_ptr<const GradientRule> rule;    // Pullback, Buffer: equal only if the same object
+  std::shared_ptr<const Control> control;      // Loop, Cond
+  std::shared_ptr<const CustomKernel> custom;  // Custom
+  uint64_t token = 0;                          // Barrier: distinguishes computations that must not merge
   // Whether gradients can flow from here to a leaf or to an Input.
   bool tracked = false;
   DeviceNumber device = kAnywhere;  // follows from the inputs; of a Buffer, an Input and a To its own

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "graph/control.h"
+#include "graph/custom.h"
 #include "graph/graph.h"
 #include "graph/node_map.h"
 
@@ -78,6 +79,7 @@ void write_attributes(std::ostream& out, const Node& node) {
     case NodeOp::Sort: write_named(out, node, {"descending"}); break;
     case NodeOp::To: out << " device=" << device_name(node.device); break;
     case NodeOp::Get: write_named(out, node, {"result"}); break;
+    case NodeOp::Custom: out << " @" << node.custom->name; break;
     case NodeOp::Loop:
       if (!node.control->condition()) out << " length=" << node.control->length;
       out << " carried=" << node.control->carried << " stacked=" << node.control->stacked

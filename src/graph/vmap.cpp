@@ -4,6 +4,7 @@
 
 #include "graph/arithmetic.h"
 #include "graph/control.h"
+#include "graph/custom.h"
 #include "graph/graph.h"
 
 namespace heddle {
@@ -62,6 +63,7 @@ class Batching {
       case NodeOp::Get: return get(node);
       case NodeOp::Loop: return loop(node);
       case NodeOp::Cond: return cond(node);
+      case NodeOp::Custom: return custom(node);
       case NodeOp::Reshape: return make_reshape(x, with_axis(node.shape));
       case NodeOp::Permute:
         axes.push_back(0);
@@ -124,6 +126,20 @@ class Batching {
     thin[axis + 1] = full[axis + 1] = index->shape.numel();
     NodeRef own = make_expand(make_reshape(lifted(index), thin), full);
     return make_reshape(make_gather_along(lifted(x), own, axis + 1, label), with_axis(node.shape));
+  }
+
+  NodeRef custom(const Node& node) const {
+    std::vector<NodeRef> inputs;
+    std::unique_ptr<bool[]> batched = std::make_unique<bool[]>(node.inputs.size());
+    for (const NodeRef& input : node.inputs) {
+      auto found = now.find(input.get());
+      batched[inputs.size()] = found != now.end();
+      inputs.push_back(found != now.end() ? found->second : input);
+    }
+    if (!count_.is_const())
+      throw ValueError(
+          text("vmap: kernel ", node.custom->name, " is written for numbers; the size ", count_, " is none"));
+    return make_custom(inputs, node.custom->batch(std::span(batched.get(), inputs.size()), count_.value()));
   }
 
   NodeRef get(const Node& node) const {

@@ -526,7 +526,9 @@ class PlanBuilder {
   bool aligned(const Use& read, const Use& write) const {
     if (read.count != 1 || write.count != 1 || read.segment != write.segment) return false;
     const Launch& launch = plan_.launches[static_cast<size_t>(read.launch)];
-    if (launch.control) return false;
+    // A kernel that somebody wrote may store elements twice.
+    const std::optional<DirectKernel>& direct = program_.steps[static_cast<size_t>(read.launch)].direct;
+    if (launch.control || (direct && direct->tiles)) return false;
     return may_share_memory(launch.executable->kernel(), read.buffer, write.buffer);
   }
 

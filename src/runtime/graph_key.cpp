@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "graph/custom.h"
 #include "graph/graph.h"
 
 namespace heddle {
@@ -205,6 +206,10 @@ void GraphKey::read_node(const Node& node) {
     case NodeOp::Scatter: words.push_back(modes.deterministic); break;
     case NodeOp::Loop:
     case NodeOp::Cond: read_control(node); return;
+    case NodeOp::Custom:
+      words.push_back(node.custom->words.size());
+      words.insert(words.end(), node.custom->words.begin(), node.custom->words.end());
+      break;
     case NodeOp::To: spans = true; break;
     default: break;
   }

@@ -137,7 +137,10 @@ class Compilation {
   // `code` receives machine code if it is not null.
   std::shared_ptr<Executable> run(const Schedule* schedule, std::string* code) {
     const Target& target = device_.target_for(step_.tf32);
-    threads_ = schedule ? lowered(*schedule) : build_direct(*step_.direct, target);
+    if (schedule)
+      threads_ = lowered(*schedule);
+    else
+      threads_ = step_.direct->tiles ? lowered(step_.direct->tiles(target)) : build_direct(*step_.direct, target);
     show(Log::Thread, ".thread", [&] { return kernel::print(threads_); });
     kernel::verify(threads_);  // nothing else may reach a code generator
     if (!config().dump_directory.empty())
@@ -164,9 +167,12 @@ class Compilation {
     show(Log::Schedule, ".schedule", [&] { return print(schedule); });
     const std::string problem = check(schedule, step_.loops, target);
     HD_ASSERT(problem.empty(), "a schedule that is not legal, ", problem);
-    kernel::Kernel tiles = tile(step_.loops, schedule, target);
+    return lowered(tile(step_.loops, schedule, target));
+  }
+
+  kernel::Kernel lowered(kernel::Kernel tiles) {
     show(Log::Tile, ".tile", [&] { return kernel::print(tiles); });
-    return lower(std::move(tiles), target);
+    return lower(std::move(tiles), device_.target_for(step_.tf32));
   }
 
   const Program::Step& step_;

@@ -124,7 +124,8 @@ class Rounding {
       case NodeOp::Gather: return gather(node, values_[i]);
       case NodeOp::Scatter: return scatter(node, values_[i]);
       case NodeOp::Loop:
-      case NodeOp::Cond: HD_ASSERT(false, "what rounding does in ", name(node.op), " is not known");
+      case NodeOp::Cond:
+      case NodeOp::Custom: HD_ASSERT(false, "what rounding does in ", name(node.op), " is not known");
       case NodeOp::Get: return attr(node, 0) == 0 ? error(node, 0) : positions_[node.inputs[0].get()];
     }
     __builtin_unreachable();

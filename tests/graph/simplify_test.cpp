@@ -305,6 +305,7 @@ TEST(RandomGraph, covers_every_kind_of_node_op_and_dtype) {
   }
   ops.insert(NodeOp::Input);                 // values of captured functions are given by the caller
   ops.insert({NodeOp::Loop, NodeOp::Cond});  // fuzz_control draws whole programs of them
+  ops.insert(NodeOp::Custom);                // tests/custom
   ops.insert(NodeOp::To);                    // there are no devices here: fuzz::spread() draws it
   EXPECT_EQ(ops.size(), static_cast<size_t>(NodeOp::Barrier) + 1);
   for (int op = 0; op < kScalarOpCount; ++op)

@@ -1,4 +1,5 @@
-// Kernels built directly at thread level: what no Loops can say, because the work depends on data.
+// Kernels that are not made of Loops: those built directly at thread level, because the work depends on data, and those
+// that somebody wrote.
 #pragma once
 
 #include <functional>
@@ -20,6 +21,7 @@ struct DirectKernel {
   Structure structure;                                 // kDirect, then what decides the code, but for the target
   std::vector<kernel::Buffer> buffers;                 // In, Out; the kernel may have Temp and Shared ones after these
   std::function<kernel::Kernel(const Target&)> build;  // thread level, not yet through the passes
+  std::function<kernel::Kernel(const Target&)> tiles;  // or this, at tile level
 };
 
 // Built, through the passes for threads, and checked. Throws CompileError.

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "compile/loops/interpret_loops.h"
+#include "graph/custom.h"
 
 namespace heddle {
 namespace {
@@ -147,7 +148,10 @@ std::vector<NodeRef> nodes_of(const Program& program) {
 
 double work(const Program& program, std::span<const Node* const> nodes, const SymbolValues& symbols) {
   double total = 0;
-  for (const Node* node : nodes) total += static_cast<double>(value_of(node->shape.numel(), symbols));
+  for (const Node* node : nodes) {
+    total += static_cast<double>(value_of(node->shape.numel(), symbols));
+    if (node->custom) total += node->custom->work;
+  }
   auto points = [](const std::vector<Axis>& axes, const SymbolValues& values) {
     double n = 1;
     for (const Axis& axis : axes) n *= static_cast<double>(value_of(axis.extent, values));

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "compile/direct/custom.h"
 #include "compile/direct/sort.h"
 #include "compile/fuse/join_steps.h"
 #include "compile/fuse/order_steps.h"
@@ -41,7 +42,9 @@ Program::Step direct_step(Writing& writing, const Unit& u) {
             [](const Node* a, const Node* b) { return a->attrs[0].value() < b->attrs[0].value(); });
   for (const Node* result : results) tensors.push_back(writing.tensor(result, false));
   if (u.node->control) step.control = u.node;
-  step.direct = step.control ? control_step(*u.node, results) : sort_kernel(sort_task(*u.node, results));
+  step.direct = step.control                   ? control_step(*u.node, results)
+                : u.node->op == NodeOp::Custom ? custom_kernel(*u.node, results)
+                                               : sort_kernel(sort_task(*u.node, results));
   step.segments[0].traffic = traffic(step.direct->buffers);
   return step;
 }

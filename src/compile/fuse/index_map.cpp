@@ -105,6 +105,7 @@ Index source_index(const Node& node, const Index& index, Expr& guard) {
     case NodeOp::Sort:
     case NodeOp::Loop:
     case NodeOp::Cond:
+    case NodeOp::Custom:
     case NodeOp::To:
     case NodeOp::Get: break;
   }

@@ -90,7 +90,7 @@ bool Partitioner::run() {
   while (!pending_.empty() && !unfit_.why) {
     const Node* node = order_[static_cast<size_t>(pending_.top())];
     pending_.pop();
-    if (node->op == NodeOp::Sort || node->control) {
+    if (node->op == NodeOp::Sort || node->op == NodeOp::Custom || node->control) {
       if (placed_direct_.insert(node).second) place_direct(node);
     } else if (stored_.count(node) && !result_.storing.count(node)) {
       if (limits_.updates.count(node))
@@ -123,7 +123,8 @@ void Partitioner::measure() {
     const Node& node = *order_[i];
     bool reduction = reduction_of(&node) == &node;
     // Below these nothing is computed in place.
-    bool cut = reduction || node.op == NodeOp::Sort || node.control || node.op == NodeOp::Scatter || joins_many(node);
+    bool cut = reduction || node.op == NodeOp::Sort || node.op == NodeOp::Custom || node.control ||
+               node.op == NodeOp::Scatter || joins_many(node);
     double work = op_weight(node);
     bool below = reduction;
     bool little = !cut && node.op != NodeOp::Scan && node.op != NodeOp::Gather;

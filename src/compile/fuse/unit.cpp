@@ -53,7 +53,7 @@ const Node* reduction_of(const Node* node) {
 const Node* direct_of(const Node* node) {
   if (node->op != NodeOp::Get) return nullptr;
   const Node* from = node->inputs[0].get();
-  return from->op == NodeOp::Sort || from->control ? from : nullptr;
+  return from->op == NodeOp::Sort || from->op == NodeOp::Custom || from->control ? from : nullptr;
 }
 
 const Node* memory_source(const Node* node) {

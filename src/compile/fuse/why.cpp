@@ -36,7 +36,7 @@ std::string words(const Why& why) {
     case Reason::InPlace: return "it is needed before memory is changed in place";
     case Reason::Scatter: return "a scatter is a kernel of its own";
     case Reason::TakesNoReduction: return "scatters and parts of long joins take in no reduction";
-    case Reason::Sort: return "sorts, loops and conditions read memory and write memory";
+    case Reason::Sort: return "sorts, loops, conditions and kernels that somebody wrote read memory and write memory";
     case Reason::Barrier: return "a barrier lets others wait for it";
     case Reason::Scan: return "the reader does not walk its scanned axis once, in order";
     case Reason::OutsideNest: return "the nested sum that reads it does not compute it on the way";
