@@ -33,7 +33,7 @@ inline heddle::Kernel softmax() {
 
 // relu(a @ b + bias). A block takes `columns` columns of b, which it copies side by side, and `rows` rows of a, `tile`
 // of them at a time.
-inline heddle::Kernel matmul(int64_t rows = 256, int64_t columns = 32, int64_t tile = 8) {
+inline heddle::Kernel matmul(int64_t rows = 512, int64_t columns = 32, int64_t tile = 8) {
   return {"matmul", [=](KernelBuilder& k) {
             KernelTensor a = k.input(0), b = k.input(1), bias = k.input(2);
             const int64_t m = a.size(0), n = b.size(1), depth = b.size(0);
@@ -51,17 +51,19 @@ inline heddle::Kernel matmul(int64_t rows = 256, int64_t columns = 32, int64_t t
 
 // softmax(q kT / sqrt(d)) v of heads [head, token, d], without the scores in memory: a block takes `rows` queries
 // through all keys, `chunk` keys at a time, with the maximum and the sum of weights so far.
-inline heddle::Kernel attention(int64_t rows = 32, int64_t chunk = 64) {
+inline heddle::Kernel attention(int64_t rows = 16, int64_t chunk = 128) {
   return {"attention", [=](KernelBuilder& k) {
             KernelTensor q = k.input(0), keys = k.input(1), values = k.input(2), y = k.output(q.shape(), q.dtype());
             const int64_t tokens = keys.size(1), width = q.size(2);
             Tile head = k.block(q.size(0)), first = k.block(ceildiv(q.size(1), rows)) * rows;
             Tile i = k.range(rows), j = k.range(chunk), d = k.range(width);
-            Tile query = k.load(q, {head, first + i, d}) * (1 / std::sqrt(static_cast<double>(width)));
+            // Side by side along queries, as products read them.
+            KernelTensor query = k.shared({width, rows}, q.dtype());
+            k.store(query, {d, i}, k.load(q, {head, first + i, d}) * (1 / std::sqrt(static_cast<double>(width))));
             std::vector<Tile> state = {k.full({i}, -INFINITY, heddle::kF32), k.full({i}, 0, heddle::kF32),
                                        k.full({i, d}, 0, heddle::kF32)};
             state = k.loop(0, tokens, chunk, state, [&](const Tile& start, std::span<const Tile> so_far) {
-              Tile scores = k.dot(query, k.load(keys, {head, start + j, d}), d);
+              Tile scores = k.dot(k.load(query, {d, i}), k.load(keys, {head, start + j, d}), d);
               scores = where(start + j < tokens, scores, -INFINITY);
               Tile top = maximum(so_far[0], k.max(scores, j));
               Tile weights = exp(scores - top), kept = exp(so_far[0] - top);

@@ -30,7 +30,7 @@ constexpr Suite kSuites[] = {
     {"cliffs", measure_cliffs, false},     {"first", measure_first, false},
     {"gpu", measure_gpu, false, true},     {"patterns", measure_patterns, false, true},
     {"control", measure_control, false},   {"update", measure_update, false},
-    {"devices", measure_devices, false},
+    {"devices", measure_devices, false},   {"kernels", measure_kernels, true},
 };
 
 bool is_meant(const Suite& suite, const std::string& name) {

@@ -58,6 +58,7 @@ void measure_conv(double seconds, const Report& report);
 void measure_train(double seconds, const Report& report);
 void measure_attention(double seconds, const Report& report);
 void measure_control(double seconds, const Report& report);
+void measure_kernels(double seconds, const Report& report);
 void measure_devices(double seconds, const Report& report);
 void measure_cliffs(double seconds, const Report& report);
 void measure_cliffs_of_numbers(double seconds, const Report& report);  // parts of cliffs

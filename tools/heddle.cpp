@@ -45,6 +45,7 @@ int main_or_throw(int argc, char** argv) {
       "  overhead  recording, launching, compiling, starting\n"
       "  gpu       on the GPU that HEDDLE_DEVICE names (cuda), against PyTorch with --peers\n"
       "  control   loops and conditions inside programs\n"
+      "  kernels   kernels that people write, against the compiler's own\n"
       "  patterns  ordinary sums of products on that GPU, likewise\n"
       "  all       all of them; gpu, patterns and first only where HEDDLE_DEVICE names one\n\n"
       "Each suite runs in a process of its own, because the number of threads is fixed once per process.\n"

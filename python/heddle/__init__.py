@@ -29,11 +29,12 @@ from .transforms import (
     vmap,
 )
 from .devices import default_device, device, devices, set_default_device
+from .kernels import kernel
 from .progress import progress
 from . import array_api, data, nn, optim
 
 # Names that people see, and that pickles keep.
-for _class in (Tensor, _core.dtype, _core.Generator, _core.Dim, _core.Profile, _core.Captured, _core.PyTree):
+for _class in (Tensor, _core.dtype, _core.Generator, _core.Dim, _core.Profile, _core.Captured, _core.PyTree, _core.Tile, _core.KernelBuilder, _core.KernelTensor):
     _class.__module__ = "heddle"
 
 pi = 3.141592653589793

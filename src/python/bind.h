@@ -19,6 +19,7 @@ void bind_interop(nanobind::module_& module);
 void bind_pytrees(nanobind::module_& module);
 void bind_transforms(nanobind::module_& module);
 void bind_jit(nanobind::module_& module);
+void bind_kernels(nanobind::module_& module);
 void bind_optim(nanobind::module_& module);
 void bind_io(nanobind::module_& module);
 void bind_training(nanobind::module_& module);

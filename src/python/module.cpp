@@ -20,6 +20,7 @@ NB_MODULE(_core, module) {
   bind_pytrees(module);
   bind_transforms(module);
   bind_jit(module);
+  bind_kernels(module);
   bind_optim(module);
   bind_io(module);
   bind_training(module);
