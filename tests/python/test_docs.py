@@ -1,16 +1,36 @@
-"""The programs of docs/python.md run."""
+"""The programs of docs/python.md and docs/kernels.md run."""
 
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/python.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def programs_of(page):
+    return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.S)
 
 
 def test_programs_run(capsys):
-    programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    programs = programs_of("python.md")
     assert len(programs) == 4
     names = {}
     for program in programs:
         exec(program, names)
     assert names["per_example"]["w"].shape == (8, 3) and names["b"].tolist() == [[-1, 1, -1], [-1, 4, -1]]
     assert "tensor(" in capsys.readouterr().out
+
+
+def test_kernels_compute_what_operators_do():
+    import heddle as hd
+
+    names = {}
+    for program in programs_of("kernels.md"):
+        exec(program, names)
+    close = lambda a, b: hd.abs(a - b).max().item() < 1e-4
+    x, y = hd.randn(10000), hd.randn(10000)
+    assert close(names["add"](x, y), x + y)
+    a, b, bias = hd.randn(70, 50), hd.randn(50, 40), hd.randn(40)
+    assert close(names["matmul"](a, b, bias), hd.relu(a @ b + bias))
+    q, k, v = hd.randn(2, 40, 16), hd.randn(2, 200, 16), hd.randn(2, 200, 16)
+    assert close(names["attention"](q, k, v), hd.softmax(q @ k.transpose(1, 2) / 4, -1) @ v)
+    assert names["slope"].shape == (4, 10)
