@@ -60,9 +60,12 @@ void add(nb::handle value, Tree& tree, std::vector<nb::object>& leaves, int dept
     return children(nb::steal(PySequence_Tuple(PyTuple_GetItem(parts.ptr(), 0))));
   }
   if (PyErr_Occurred()) nb::raise_python_error();
-  if (PyTuple_Check(value.ptr()) && nb::hasattr(type_object, "_fields")) {
+  // Named tuples of Python, and those of C, which take a sequence: what sort() and topk() give is one.
+  const bool of_c = PyTuple_Check(value.ptr()) && nb::hasattr(type_object, "n_sequence_fields");
+  if (of_c || (PyTuple_Check(value.ptr()) && nb::hasattr(type_object, "_fields"))) {
     node.kind = Kind::NamedTuple;
     node.type = type_object;
+    if (of_c) node.info = nb::bool_(true);
     return children(nb::borrow(value));
   }
   if (nb::hasattr(type_object, "__dataclass_fields__")) {
@@ -103,7 +106,7 @@ nb::object build(const Tree& tree, size_t& at, std::span<const nb::object> leave
       // Classes that derive from dict take the items; a defaultdict takes its factory first.
       if (node.type.is(reinterpret_cast<PyObject*>(&PyDict_Type))) return named(nb::dict());
       return named(nb::object(node.type.attr("__new__")(node.type)));
-    case Kind::NamedTuple: return node.type(*nb::borrow<nb::tuple>(list));
+    case Kind::NamedTuple: return node.info.is_valid() ? node.type(list) : node.type(*nb::borrow<nb::tuple>(list));
     case Kind::Dataclass: {
       nb::object made = node.type.attr("__new__")(node.type);
       nb::object set = nb::module_::import_("builtins").attr("object").attr("__setattr__");  // frozen ones too

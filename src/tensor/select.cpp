@@ -87,16 +87,17 @@ Tensor bincount(const Tensor& x, int64_t minlength) {
 }
 
 Histogram histogram(const Tensor& x, int64_t bins, std::optional<std::pair<double, double>> limits) {
-  refuse_in_capture("histogram()", x);
+  if (!limits) refuse_in_capture("histogram() without limits", x);
   OnDeviceOf there(x);
   if (bins < 1) throw ValueError(text("histogram: needs at least one bin, not ", bins));
   to_shape("histogram", {bins}, kI64);
   DType dtype = x.dtype() == kF64 ? kF64 : kF32;
-  Tensor sorted = sort(flatten(cast(x, dtype))).values.realize();
+  Tensor sorted = sort(flatten(cast(x, dtype))).values;
   double low = 0, high = 1;
   if (limits) {
     std::tie(low, high) = *limits;
   } else if (sorted.numel() > 0) {
+    sorted.realize();
     low = sorted[0].item<double>();
     high = sorted[sorted.numel() - 1].item<double>();
   }
@@ -108,7 +109,7 @@ Histogram histogram(const Tensor& x, int64_t bins, std::optional<std::pair<doubl
   }
   Tensor edges = add(mul(cast(arange(bins + 1), dtype), (high - low) / static_cast<double>(bins)), low);
   // The last edge exactly, or the largest element may lie behind it.
-  edges = cat({slice(edges, 0, 0, bins), full({1}, high, dtype)}).realize();
+  edges = cat({slice(edges, 0, 0, bins), full({1}, high, dtype)});
   Tensor before = searchsorted(sorted, slice(edges, 0, 0, bins));
   Tensor last = searchsorted(sorted, slice(edges, 0, bins), true);
   return {sub(cat({slice(before, 0, 1), last}), before), edges};

@@ -315,3 +315,23 @@ def test_backward_and_step_inside():
 
     losses = [step(hd.ones(4, 3)).item() for _ in range(8)]
     assert losses[-1] < losses[0] or losses[0] < 1e-6
+
+
+def test_captured_functions_give_what_sort_gives():
+    x = hd.tensor([[3.0, 1.0, 2.0]])
+    for f in (hd.sort, lambda x: hd.topk(x, 2), lambda x: {"sorted": hd.sort(x)}):
+        captured = hd.jit(f)
+        for _ in range(3):
+            ours, expected = hd.tree_leaves(captured(x)), hd.tree_leaves(f(x))
+            assert len(ours) == 2 and [a.tolist() for a in ours] == [b.tolist() for b in expected]
+    assert hd.jit(hd.sort)(x).indices.tolist() == [[1, 2, 0]]
+    doubled = hd.tree_map(lambda t: t * 2, hd.sort(x))
+    assert type(doubled) is type(hd.sort(x)) and doubled.values.tolist() == [[2.0, 4.0, 6.0]]
+
+
+def test_a_histogram_of_given_limits_is_captured():
+    f = hd.jit(lambda x: hd.histogram(x, 4, (0.0, 4.0)))
+    x = hd.tensor([0.0, 0.5, 1.0, 3.5, 4.0, 9.0])
+    assert [f(x)[0].tolist() for _ in range(3)] == [[2, 1, 0, 2]] * 3
+    with pytest.raises(hd.CaptureError, match="limits"):
+        hd.jit(lambda x: hd.histogram(x, 4))(x)
