@@ -31,7 +31,8 @@ from .transforms import (
 from .devices import default_device, device, devices, set_default_device
 from .kernels import kernel
 from .progress import progress
-from . import array_api, data, nn, optim
+from .serialization import load, save
+from . import array_api, cuda, data, nn, optim, utils
 
 # Names that people see, and that pickles keep.
 for _class in (Tensor, _core.dtype, _core.Generator, _core.Dim, _core.Profile, _core.Captured, _core.PyTree, _core.Tile, _core.KernelBuilder, _core.KernelTensor):
@@ -42,6 +43,8 @@ e = 2.718281828459045
 inf = float("inf")
 nan = float("nan")
 newaxis = None
+inference_mode = no_grad
+float, int, short = _core.float32, _core.int32, _core.int16  # PyTorch's names
 
 import builtins as _builtins
 

@@ -74,7 +74,8 @@ Optimizer::Optimizer(const Parameters& parameters, const Schedule& lr, double we
   std::set<std::string> names;
   std::set<const TensorSlot*> slots;
   std::vector<Tensor> now;
-  for (const Group& group : parameters.groups)
+  size_t number = 0;
+  for (const Group& group : parameters.groups) {
     for (const auto& [name, tensor] : group.parameters) {
       if (!is_float(tensor.dtype()))
         throw DTypeError(
@@ -82,13 +83,15 @@ Optimizer::Optimizer(const Parameters& parameters, const Schedule& lr, double we
       if (!names.insert(name).second) throw ValueError(text(rule_.name, ": two parameters are called ", name));
       if (!slots.insert(&tensor.slot()).second)
         throw ValueError(text(rule_.name, ": parameter ", name, " is there under another name already"));
-      Entry entry{name, tensor, {}, {}, group.weight_decay.value_or(weight_decay), group.lr_factor};
+      Entry entry{name, tensor, {}, {}, group.weight_decay.value_or(weight_decay), group.lr_factor, number};
       for (size_t i = 0; i < rule_.state.size(); ++i)
         entry.state.push_back(own_zeros(tensor, state_dtype(tensor.dtype())));
       if (size_of(tensor.dtype()) < 4) now.push_back(*(entry.master = cast(tensor.detach(), kF32)));
       now.push_back(tensor);
       entries_.push_back(std::move(entry));
     }
+    ++number;
+  }
   if (entries_.empty()) throw ValueError(text(rule_.name, ": there are no parameters to train"));
   realize(now);
 }
@@ -131,6 +134,16 @@ std::string Optimizer::frozen_text() const {
 std::vector<Tensor> Optimizer::parameters() const {
   std::vector<Tensor> list;
   for (const Entry& e : entries_) list.push_back(e.parameter);
+  return list;
+}
+
+std::vector<Group> Optimizer::groups() const {
+  std::vector<Group> list(entries_.back().group + 1);
+  for (const Entry& e : entries_) {
+    list[e.group].parameters.emplace_back(e.name, e.parameter);
+    list[e.group].weight_decay = e.weight_decay;
+    list[e.group].lr_factor = e.lr_factor;
+  }
   return list;
 }
 

@@ -23,8 +23,16 @@ Schedule to_schedule(nb::handle object) {
   return Schedule(to_double(object.ptr()));
 }
 
-// Tensors, pairs of name and tensor, or groups: dicts with "params" and settings of their own.
-optim::Parameters to_parameters(nb::handle given) {
+// A group's rate as a factor of the rate of all.
+double share_of(double group, double all) {
+  if (group == all) return 1;
+  if (!(all > 0)) throw ValueError("a group of parameters has \"lr\", but the rate of all is 0: nothing to multiply");
+  return group / all;
+}
+
+// Tensors, pairs of name and tensor, or groups: dicts with "params" and settings of their own. `rate` is that of all,
+// for groups that have one of their own.
+optim::Parameters to_parameters(nb::handle given, nb::handle rate) {
   std::vector<optim::Group> groups;
   auto add = [](nb::handle list, optim::Group& group, size_t number) {
     for (nb::handle each : nb::iter(list)) {
@@ -55,9 +63,11 @@ optim::Parameters to_parameters(nb::handle given) {
         group.weight_decay = to_double(value.ptr());
       else if (name == "lr_factor")
         group.lr_factor = to_double(value.ptr());
+      else if (name == "lr")
+        group.lr_factor = share_of(to_double(value.ptr()), to_schedule(rate).base());
       else
-        throw ValueError(
-            text("a group of parameters has \"params\", \"weight_decay\" and \"lr_factor\", not \"", name, "\""));
+        throw ValueError(text(
+            "a group of parameters has \"params\", \"weight_decay\", \"lr\" and \"lr_factor\", not \"", name, "\""));
     }
     number += group.parameters.size();
     groups.push_back(std::move(group));
@@ -142,6 +152,13 @@ void bind_optim(nb::module_& module) {
            "`also` together with the new values.")
       .def("zero_grad", &Optimizer::zero_grad)
       .def("parameters", [](const Optimizer& self) { return nb::list(nb::steal(wrap(self.parameters()))); })
+      .def("_groups",
+           [](const Optimizer& self) {
+             nb::list result;
+             for (const optim::Group& group : self.groups())
+               result.append(nb::make_tuple(group.parameters.size(), *group.weight_decay, group.lr_factor));
+             return result;
+           })
       .def_prop_rw("lr", &Optimizer::lr, &Optimizer::set_lr, "The rate of the next step.")
       .def_prop_ro("steps_done",
                    [](const Optimizer& self) {
@@ -158,11 +175,11 @@ void bind_optim(nb::module_& module) {
           "__init__",
           [](optim::SGD* self, nb::handle params, nb::handle lr, double momentum, double dampening, bool nesterov,
              double weight_decay) {
-            new (self) optim::SGD(to_parameters(params), {.lr = to_schedule(lr),
-                                                          .momentum = momentum,
-                                                          .dampening = dampening,
-                                                          .nesterov = nesterov,
-                                                          .weight_decay = weight_decay});
+            new (self) optim::SGD(to_parameters(params, lr), {.lr = to_schedule(lr),
+                                                              .momentum = momentum,
+                                                              .dampening = dampening,
+                                                              .nesterov = nesterov,
+                                                              .weight_decay = weight_decay});
           },
           nb::arg("params"), nb::arg("lr") = 1e-3, nb::arg("momentum") = 0.0, nb::arg("dampening") = 0.0,
           nb::arg("nesterov") = false, nb::arg("weight_decay") = 0.0);
@@ -172,12 +189,12 @@ void bind_optim(nb::module_& module) {
             "__init__",
             [](O* self, nb::handle params, nb::handle lr, std::pair<double, double> betas, double eps, double decay,
                bool amsgrad) {
-              new (self) O(to_parameters(params), Options{.lr = to_schedule(lr),
-                                                          .beta1 = betas.first,
-                                                          .beta2 = betas.second,
-                                                          .epsilon = eps,
-                                                          .weight_decay = decay,
-                                                          .amsgrad = amsgrad});
+              new (self) O(to_parameters(params, lr), Options{.lr = to_schedule(lr),
+                                                              .beta1 = betas.first,
+                                                              .beta2 = betas.second,
+                                                              .epsilon = eps,
+                                                              .weight_decay = decay,
+                                                              .amsgrad = amsgrad});
             },
             nb::arg("params"), nb::arg("lr") = 1e-3, nb::arg("betas") = nb::make_tuple(0.9, 0.999),
             nb::arg("eps") = 1e-8, nb::arg("weight_decay") = weight_decay, nb::arg("amsgrad") = false);
@@ -189,12 +206,12 @@ void bind_optim(nb::module_& module) {
           "__init__",
           [](optim::RMSprop* self, nb::handle params, nb::handle lr, double alpha, double eps, double weight_decay,
              double momentum, bool centered) {
-            new (self) optim::RMSprop(to_parameters(params), {.lr = to_schedule(lr),
-                                                              .alpha = alpha,
-                                                              .epsilon = eps,
-                                                              .momentum = momentum,
-                                                              .centered = centered,
-                                                              .weight_decay = weight_decay});
+            new (self) optim::RMSprop(to_parameters(params, lr), {.lr = to_schedule(lr),
+                                                                  .alpha = alpha,
+                                                                  .epsilon = eps,
+                                                                  .momentum = momentum,
+                                                                  .centered = centered,
+                                                                  .weight_decay = weight_decay});
           },
           nb::arg("params"), nb::arg("lr") = 1e-2, nb::arg("alpha") = 0.99, nb::arg("eps") = 1e-8,
           nb::arg("weight_decay") = 0.0, nb::arg("momentum") = 0.0, nb::arg("centered") = false);
@@ -204,7 +221,7 @@ void bind_optim(nb::module_& module) {
           [](optim::Lion* self, nb::handle params, nb::handle lr, std::pair<double, double> betas,
              double weight_decay) {
             new (self) optim::Lion(
-                to_parameters(params),
+                to_parameters(params, lr),
                 {.lr = to_schedule(lr), .beta1 = betas.first, .beta2 = betas.second, .weight_decay = weight_decay});
           },
           nb::arg("params"), nb::arg("lr") = 1e-4, nb::arg("betas") = nb::make_tuple(0.9, 0.99),
@@ -213,7 +230,7 @@ void bind_optim(nb::module_& module) {
       .def(
           "__init__",
           [](optim::Adagrad* self, nb::handle params, nb::handle lr, double weight_decay, double eps) {
-            new (self) optim::Adagrad(to_parameters(params),
+            new (self) optim::Adagrad(to_parameters(params, lr),
                                       {.lr = to_schedule(lr), .epsilon = eps, .weight_decay = weight_decay});
           },
           nb::arg("params"), nb::arg("lr") = 1e-2, nb::arg("weight_decay") = 0.0, nb::arg("eps") = 1e-10);

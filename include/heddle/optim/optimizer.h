@@ -57,6 +57,8 @@ class Optimizer {
 
   // What it trains: all groups, one after the other.
   std::vector<Tensor> parameters() const;
+  // The same by group, with its settings.
+  std::vector<Group> groups() const;
 
   // One step. Gradients come in the order of parameters(). Outside of a captured
   // function the new values are computed at once, together with `also`: put the loss there.
@@ -102,6 +104,7 @@ class Optimizer {
     std::vector<Tensor> state;
     std::optional<Tensor> master;
     double weight_decay, lr_factor;
+    size_t group;
   };
   struct Assignments;
   std::string frozen_text() const;

@@ -1,5 +1,7 @@
 """Operators of neural networks as functions, under PyTorch's names."""
 
+import functools
+
 from .. import _core
 
 __all__ = [
@@ -13,3 +15,23 @@ __all__ = [
 ]
 
 globals().update({name: getattr(_core, name) for name in __all__})
+
+
+def changing(function):
+    """The function with PyTorch's `inplace`: then its first argument gets the result, and is the result."""
+
+    @functools.wraps(function)
+    def run(*args, inplace=False, **kwargs):
+        result = function(*args, **kwargs)
+        return (args[0] if args else kwargs["input"]).assign(result) if inplace else result
+
+    return run
+
+
+for _name in "relu relu6 leaky_relu elu selu celu silu hardsigmoid hardswish hardtanh mish threshold dropout".split():
+    globals()[_name] = changing(globals()[_name])
+
+
+def embedding(input, weight):
+    """Rows of a table, chosen by integers: the integers come first here, as in PyTorch."""
+    return _core.embedding(weight, input)

@@ -1,5 +1,7 @@
 """First values of parameters, as in torch.nn.init. Those that end in _ change a tensor and give it back."""
 
+import math
+
 from .. import _core
 
 
@@ -11,12 +13,33 @@ def xavier_normal_(tensor, gain=1.0, generator=None):
     return tensor.assign(_core._xavier_normal(tensor.shape, gain, tensor.dtype, generator))
 
 
-def kaiming_uniform_(tensor, a=0.0, generator=None):
-    return tensor.assign(_core._kaiming_uniform(tensor.shape, a, tensor.dtype, generator))
+def calculate_gain(nonlinearity, param=None):
+    """The factor that keeps the size of values through a function."""
+    if nonlinearity == "leaky_relu":
+        return math.sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
+    gains = {"relu": math.sqrt(2), "tanh": 5 / 3, "selu": 3 / 4, "linear": 1, "sigmoid": 1}
+    gains.update({f"conv{n}d": 1 for n in (1, 2, 3)})
+    if nonlinearity not in gains:
+        raise _core.ValueError(f"calculate_gain: there is no {nonlinearity!r}; there are leaky_relu, {', '.join(gains)}")
+    return gains[nonlinearity]
 
 
-def kaiming_normal_(tensor, a=0.0, generator=None):
-    return tensor.assign(_core._kaiming_normal(tensor.shape, a, tensor.dtype, generator))
+def _kaiming(draw, tensor, a, mode, nonlinearity, generator):
+    if mode not in ("fan_in", "fan_out"):
+        raise _core.ValueError(f"kaiming: the mode is 'fan_in' or 'fan_out', not {mode!r}")
+    value = draw(tensor.shape, a, tensor.dtype, generator)  # for fan_in and leaky_relu
+    factor = calculate_gain(nonlinearity, a) / calculate_gain("leaky_relu", a)
+    if mode == "fan_out":
+        factor *= math.sqrt(tensor.shape[1] / tensor.shape[0])
+    return tensor.assign(value if factor == 1 else value * factor)
+
+
+def kaiming_uniform_(tensor, a=0.0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
+    return _kaiming(_core._kaiming_uniform, tensor, a, mode, nonlinearity, generator)
+
+
+def kaiming_normal_(tensor, a=0.0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
+    return _kaiming(_core._kaiming_normal, tensor, a, mode, nonlinearity, generator)
 
 
 def uniform_(tensor, a=0.0, b=1.0, generator=None):

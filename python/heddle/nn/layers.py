@@ -1,6 +1,7 @@
 """Layers. Names of parameters and first values are PyTorch's."""
 
 from .. import _core
+from . import functional
 from .module import Module, Parameter
 
 __all__ = ["Linear", "Embedding", "LayerNorm", "RMSNorm", "GroupNorm", "Dropout", "Identity", "Flatten", "Unflatten"]
@@ -252,14 +253,14 @@ for _n in (1, 2, 3):
 class Dropout(Module):
     """Zero with probability p while training, else x / (1 - p). Nothing happens after eval()."""
 
-    def __init__(self, p=0.5):
+    def __init__(self, p=0.5, inplace=False):
         super().__init__()
         if not 0 <= p <= 1:
             raise _core.ValueError(f"Dropout: {p} is no probability")
-        self.p = p
+        self.p, self.inplace = p, inplace
 
     def forward(self, x):
-        return _core.dropout(x, self.p, self.training)
+        return functional.dropout(x, self.p, self.training, inplace=self.inplace)
 
     def extra_repr(self):
         return f"p={self.p}"
@@ -319,6 +320,8 @@ class _Activation(Module):
 
     def __init__(self, *args, **settings):
         super().__init__()
+        if args and isinstance(args[-1], bool):  # nn.ReLU(True)
+            args, settings = args[:-1], {**settings, "inplace": args[-1]}
         self.args, self.settings = args, settings
 
     def forward(self, x):
@@ -351,4 +354,4 @@ for _name, _function in {
     "LogSoftmax": "log_softmax",
     "GLU": "glu",
 }.items():
-    _add(_name, _Activation, _function=getattr(_core, _function))
+    _add(_name, _Activation, _function=getattr(functional, _function))

@@ -3,7 +3,9 @@
 A rate is a number or a schedule: `AdamW(net.parameters(), lr=warmup(100, cosine(1e-3, 2000)))`.
 """
 
-from . import _core
+from .. import _core
+from . import lr_scheduler
+from ._groups import param_groups, zero_grad
 
 __all__ = [
     "SGD",
@@ -21,12 +23,15 @@ __all__ = [
     "cosine",
     "exponential_decay",
     "linear",
+    "lr_scheduler",
     "multi_step",
     "step_decay",
     "warmup",
 ]
 
-globals().update({name: getattr(_core._optim, name) for name in __all__})
+globals().update({name: getattr(_core._optim, name) for name in __all__ if name != "lr_scheduler"})
+_core._optim.Optimizer.param_groups = property(param_groups, doc=param_groups.__doc__)
+_core._optim.Optimizer.zero_grad = zero_grad
 __all__ += ["clip_grad_norm_", "clip_grad_value_", "load_checkpoint", "save_checkpoint"]
 
 

@@ -1,0 +1,27 @@
+"""NVIDIA GPUs under PyTorch's names. `hd.devices()` lists devices of every kind."""
+
+from . import _core
+from .devices import device
+
+__all__ = ["device_count", "is_available", "manual_seed", "manual_seed_all", "synchronize"]
+
+
+def device_count():
+    return sum(name.partition(":")[0] == "cuda" for name in _core._devices())
+
+
+def is_available():
+    return device_count() > 0
+
+
+def synchronize(name="cuda"):
+    """Waits until all that was begun there is done."""
+    device(name).synchronize()
+
+
+def manual_seed(seed):
+    """One generator serves all devices."""
+    _core.manual_seed(seed)
+
+
+manual_seed_all = manual_seed

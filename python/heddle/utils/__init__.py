@@ -1,0 +1,3 @@
+"""Where PyTorch has them."""
+
+from . import data  # noqa: F401
