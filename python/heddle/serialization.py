@@ -1,5 +1,6 @@
 """Nested values with tensors in one file: hd.save(net.state_dict(), path). Safetensors files are the better exchange."""
 
+import os
 import pickle
 
 from . import _core
@@ -26,14 +27,14 @@ def save(value, path):
     """Writes tensors in any nesting of tuples, lists and dicts. `path` may be a file that is open for writing bytes."""
     if hasattr(path, "write"):
         return pickle.dump(value, path)
-    with open(path, "wb") as file:
+    with open(os.fspath(path), "wb") as file:
         pickle.dump(value, file)
 
 
 def load(path, map_location=None, weights_only=True):
     """Reads what save() wrote; onto a device, if one is given."""
     if not hasattr(path, "read"):
-        with open(path, "rb") as file:
+        with open(os.fspath(path), "rb") as file:
             return load(file, map_location, weights_only)
     value = (_Reader if weights_only else pickle.Unpickler)(path).load()
     if map_location is None:

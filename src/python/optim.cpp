@@ -96,15 +96,19 @@ void step(Optimizer& self, nb::handle gradients, nb::handle also) {
 
 nb::object dict_of(const TensorMap& map) { return nb::steal(wrap(map)); }
 TensorMap map_of(nb::handle dict) {
+  if (!PyDict_Check(dict.ptr()))
+    throw ArgumentTypeError("expected a dict of names and tensors, not " + type_name(dict.ptr()));
   TensorMap result;
-  for (auto [key, value] : nb::cast<nb::dict>(dict)) result.emplace(to_text(key.ptr()), to_tensor(value.ptr()));
+  for (auto [key, value] : nb::borrow<nb::dict>(dict)) result.emplace(to_text(key.ptr()), to_tensor(value.ptr()));
   return result;
 }
 
 TextMap texts_of(nb::handle metadata) {
   TextMap result;
   if (metadata.is_none()) return result;
-  for (auto [key, value] : nb::cast<nb::dict>(metadata)) result.emplace(to_text(key.ptr()), to_text(value.ptr()));
+  if (!PyDict_Check(metadata.ptr()))
+    throw ArgumentTypeError("metadata is a dict of texts, not " + type_name(metadata.ptr()));
+  for (auto [key, value] : nb::borrow<nb::dict>(metadata)) result.emplace(to_text(key.ptr()), to_text(value.ptr()));
   return result;
 }
 std::string path_text(nb::handle path) {

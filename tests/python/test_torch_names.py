@@ -119,3 +119,12 @@ def test_loaders():
     assert [b.tolist() for b in utils.DataLoader(Stream(), batch_size=2)] == [[0, 1], [2, 3], [4]]
     with pytest.raises(hd.ValueError):
         utils.DataLoader(rows, batch_size=0)
+
+
+def test_states_are_dicts():
+    opt = hd.optim.AdamW([hd.zeros(2, requires_grad=True)])
+    for wrong in (hd.ones(2), 3, None, [("step", 1)]):
+        with pytest.raises(TypeError, match="dict"):
+            opt.load_state_dict(wrong)
+    with pytest.raises(TypeError):
+        hd.load(0)  # no descriptor of an open file

@@ -67,8 +67,8 @@ class ConcatDataset(Dataset):
 
 def random_split(dataset, lengths, generator=None):
     """Parts that share no sample, of so many samples each, or of such shares of all."""
-    total = len(dataset)
-    if all(isinstance(length, float) for length in lengths):
+    total, lengths = len(dataset), list(lengths)
+    if lengths and all(isinstance(length, float) for length in lengths):
         lengths = [int(total * share) for share in lengths]
         for i in range(total - sum(lengths)):
             lengths[i % len(lengths)] += 1
