@@ -73,6 +73,8 @@ def measure(snippet, libraries, rounds, seconds):
             if "error" in answer:
                 print(f"{name}: {library}: {answer['error']}", file=sys.stderr)
                 continue
+            for problem in answer["problems"]:
+                print(f"{name}: {library}: {problem}", file=sys.stderr)
             ways[library], results[library] = answer["way"], arrays(file)
     wrong = [each for each in results if not snippet.same(results[each], results["numpy"])]
     times = {each: [] for each in ways}

@@ -74,14 +74,20 @@ class Worker:
                 f = transform(plain)
                 for _ in range(3):
                     self.call(f)
+                if way == "compiled" and len(self.ways) > 1 and not snippet.same(self.results(f), self.results(plain)):
+                    problems.append("compiled: another result than eager; not taken")
+                    continue
                 calls[self.time_once(f)] = way, f
             except Exception as error:  # a compiler of one version may not take a program; the other way is there
                 problems.append(f"{way}: {type(error).__name__}: {error}"[:300])
         if not calls:
             return {"error": "; ".join(problems)}
         way, self.f = calls[min(calls)]
-        np.savez(file, *[np.asarray(self.array(each)) for each in as_list(self.f(*self.arguments))])
+        np.savez(file, *self.results(self.f))
         return {"way": way, "problems": problems}
+
+    def results(self, f):
+        return [np.asarray(self.array(each)) for each in as_list(f(*self.arguments))]
 
     def time_once(self, f):
         times = []
