@@ -18,7 +18,7 @@ CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 SOURCES = $(shell find include src tests tools bench examples -name '*.h' -o -name '*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour bundle test test-dev test-asan test-tsan test-all python bench fuzz docs lint format clean
+.PHONY: help setup demo tour bundle test test-dev test-asan test-tsan test-all test-peers python bench fuzz docs lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,13 @@ test-tsan: build/tsan/build.ninja
 	  $(TSAN) build/tsan/tests/$$program --gtest_brief=1 --gtest_filter='$(THREADED_TESTS)' || exit 1; \
 	done
 	$(TSAN) build/tsan/tests/fuzz_threads --seeds 0:$(THREADED_SEEDS)
+
+test-peers: build/dev/build.ninja ## the Python package against PyTorch, JAX, SciPy and others, which it installs into build/peers-venv
+	@scripts/python_env
+	@scripts/python_env peers
+	cmake build/dev -DHEDDLE_PYTHON=ON > /dev/null
+	cmake --build build/dev -j $(JOBS) --target heddle_python
+	PYTHONPATH=build/dev/python build/peers-venv/bin/python -m pytest -q -p no:cacheprovider tests/peers
 
 test-all: ## test, a build with clang, the thread sanitizer, and long fuzzing
 	@$(MAKE) --no-print-directory test
