@@ -40,7 +40,7 @@ DirectKernel sort_kernel(const SortTask& task) {
     const bool simt = target.machine == Machine::Simt;
     if (!simt && ranks_are_best(task)) {
       write_rank_sort(writer);
-    } else if (selection_is_best(writer)) {
+    } else if (selection_is_best(writer) && (simt || task.dtype != DType::boolean)) {
       write_selection(writer);
     } else if (simt) {
       write_merge_sort(writer);

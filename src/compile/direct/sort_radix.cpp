@@ -209,6 +209,12 @@ class RadixWriter {
   }
 
   void count(const Pass& pass, int counts, const Expr& begin, const Expr& length) {
+    if (pass.buckets == 2) {
+      Value second = seconds(pass, begin, length);
+      w.store(counts, w.op(ScalarOp::sub, w.b().index(DType::i32, length, {}), second), 0);
+      w.store(counts, second, 1);
+      return;
+    }
     w.loop(
         length, {},
         [&](const Expr& i, const Values&) {
@@ -220,8 +226,58 @@ class RadixWriter {
         kUnroll);
   }
 
+  // Of two digits: how many elements of a stretch have the second one.
+  Value seconds(const Pass& pass, const Expr& begin, const Expr& length) {
+    auto digits = [&](const Expr& i, int64_t width) {
+      return w.b().cast(digit(pass, w.load(pass.from.keys, pass.from.base + begin + i, width)), DType::i32);
+    };
+    Expr whole = w.lanes > 1 ? floordiv(length, w.lanes) : Expr(0);
+    Values sum{w.i32(0)};
+    if (!whole.is_const(0)) {
+      sum[0] = w.b().constant(Scalar::of(DType::i32, 0), kernel::Dims{w.lanes});
+      sum = w.loop(whole, sum, [&](const Expr& i, const Values& s) {
+        return Values{w.op(ScalarOp::add, s[0], digits(i * w.lanes, w.lanes))};
+      });
+      sum[0] = w.reduced(ScalarOp::add, sum[0]);
+    }
+    return w.loop(length - whole * w.lanes, sum, [&](const Expr& i, const Values& s) {
+      return Values{w.op(ScalarOp::add, s[0], digits(whole * w.lanes + i, 1))};
+    })[0];
+  }
+
+  // Of two digits: each element is written to both places, of which the wrong one is written again by the next element
+  // that belongs there. No branch depends on the data but those that end a stretch, and no place waits in memory.
+  void move_two(const Pass& pass, int counts, const Expr& begin, const Expr& length) {
+    const int64_t kept = pass.to.final ? task.kept : task.n;
+    const Value second = seconds(pass, begin, length);
+    const Value number[2] = {w.op(ScalarOp::sub, w.b().index(DType::i32, length, {}), second), second};
+    Values places, ends;
+    for (int d = 0; d < 2; ++d) {
+      places.push_back(w.load(counts, d));
+      ends.push_back(w.op(ScalarOp::minimum, w.op(ScalarOp::add, places.back(), number[d]), w.i32(kept)));
+    }
+    w.loop(
+        length, places,
+        [&](const Expr& i, const Values& place) {
+          Expr at = pass.from.base + begin + i;
+          Value k = w.load(pass.from.keys, at), d = w.b().cast(digit(pass, k), DType::i32);
+          Value element = pass.to.keys < 0 ? k : pass.to.final ? w.from_key(k) : k;
+          Value origin = carries ? position(pass, begin + i, at, 1) : k;
+          for (size_t turn = 0; turn < 2; ++turn)
+            w.b().branch_on(w.op(ScalarOp::lt, place[turn], ends[turn]), [&] {
+              if (pass.to.keys >= 0) w.store_at(pass.to.keys, element, place[turn], pass.to.base, kept);
+              if (carries) w.store_at(pass.to.positions, origin, place[turn], pass.to.base, kept);
+              return Values{};
+            });
+          Value first = w.op(ScalarOp::sub, w.i32(1), d);
+          return Values{w.op(ScalarOp::add, place[0], first), w.op(ScalarOp::add, place[1], d)};
+        },
+        kUnroll);
+  }
+
   // `counts` says where the next element with each digit goes.
   void move(const Pass& pass, int counts, const Expr& begin, const Expr& length) {
+    if (pass.buckets == 2) return move_two(pass, counts, begin, length);
     w.loop(
         length, {},
         [&](const Expr& i, const Values&) {

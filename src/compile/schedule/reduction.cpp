@@ -57,23 +57,30 @@ void split_reduction(Schedule& schedule, const Loops& loops, const Sizes& sizes,
 }
 
 // Columns to walk at a time. Measured: two cache lines of each of 16 rows keep the prefetchers going; more columns or
-// more rows lose 20 %.
-int64_t column_step(const Loops& loops) {
-  constexpr int64_t kBytes = 128;
+// more rows lose 20 %. Rows that a gather picks follow no order that a prefetcher sees: of those as much as fits into
+// registers, which takes half the time.
+int64_t column_step(const Loops& loops, size_t column_axis, const Target& target) {
+  constexpr int64_t kBytes = 128, kVectors = 8;
   int64_t size = 1;
-  for (const kernel::Inst& inst : loops.stages[0].body.insts)
-    if (inst.op == kernel::Op::load)
-      size = std::max<int64_t>(size, size_of(loops.buffers[static_cast<size_t>(inst.buffer)].dtype));
-  return kBytes / size;
+  bool gathered = false;
+  for (const kernel::Inst& inst : loops.stages[0].body.insts) {
+    if (inst.op != kernel::Op::load) continue;
+    const auto linear = linear_in(inst.address, loops.outer[column_axis].var);
+    if (linear && linear->coefficient == 0) continue;  // one element for all columns
+    size = std::max<int64_t>(size, size_of(loops.buffers[static_cast<size_t>(inst.buffer)].dtype));
+    gathered |= !inst.binds.empty();
+  }
+  return (gathered ? kVectors * target.vector_bytes : kBytes) / size;
 }
 
 // Reducing the columns of a wide matrix on a CPU: memory is read in order, a few whole rows at a time, and the results
 // of a block wait in the L1 cache.
-void schedule_wide_columns(Schedule& schedule, const Loops& loops, const Sizes& sizes, size_t column_axis) {
+void schedule_wide_columns(Schedule& schedule, const Loops& loops, const Sizes& sizes, size_t column_axis,
+                           const Target& target) {
   constexpr int64_t kWidest = 4096;
   // A vector times a matrix multiplies besides: half as many rows and twice as many columns gain 20 %.
   const bool product = find_contraction(loops, loops.stages[0]).has_value();
-  const int64_t step = column_step(loops) * (product ? 2 : 1), most_rows = product ? 8 : 16;
+  const int64_t step = column_step(loops, column_axis, target) * (product ? 2 : 1), most_rows = product ? 8 : 16;
   int64_t columns = sizes.outer[column_axis];
   schedule.block[column_axis] = round_up(pieces(columns, pieces(columns, kWidest)), step);
   int outer = static_cast<int>(sizes.outer.size());
@@ -120,13 +127,13 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Sizes& sizes, c
     schedule.threads = widest <= 2 * 8192 ? 512 : 1024;
   }
   if (columns && simd && reduces_once(loops) && sizes.outer[column_axis] > 256 && sizes.inner[0].back() > 1) {
-    schedule_wide_columns(schedule, loops, sizes, column_axis);
+    schedule_wide_columns(schedule, loops, sizes, column_axis, target);
     split_reduction(schedule, loops, sizes, target);
     return;
   }
   if (columns && simd && widest <= 64 && sizes.outer[column_axis] > 64) {
     // Few rows of a wide matrix: a strip of columns stays in the L1 cache through all stages.
-    int64_t step = column_step(loops);
+    int64_t step = column_step(loops, column_axis, target);
     schedule.block[column_axis] = std::min(round_up(sizes.outer[column_axis], step), round_up(4096, step));
     for (StageSchedule& plan : schedule.stages) plan.loops = {{static_cast<int>(column_axis), step}};
     return;
