@@ -18,16 +18,18 @@ nanobind_add_module(heddle_python NB_STATIC NOMINSIZE NOSTRIP NB_SUPPRESS_WARNIN
 target_compile_options(nanobind-static PRIVATE -w)
 target_include_directories(heddle_python PRIVATE src)
 target_link_libraries(heddle_python PRIVATE heddle)
+set(python_folder ${PROJECT_BINARY_DIR}/python/heddle)
 # What help() says comes from the headers.
-set(python_docs ${PROJECT_BINARY_DIR}/generated/heddle_python_docs.inc)
+set(python_docs ${python_folder}/_docs.py)
 file(GLOB operator_headers CONFIGURE_DEPENDS include/heddle/ops/*.h include/heddle/nn/loss.h)
 add_custom_command(OUTPUT ${python_docs}
   COMMAND ${Python_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/python_docs.py ${python_docs}
-  DEPENDS ${operator_headers} ${PROJECT_SOURCE_DIR}/scripts/python_docs.py
+  DEPENDS ${operator_headers} ${PROJECT_SOURCE_DIR}/scripts/python_docs.py ${PROJECT_SOURCE_DIR}/src/python/docs.txt
   COMMENT "Reading what the headers say about operators")
 target_sources(heddle_python PRIVATE ${python_docs})
-target_include_directories(heddle_python PRIVATE ${PROJECT_BINARY_DIR}/generated)
-set(python_folder ${PROJECT_BINARY_DIR}/python/heddle)
+if(SKBUILD)
+  install(FILES ${python_docs} DESTINATION heddle COMPONENT python)
+endif()
 set_target_properties(heddle_python PROPERTIES OUTPUT_NAME _core LIBRARY_OUTPUT_DIRECTORY ${python_folder})
 
 if(SKBUILD)

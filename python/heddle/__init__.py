@@ -29,10 +29,11 @@ from .transforms import (
     vmap,
 )
 from .devices import default_device, device, devices, set_default_device
+from .graph import Graph, graph
 from .kernels import kernel
 from .progress import progress
 from .serialization import load, save
-from . import array_api, cuda, data, nn, optim, utils
+from . import array_api, cuda, data, io, models, nn, optim, plot, random, utils
 
 # Names that people see, and that pickles keep.
 for _class in (Tensor, _core.dtype, _core.Generator, _core.Dim, _core.Profile, _core.Captured, _core.PyTree, _core.Tile, _core.KernelBuilder, _core.KernelTensor):

@@ -77,7 +77,11 @@ _to_dtype = Tensor.to
 
 
 def _to(self, *args, device=None, **kwargs):
-    """The tensor in another dtype, on another device, or both."""
+    """The tensor in another dtype, on another device, or both.
+
+    >>> hd.ones(2).to(hd.float16).dtype, hd.ones(2).to("cpu").device
+    (heddle.float16, device('cpu'))
+    """
     if device is None and args and _is_device(args[0]):
         device, args = args[0], args[1:]
     result = self
@@ -95,7 +99,12 @@ def _array_namespace(self, *, api_version=None):
 
 
 def _to_device(self, device, /, *, stream=None):
-    """The tensor on that device; itself where it is there."""
+    """The tensor on that device; itself where it is there.
+
+    >>> x = hd.ones(2)
+    >>> x.to_device("cpu") is x
+    True
+    """
     if stream is not None:
         raise _core.ValueError("to_device: there are no streams")
     return _core._to_device(self, device)
@@ -125,7 +134,7 @@ def _in_place(name):
         return self
 
     change.__name__, change.__qualname__ = f"{name}_", f"Tensor.{name}_"
-    change.__doc__ = f"Gives the tensor the value of {name}(self, ...)."
+    change.__doc__ = f"Gives the tensor the value of {name}(self, ...), and returns it."
     return change
 
 
@@ -142,28 +151,171 @@ def _drawn(self, value):
     return self
 
 
-Tensor.normal_ = lambda self, mean=0.0, std=1.0: _drawn(self, _core.randn(self.shape, device=elsewhere(self)) * std + mean)
-Tensor.uniform_ = lambda self, a=0.0, b=1.0: _drawn(self, _core.rand(self.shape, device=elsewhere(self)) * (b - a) + a)
-Tensor.size = property(_size, doc=_Size.__doc__)
-Tensor.view_as = lambda self, other: self.reshape(other.shape)
-Tensor.reshape_as = Tensor.view_as
-Tensor.expand_as = lambda self, other: self.expand(other.shape)
-Tensor.type_as = lambda self, other: self.cast(other.dtype)
-Tensor.is_floating_point = lambda self: self.dtype.is_floating_point
-Tensor.new_zeros = lambda self, *shape, dtype=None: _core.zeros(*shape, dtype=dtype or self.dtype, device=elsewhere(self))
-Tensor.new_ones = lambda self, *shape, dtype=None: _core.ones(*shape, dtype=dtype or self.dtype, device=elsewhere(self))
-Tensor.new_full = lambda self, shape, value, dtype=None: _core.full(
-    shape, value, dtype=dtype or self.dtype, device=elsewhere(self)
-)
-Tensor.new_tensor = lambda self, data, dtype=None: _core.tensor(data, dtype=dtype or self.dtype, device=elsewhere(self))
+def _is_floating_point(self):
+    """Whether the elements are floats.
+
+    >>> hd.ones(2).is_floating_point(), hd.arange(2).is_floating_point()
+    (True, False)
+    """
+    return self.dtype.is_floating_point
+
+
+def _normal_(self, mean=0.0, std=1.0):
+    """Gives the tensor normally distributed values.
+
+    >>> hd.zeros(2, 3).normal_(std=0.1).shape
+    (2, 3)
+    """
+    return _drawn(self, _core.randn(self.shape, device=elsewhere(self)) * std + mean)
+
+
+def _uniform_(self, a=0.0, b=1.0):
+    """Gives the tensor values in [a, b), equally likely.
+
+    >>> hd.zeros(2, 3).uniform_(-1, 1).shape
+    (2, 3)
+    """
+    return _drawn(self, _core.rand(self.shape, device=elsewhere(self)) * (b - a) + a)
+
+
+def _reshape_as(self, other):
+    """In the shape of another tensor.
+
+    >>> hd.arange(4).reshape_as(hd.ones(2, 2)).shape
+    (2, 2)
+    """
+    return self.reshape(other.shape)
+
+
+def _expand_as(self, other):
+    """Expanded to the shape of another tensor.
+
+    >>> hd.ones(1, 2).expand_as(hd.ones(3, 2)).shape
+    (3, 2)
+    """
+    return self.expand(other.shape)
+
+
+def _type_as(self, other):
+    """In the dtype of another tensor.
+
+    >>> hd.ones(2).type_as(hd.arange(2)).dtype
+    heddle.int64
+    """
+    return self.cast(other.dtype)
+
+
+def _new_zeros(self, *shape, dtype=None):
+    """Zeros of the tensor's dtype, where it is.
+
+    >>> hd.arange(2).new_zeros(3)
+    tensor([0, 0, 0])
+    """
+    return _core.zeros(*shape, dtype=dtype or self.dtype, device=elsewhere(self))
+
+
+def _new_ones(self, *shape, dtype=None):
+    """Ones of the tensor's dtype, where it is.
+
+    >>> hd.arange(2).new_ones(3)
+    tensor([1, 1, 1])
+    """
+    return _core.ones(*shape, dtype=dtype or self.dtype, device=elsewhere(self))
+
+
+def _new_full(self, shape, value, dtype=None):
+    """One number everywhere, of the tensor's dtype, where it is.
+
+    >>> hd.arange(2).new_full((3,), 7)
+    tensor([7, 7, 7])
+    """
+    return _core.full(shape, value, dtype=dtype or self.dtype, device=elsewhere(self))
+
+
+def _new_tensor(self, data, dtype=None):
+    """A tensor of data, of this one's dtype, where it is.
+
+    >>> hd.ones(2).new_tensor([1, 2])
+    tensor([1., 2.])
+    """
+    return _core.tensor(data, dtype=dtype or self.dtype, device=elsewhere(self))
+
+
+def _cast_to(name, dtype):
+    def cast(self):
+        return self.cast(dtype)
+
+    cast.__name__, cast.__qualname__ = name, f"Tensor.{name}"
+    cast.__doc__ = f"""The elements as {dtype}.
+
+    >>> hd.ones(2).{name}().dtype
+    {dtype!r}
+    """
+    return cast
+
+
+def _cpu(self):
+    """The tensor on the CPU; itself where it is there.
+
+    >>> hd.ones(2).cpu().device
+    device('cpu')
+    """
+    return self.to("cpu")
+
+
+def _cuda(self):
+    """The tensor on the first GPU; itself where it is there."""
+    return self.to("cuda")
+
+
+for _name, _dtype in {
+    "float": _core.float32,
+    "double": _core.float64,
+    "half": _core.float16,
+    "bfloat16": _core.bfloat16,
+    "int": _core.int32,
+    "long": _core.int64,
+    "bool": _core.bool,
+}.items():
+    setattr(Tensor, _name, _cast_to(_name, _dtype))
+
+def _repr_html_(self):
+    """In a notebook: the elements, and shape, dtype and device below them."""
+    from . import _draw
+
+    if _core.is_capturing():
+        return None
+    return _draw.tensor_html(str(self), f"shape {self.shape} · {self.dtype} · {self.device}")
+
+
+def _profile_html(self):
+    from . import _draw
+
+    return _draw.profile_html(self)
+
+
+Tensor.normal_ = _normal_
+Tensor.uniform_ = _uniform_
+Tensor.size = property(_size, doc="The number of elements, as in NumPy; called, sizes of axes, as in PyTorch.")
+Tensor.view_as = _reshape_as
+Tensor.reshape_as = _reshape_as
+Tensor.expand_as = _expand_as
+Tensor.type_as = _type_as
+Tensor.is_floating_point = _is_floating_point
+Tensor.new_zeros = _new_zeros
+Tensor.new_ones = _new_ones
+Tensor.new_full = _new_full
+Tensor.new_tensor = _new_tensor
 Tensor.device = property(lambda self: device(_core._where(self)), doc="Where the tensor is, or will be computed.")
 Tensor.to_device = _to_device
+Tensor._repr_html_ = _repr_html_
+_core.Profile._repr_html_ = _profile_html
 Tensor.__array_namespace__ = _array_namespace
 Tensor.__array_ufunc__ = _ufunc
 Tensor.__array_function__ = _array_function
 Tensor.to = _to
-Tensor.cpu = lambda self: self.to("cpu")
-Tensor.cuda = lambda self: self.to("cuda")
+Tensor.cpu = _cpu
+Tensor.cuda = _cuda
 Tensor.__array_priority__ = 1000
 Tensor.__reduce_ex__ = _reduce
 Tensor.__copy__ = _copy
@@ -171,10 +323,3 @@ Tensor.__deepcopy__ = _deepcopy
 Tensor.__contains__ = _contains
 Tensor.__complex__ = _complex
 Tensor.copy = Tensor.clone
-Tensor.float = lambda self: self.cast(_core.float32)
-Tensor.double = lambda self: self.cast(_core.float64)
-Tensor.half = lambda self: self.cast(_core.float16)
-Tensor.bfloat16 = lambda self: self.cast(_core.bfloat16)
-Tensor.int = lambda self: self.cast(_core.int32)
-Tensor.long = lambda self: self.cast(_core.int64)
-Tensor.bool = lambda self: self.cast(_core.bool)

@@ -7,6 +7,11 @@ class device(str):
     """A device by its name: "cpu", "cuda:0", "simulated", "simulated:1". In a `with` statement, where tensors are made.
 
     An unknown name raises an error that lists the devices that are there.
+
+    >>> with hd.device("simulated:1") as there:
+    ...     x = hd.ones(2)
+    >>> x.device, there.type, there.index
+    (device('simulated:1'), 'simulated', 1)
     """
 
     def __new__(cls, name):
@@ -14,10 +19,12 @@ class device(str):
 
     @property
     def type(self):
+        """The name without a number."""
         return self.partition(":")[0]
 
     @property
     def index(self):
+        """The number; 0 without one."""
         return int(self.partition(":")[2] or 0)
 
     def memory(self):
@@ -50,15 +57,30 @@ def elsewhere(tensor):
 
 
 def devices():
-    """The devices that are there."""
+    """The devices that are there.
+
+    >>> "cpu" in hd.devices()
+    True
+    """
     return [device(name) for name in _core._devices()]
 
 
 def default_device():
-    """Where tensors are made, and constants are computed, when nothing else says where."""
+    """Where tensors are made, and constants are computed, when nothing else says where.
+
+    >>> hd.default_device() in hd.devices()
+    True
+    """
     return device(_core._default_device())
 
 
 def set_default_device(name):
-    """Changes the default device of the process."""
+    """Changes the default device of the process.
+
+    >>> before = hd.default_device()
+    >>> hd.set_default_device("simulated")
+    >>> hd.ones(2).device
+    device('simulated')
+    >>> hd.set_default_device(before)
+    """
     _core._set_default_device(device(name))

@@ -6,7 +6,11 @@ from . import _core
 class progress:
     """Walks over a range, or counts to a number, and shows how far it is.
 
-    `bar = hd.progress(batches)`, then `for x, t in bar: bar.set("loss", step(x, t))`.
+    >>> bar = hd.progress([1, 2, 3], label="sums")
+    >>> for x in bar:
+    ...     bar.set("x", x)
+    >>> len(bar)
+    3
     """
 
     def __init__(self, iterable, label="", total=None):

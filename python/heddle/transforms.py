@@ -9,12 +9,20 @@ from ._core import Tensor, tree_flatten, tree_unflatten
 
 
 def tree_leaves(tree):
-    """The leaves of a value: what is no tuple, list, dict, dataclass or registered class."""
+    """The leaves of a value: what is no tuple, list, dict, dataclass or registered class.
+
+    >>> hd.tree_leaves({"a": 1, "b": (2, [3])})
+    [1, 2, 3]
+    """
     return tree_flatten(tree)[0]
 
 
 def tree_map(f, tree, *rest):
-    """The value with f(leaf, ...) in the place of every leaf; the others must have the same structure."""
+    """The value with f(leaf, ...) in the place of every leaf; the others must have the same structure.
+
+    >>> hd.tree_map(lambda x, y: x + y, {"a": 1, "b": (2, 3)}, {"a": 10, "b": (20, 30)})
+    {'a': 11, 'b': (22, 33)}
+    """
     leaves, structure = tree_flatten(tree)
     columns = [leaves]
     for other in rest:
@@ -77,6 +85,15 @@ def grad(f, params=None, *, argnums=0, has_aux=False, allow_unused=False, cotang
     They asked for gradients (`requires_grad`) before. grad(f): the function that gives the gradient of f with respect
     to its argument number `argnums`, or to several; with `has_aux` f gives (value, rest), and the result is
     (gradient, rest).
+
+    >>> w = hd.tensor([1.0, 2.0], requires_grad=True)
+    >>> print(hd.grad((w * w).sum(), w))
+    [2. 4.]
+    >>> def loss(p, x):
+    ...     return ((p["w"] * x).sum() + p["b"]) ** 2
+    >>> g = hd.grad(loss)({"w": hd.tensor([1.0, 2.0]), "b": 1.0}, hd.ones(2))
+    >>> g["w"].tolist(), g["b"].item()
+    ([8.0, 8.0], 8.0)
     """
     if isinstance(f, Tensor):
         if params is None:
@@ -97,7 +114,12 @@ def grad(f, params=None, *, argnums=0, has_aux=False, allow_unused=False, cotang
 
 
 def value_and_grad(f, argnums=0, has_aux=False):
-    """The function that gives f's value and its gradient."""
+    """The function that gives f's value and its gradient.
+
+    >>> value, g = hd.value_and_grad(lambda x: (x * x).sum())(hd.tensor([3.0]))
+    >>> value.item(), g.item()
+    (9.0, 6.0)
+    """
 
     @functools.wraps(f)
     def run(*args, **kwargs):
@@ -108,7 +130,14 @@ def value_and_grad(f, argnums=0, has_aux=False):
 
 
 class no_grad(contextlib.ContextDecorator):
-    """Inside, what operators give is a constant for gradients: `with hd.no_grad():` or `@hd.no_grad()`."""
+    """Inside, what operators give is a constant for gradients: `with hd.no_grad():` or `@hd.no_grad()`.
+
+    >>> w = hd.ones(2, requires_grad=True)
+    >>> with hd.no_grad():
+    ...     y = w * 2
+    >>> y.requires_grad
+    False
+    """
 
     def __enter__(self):
         self._before = [*getattr(self, "_before", []), _core._set_grad_enabled(False)]
@@ -131,7 +160,12 @@ def _flat_function(f, structure):
 
 
 def vjp(f, *primals):
-    """f(*primals), and a function from a gradient of the result to those of the primals, a tuple."""
+    """f(*primals), and a function from a gradient of the result to those of the primals, a tuple.
+
+    >>> y, pull = hd.vjp(lambda x: x * x, hd.tensor([1.0, 2.0]))
+    >>> pull(hd.tensor([1.0, 10.0]))
+    (tensor([ 2., 40.]),)
+    """
     tensors, structure = _tensors("vjp", primals)
     flat, seen = _flat_function(f, structure)
     recorded = _core._record(flat, tensors)
@@ -146,7 +180,12 @@ def vjp(f, *primals):
 
 
 def jvp(f, primals, tangents):
-    """f(*primals), and how it changes when the primals change by the tangents."""
+    """f(*primals), and how it changes when the primals change by the tangents.
+
+    >>> y, change = hd.jvp(lambda x: x * x, [hd.tensor([1.0, 2.0])], [hd.tensor([1.0, 10.0])])
+    >>> print(change)
+    [ 2. 40.]
+    """
     tensors, structure = _tensors("jvp", tuple(primals))
     changes, given = _tensors("jvp", tuple(tangents))
     if given != structure:
@@ -161,6 +200,10 @@ def vmap(f, in_axes=0, out_axes=0):
 
     in_axes: the axis of examples, one for all arguments or one for each; None for an argument that is the same for all
     examples. out_axes: where that axis comes out.
+
+    >>> product = hd.vmap(lambda x, y: x @ y)
+    >>> print(product(hd.tensor([[1.0, 2.0], [3.0, 4.0]]), hd.tensor([[1.0, 1.0], [2.0, 0.0]])))
+    [3. 6.]
     """
 
     @functools.wraps(f)
@@ -194,7 +237,12 @@ def vmap(f, in_axes=0, out_axes=0):
 
 
 def checkpoint(f, *args):
-    """f(*args), of which only the arguments are kept for gradients: the rest is computed again."""
+    """f(*args), of which only the arguments are kept for gradients: the rest is computed again.
+
+    >>> x = hd.tensor([0.0], requires_grad=True)
+    >>> print(hd.grad(hd.checkpoint(lambda y: hd.exp(hd.sin(y)), x).sum(), x))
+    [1.]
+    """
     leaves, structure = tree_flatten(args)
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
     seen = []
@@ -215,6 +263,11 @@ def custom_vjp(forward, backward):
     """A function of tensors with a gradient of its own.
 
     backward(inputs, output, gradient) gets the inputs as a tuple and gives one gradient for each of them.
+
+    >>> clipped = hd.custom_vjp(lambda x: x * 10, lambda inputs, output, gradient: gradient.clamp(-1, 1))
+    >>> x = hd.tensor([2.0], requires_grad=True)
+    >>> print(hd.grad((clipped(x) * 3).sum(), x))
+    [1.]
     """
 
     @functools.wraps(forward)
@@ -234,6 +287,14 @@ def jit(f=None):
     Arguments and results may be nested. Tensors and arrays among them are data; everything else (numbers, texts,
     modules) is part of what is compiled: there is one plan for each combination. Tensors that the function closes over
     are read anew, and those that it changes are changed, at each call. Python code inside runs while recording only.
+
+    >>> @hd.jit
+    ... def normed(x):
+    ...     return (x - x.mean()) / x.std()
+    >>> print(normed(hd.tensor([1.0, 2.0, 3.0])))
+    [-1.  0.  1.]
+    >>> len(normed.plans())
+    1
     """
     if f is None:
         return jit
@@ -257,10 +318,20 @@ _core.Captured.__deepcopy__ = _deepcopied
 
 
 def jacobian(f, x=None):
-    """The derivatives of all elements of f(x) by all elements of x, or without x the function that gives them."""
+    """The derivatives of all elements of f(x) by all elements of x, or without x the function that gives them.
+
+    >>> print(hd.jacobian(lambda x: x * x, hd.tensor([1.0, 2.0])))
+    [[2. 0.]
+     [0. 4.]]
+    """
     return functools.partial(jacobian, f) if x is None else _core.jacobian(f, x)
 
 
 def hessian(f, x=None):
-    """The second derivatives of f, which gives one element, or without x the function that gives them."""
+    """The second derivatives of f, which gives one element, or without x the function that gives them.
+
+    >>> print(hd.hessian(lambda x: (x * x * x).sum(), hd.tensor([1.0, 2.0])))
+    [[ 6.  0.]
+     [ 0. 12.]]
+    """
     return functools.partial(hessian, f) if x is None else _core.hessian(f, x)

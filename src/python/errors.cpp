@@ -11,10 +11,10 @@ PyObject *error, *shape_error, *dtype_error, *index_error, *value_error, *captur
     *device_error, *compile_error, *internal_error;
 
 // Derives from heddle.Error and from the class of Python's that people catch.
-PyObject* make(nb::module_& module, const char* name, PyObject* base, PyObject* python) {
+PyObject* make(nb::module_& module, const char* name, PyObject* base, PyObject* python, const char* text) {
   std::string path = std::string("heddle.") + name;
   nb::object bases = base ? nb::make_tuple(nb::handle(base), nb::handle(python)) : nb::borrow(python);
-  PyObject* type = PyErr_NewException(path.c_str(), bases.ptr(), nullptr);
+  PyObject* type = PyErr_NewExceptionWithDoc(path.c_str(), text, bases.ptr(), nullptr);
   if (!type) nb::raise_python_error();
   module.attr(name) = nb::handle(type);
   return type;
@@ -63,17 +63,20 @@ void translate(const std::exception_ptr& thrown) {
 }  // namespace
 
 void bind_errors(nb::module_& module) {
-  error = make(module, "Error", nullptr, PyExc_Exception);
-  shape_error = make(module, "ShapeError", error, PyExc_ValueError);
-  dtype_error = make(module, "DTypeError", error, PyExc_TypeError);
-  index_error = make(module, "IndexError", error, PyExc_IndexError);
-  value_error = make(module, "ValueError", error, PyExc_ValueError);
-  capture_error = make(module, "CaptureError", error, PyExc_RuntimeError);
-  parse_error = make(module, "ParseError", error, PyExc_ValueError);
-  out_of_memory = make(module, "OutOfMemory", error, PyExc_MemoryError);
-  device_error = make(module, "DeviceError", error, PyExc_RuntimeError);
-  compile_error = make(module, "CompileError", error, PyExc_RuntimeError);
-  internal_error = make(module, "InternalError", error, PyExc_RuntimeError);
+  error = make(module, "Error", nullptr, PyExc_Exception, "What all errors of Heddle derive from.");
+  shape_error = make(module, "ShapeError", error, PyExc_ValueError, "Shapes or axes that do not fit.");
+  dtype_error = make(module, "DTypeError", error, PyExc_TypeError, "A dtype that an operator has no meaning for.");
+  index_error = make(module, "IndexError", error, PyExc_IndexError, "An index out of range.");
+  value_error =
+      make(module, "ValueError", error, PyExc_ValueError, "An argument of the right type with a value that is not.");
+  capture_error = make(module, "CaptureError", error, PyExc_RuntimeError,
+                       "Something that a captured function cannot do, such as looking at a value.");
+  parse_error = make(module, "ParseError", error, PyExc_ValueError, "A file that is damaged or of another format.");
+  out_of_memory = make(module, "OutOfMemory", error, PyExc_MemoryError, "A device has no room for what was asked.");
+  device_error = make(module, "DeviceError", error, PyExc_RuntimeError, "A device that is not there, or that failed.");
+  compile_error = make(module, "CompileError", error, PyExc_RuntimeError, "A kernel that could not be compiled.");
+  internal_error =
+      make(module, "InternalError", error, PyExc_RuntimeError, "A mistake of Heddle's own: please report it.");
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
       std::rethrow_exception(thrown);

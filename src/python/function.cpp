@@ -41,28 +41,6 @@ constexpr Alias kAliases[] = {
 };
 constexpr size_t kMostParameters = 12;
 
-// What the headers say about operators, by their names in C++.
-struct HeaderText {
-  const char *name, *text;
-};
-constexpr HeaderText kHeaderTexts[] = {
-#include <heddle_python_docs.inc>
-};
-// Functions that have another name there.
-constexpr Alias kNamesInHeaders[] = {{"gather", "take_along_axis"},
-                                     {"mm", "matmul"},
-                                     {"take_along_dim", "take_along_axis"},
-                                     {"binary_cross_entropy", "bce_loss"},
-                                     {"binary_cross_entropy_with_logits", "bce_with_logits"},
-                                     {"randperm", "permutation"}};
-std::string header_text(std::string name) {
-  for (const Alias& alias : kNamesInHeaders)
-    if (name == alias.name) name = alias.other;
-  for (const HeaderText& each : kHeaderTexts)
-    if (name == each.name) return each.text;
-  return "";
-}
-
 struct Parameter {
   nb::object name;
   std::vector<nb::object> others;
@@ -232,9 +210,16 @@ PyObject* bind_method(PyObject* self, PyObject* object, PyObject*) {
 PyObject* represent(PyObject* self) { return PyUnicode_FromFormat("<heddle function %s>", spec_of(self).doc.c_str()); }
 PyObject* get_name(PyObject* self, void*) { return PyUnicode_FromString(spec_of(self).name.c_str()); }
 PyObject* get_module(PyObject*, void*) { return PyUnicode_FromString("heddle"); }
+// The signature, and what the package's table of texts has for the name. Nobody reads that before somebody asks.
 PyObject* get_doc(PyObject* self, void*) {
-  std::string more = header_text(spec_of(self).name);
-  return PyUnicode_FromString((spec_of(self).doc + (more.empty() ? "" : "\n\n" + more)).c_str());
+  try {
+    const Spec& spec = spec_of(self);
+    nb::object texts = nb::module_::import_("heddle._docs").attr("TEXTS");
+    std::string more = nb::cast<std::string>(nb::str(texts.attr("get")(spec.name, "")));
+    return PyUnicode_FromString((spec.doc + (more.empty() ? "" : "\n\n" + more)).c_str());
+  } catch (...) {
+    return set_error();
+  }
 }
 // As inspect.signature() shows it.
 PyObject* get_signature(PyObject* self, void*) {

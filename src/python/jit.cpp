@@ -273,11 +273,14 @@ nb::object plan_dict(const JitPlan& plan) {
   result["bytes_read"] = plan.bytes_read;
   result["bytes_written"] = plan.bytes_written;
   result["arena_bytes"] = plan.arena_bytes;
+  result["arena_lower_bound"] = plan.arena_lower_bound;
   result["donated"] = plan.donated;
   result["copied"] = plan.copied;
   nb::list copies;
   for (const std::string& copy : plan.copies) copies.append(nb::cast(copy));
   result["copies"] = copies;
+  result["kept_bytes"] = plan.kept_bytes;
+  result["copied_because_held"] = plan.copied_because_held;
   result["calls"] = plan.calls;
   result["recordings"] = plan.recordings;
   result["capture_seconds"] = plan.capture_seconds;
@@ -297,7 +300,11 @@ void bind_jit(nb::module_& module) {
   static const PyType_Slot slots[] = {
       {Py_tp_traverse, slot(traverse)}, {Py_tp_clear, slot(clear)}, {Py_tp_descr_get, slot(bind_method)}, {0, nullptr}};
   nb::class_<Captured>(module, "Captured", nb::type_slots(slots), nb::dynamic_attr(), nb::is_weak_referenceable(),
-                       "A function that is recorded, compiled as a whole, and replayed. jit() makes it.")
+                       R"(A function that is recorded, compiled as a whole, and replayed. jit() makes it.
+
+>>> f = hd.jit(lambda x: (x * 2).sum())
+>>> f(hd.ones(3)).item(), f(hd.ones(3)).item(), len(f.plans())
+(6.0, 6.0, 1))")
       .def(
           "__init__",
           [](Captured* self, nb::object f, const std::string& place) { new (self) Captured(std::move(f), place); },
@@ -319,9 +326,17 @@ void bind_jit(nb::module_& module) {
           },
           "What was compiled so far, one entry for each kind of arguments.")
       .def("clear", [](Captured& self) { self.forget(); }, "Forgets everything that was compiled.");
-  module.def(
-      "forget_recordings", forget_recordings,
-      "All captured functions record again: something that they close over, and that is no tensor, has changed.");
+  module.def("forget_recordings", forget_recordings,
+             R"(All captured functions record again: something that they close over, and that is no tensor, has changed.
+
+>>> scale = [2.0]
+>>> f = hd.jit(lambda x: x * scale[0])
+>>> f(hd.ones(1)).item(), f(hd.ones(1)).item()
+(2.0, 2.0)
+>>> scale[0] = 3.0
+>>> hd.forget_recordings()
+>>> f(hd.ones(1)).item()
+3.0)");
 }
 
 }  // namespace heddle::python

@@ -24,5 +24,7 @@ NB_MODULE(_core, module) {
   bind_optim(module);
   bind_io(module);
   bind_training(module);
+  bind_models(module);
+  bind_inspect(module);
   nanobind::module_::import_("atexit").attr("register")(nanobind::cpp_function([] { prepare_end(); }));
 }

@@ -181,8 +181,12 @@ nb::object unflatten(const Tree& tree, std::span<const nb::object> leaves) {
 }
 
 void bind_pytrees(nb::module_& module) {
-  nb::class_<Tree>(module, "PyTree", "The structure of a value, without its leaves.")
-      .def_prop_ro("num_leaves", [](const Tree& self) { return self.leaves; })
+  nb::class_<Tree>(module, "PyTree", R"(The structure of a nested value, without its leaves.
+
+>>> hd.tree_flatten({"a": 1, "b": (2, 3)})[1].num_leaves
+3)")
+      .def_prop_ro(
+          "num_leaves", [](const Tree& self) { return self.leaves; }, "How many leaves there are.")
       .def(
           "__eq__", [](const Tree& self, const Tree& other) { return same(self, other); }, nb::is_operator())
       .def("__repr__", structure_text);
@@ -193,7 +197,11 @@ void bind_pytrees(nb::module_& module) {
         Tree tree = flatten(value, leaves);
         return nb::make_tuple(leaves, nb::cast(std::move(tree)));
       },
-      nb::arg("tree").none(), "The leaves of a value as a list, and its structure.");
+      nb::arg("tree").none(), R"(The leaves of a value as a list, and its structure.
+
+>>> leaves, structure = hd.tree_flatten({"a": 1, "b": (2, 3)})
+>>> leaves
+[1, 2, 3])");
   module.def(
       "tree_unflatten",
       [](const Tree& tree, nb::handle leaves) {
@@ -201,7 +209,11 @@ void bind_pytrees(nb::module_& module) {
         for (nb::handle leaf : nb::iter(leaves)) list.push_back(nb::borrow(leaf));
         return unflatten(tree, list);
       },
-      nb::arg("structure"), nb::arg("leaves"), "The value of that structure with these leaves.");
+      nb::arg("structure"), nb::arg("leaves"), R"(The value of that structure with these leaves.
+
+>>> leaves, structure = hd.tree_flatten({"a": 1, "b": (2, 3)})
+>>> hd.tree_unflatten(structure, [10, 20, 30])
+{'a': 10, 'b': (20, 30)})");
   module.def(
       "register_pytree",
       [](nb::handle type, nb::handle flatten_function, nb::handle unflatten_function) {
@@ -209,7 +221,14 @@ void bind_pytrees(nb::module_& module) {
         registered()[type] = nb::make_tuple(flatten_function, unflatten_function);
       },
       nb::arg("type"), nb::arg("flatten"), nb::arg("unflatten"),
-      "Makes a class structure: flatten(value) gives (children, rest), unflatten(rest, children) the value.");
+      R"(Makes a class structure: flatten(value) gives (children, rest), unflatten(rest, children) the value.
+
+>>> class Point:
+...     def __init__(self, x, y):
+...         self.x, self.y = x, y
+>>> hd.register_pytree(Point, lambda p: ((p.x, p.y), None), lambda rest, children: Point(*children))
+>>> hd.tree_leaves(Point(1, 2))
+[1, 2])");
 }
 
 }  // namespace heddle::python

@@ -42,7 +42,13 @@ consteval WithDType<P...> of_dtype(WithDType<P...> f) {
 }  // namespace
 
 void bind_random(nb::module_& module) {
-  nb::class_<Generator>(module, "Generator", "Hands out keys for random numbers; may be shared by threads.")
+  nb::class_<Generator>(module, "Generator",
+                        R"(Hands out keys for random numbers, from a seed. May be shared by threads.
+
+>>> g = hd.Generator(7)
+>>> x = hd.rand(3, generator=g)
+>>> hd.equal(x, hd.rand(3, generator=hd.Generator(7)))
+True)")
       .def(
           "__init__", [](Generator* self, uint64_t seed) { new (self) Generator(seed); }, nb::arg("seed") = 0)
       .def(
@@ -51,20 +57,28 @@ void bind_random(nb::module_& module) {
             nb::cast<Generator&>(self).manual_seed(seed);
             return self;
           },
-          nb::arg("seed"))
-      .def("get_state",
-           [](const Generator& self) {
-             Generator::State state = self.state();
-             return nb::make_tuple(state.seed, state.draws);
-           })
+          nb::arg("seed"), "Starts anew from a seed, and returns the generator.")
+      .def(
+          "get_state",
+          [](const Generator& self) {
+            Generator::State state = self.state();
+            return nb::make_tuple(state.seed, state.draws);
+          },
+          "The seed, and how many random tensors were drawn since it was set.")
       .def(
           "set_state",
           [](Generator& self, nb::tuple state) {
             if (nb::len(state) != 2) throw ArgumentTypeError("a state of a generator has two numbers");
             self.set_state({nb::cast<uint64_t>(state[0]), nb::cast<uint64_t>(state[1])});
           },
-          nb::arg("state"));
-  module.def("default_generator", [] { return &default_generator(); }, nb::rv_policy::reference);
+          nb::arg("state"), "Goes on from what get_state() gave.");
+  module.def(
+      "default_generator", [] { return &default_generator(); }, nb::rv_policy::reference,
+      R"(The generator that random functions take keys of unless another one is given.
+
+>>> hd.manual_seed(5)
+>>> hd.default_generator().get_state()
+(5, 0))");
 
   using enum Row::Kind;
   static constexpr Row rows[] = {

@@ -237,15 +237,36 @@ nb::object printed(const Tensor& tensor) {
 PyObject* as_text(PyObject* self) noexcept {
   return guarded([&] { return wrap(printed(tensor_of(self))); });
 }
-// With commas between elements and room for what stands in front.
+// Digits behind the point of the number that ends at `end`; -1 if it has no point.
+int fraction_digits(const std::string& printed, size_t end) {
+  size_t begin = printed.find_last_of(" [\n", end) + 1, point = printed.find('.', begin);
+  if (point == std::string::npos || point > end || printed.compare(begin, 3, "...") == 0) return -1;
+  size_t after = printed.find_first_not_of("0123456789", point + 1);
+  return static_cast<int>(std::min(after, end + 1) - point - 1);
+}
+// With commas between elements, behind the blanks that fill a number up to the longest fraction, and room for what
+// stands in front.
 std::string as_program(const std::string& printed) {
+  auto ends_number = [&](size_t i) {
+    return !std::strchr("[] \n", printed[i]) && (i + 1 == printed.size() || std::strchr("] \n", printed[i + 1]));
+  };
+  int longest = 0;
+  for (size_t i = 0; i < printed.size(); ++i)
+    if (ends_number(i)) longest = std::max(longest, fraction_digits(printed, i));
   std::string result;
+  size_t comma = std::string::npos;
   for (size_t i = 0; i < printed.size(); ++i) {
     result += printed[i];
     size_t next = printed.find_first_not_of(" \n", i + 1);
     bool gap = next != std::string::npos && next > i + 1;
-    if (gap && !std::strchr("[ \n", printed[i]) && printed[next] != ']') result += ',';
-    if (printed[i] == '\n') result += "       ";
+    if (gap && !std::strchr("[ \n", printed[i]) && printed[next] != ']') {
+      comma = i;
+      int digits = ends_number(i) ? fraction_digits(printed, i) : -1;
+      if (digits >= 0) comma += static_cast<size_t>(longest - digits);
+      while (printed.find_first_of("\n", i + 1) <= comma) --comma;  // the end of a line has no such blanks
+    }
+    if (i == comma) result += ',';
+    if (printed[i] == '\n' && printed[i + 1] != '\n') result += "       ";
   }
   return result;
 }
@@ -366,7 +387,19 @@ void bind_tensor(nb::module_& module) {
                                       {Py_tp_getset, attributes},
                                       {0, nullptr}};
   nb::class_<Tensor> type(module, "Tensor", nb::type_slots(slots), nb::is_weak_referenceable(),
-                          "A tensor: an array whose elements are computed when somebody looks at them.");
+                          R"(A tensor: an array whose elements are computed when somebody looks at them.
+
+Operators and indexing are NumPy's, names those of NumPy and PyTorch.
+
+>>> x = hd.tensor([[1.0, 2.0], [3.0, 4.0]])
+>>> x.shape, x.dtype, x.device
+((2, 2), heddle.float32, device('cpu'))
+>>> (x @ x + 1)[:, 0].tolist()
+[8.0, 16.0]
+>>> x[0] = -1
+>>> x
+tensor([[-1., -1.],
+        [ 3.,  4.]]))");
   tensor_type = reinterpret_cast<PyTypeObject*>(type.ptr());
   type.def(
       "__init__",
@@ -376,15 +409,25 @@ void bind_tensor(nb::module_& module) {
         new (self) Tensor(to_tensor(data.ptr(), wanted).clone());
       },
       nb::arg("data"), nb::arg("dtype").none() = nb::none());
-  nb::class_<Dim>(module, "Dim", "A size that differs from call to call: one compiled plan serves all of its values.")
-      .def_prop_ro("name", &Dim::name)
-      .def_prop_ro("lo", &Dim::lo)
-      .def_prop_ro("hi", &Dim::hi)
-      .def_prop_ro("multiple_of", &Dim::multiple_of)
+  nb::class_<Dim>(module, "Dim",
+                  R"(A size that differs from call to call: one compiled plan serves all of its values. dim() makes it.
+
+>>> n = hd.dim("n", 1, 64)
+>>> n.name, n.lo, n.hi, n.multiple_of
+('n', 1, 64, 1))")
+      .def_prop_ro("name", &Dim::name, "Its name, in messages and programs.")
+      .def_prop_ro("lo", &Dim::lo, "The smallest value.")
+      .def_prop_ro("hi", &Dim::hi, "The largest value.")
+      .def_prop_ro("multiple_of", &Dim::multiple_of, "What all values are multiples of.")
       .def("__repr__",
            [](const Dim& self) { return text("dim('", self.name(), "', ", self.lo(), ", ", self.hi(), ")"); });
   module.def("dim", dim, nb::arg("name"), nb::arg("lo"), nb::arg("hi"), nb::arg("multiple_of") = 1,
-             "A named size from lo to hi, both included.");
+             R"(A named size from lo to hi, both included.
+
+>>> n = hd.dim("n", 1, 4096)
+>>> x = hd.ones(10, 3).with_dim(0, n)         # compiled once for all numbers of rows
+>>> x.sum(0).tolist()
+[10.0, 10.0, 10.0])");
 
   using enum Row::Kind;
   static constexpr Row rows[] = {

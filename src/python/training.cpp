@@ -1,16 +1,13 @@
-// Data, progress lines, loss curves and profiles.
+// Data, progress lines, loss curves, and modes of the compiler.
 #include <heddle/data.h>
 #include <heddle/deterministic.h>
 #include <heddle/plot.h>
 #include <heddle/precision.h>
-#include <heddle/profile.h>
 #include <heddle/progress.h>
 #include <heddle/relaxed.h>
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
-
-#include <sstream>
 
 #include "python/bind.h"
 #include "python/function.h"
@@ -25,12 +22,6 @@ void set_shown(ProgressLine& self, const std::string& name, nb::handle value) {
     self.set(name, to_double(value.ptr()));
   else
     self.set(name, nb::cast<std::string>(nb::str(value)));
-}
-
-std::string table(const Profile& profile) {
-  std::ostringstream out;
-  out << profile;
-  return out.str();
 }
 
 }  // namespace
@@ -85,51 +76,41 @@ void bind_training(nb::module_& module) {
       },
       nb::arg("count"), nb::arg("seed"), nb::arg("held_out"));
   module.def(
-      "_write_loss_curve",
-      [](const std::string& path, nb::dict series, const std::string& title, bool log_scale, double smoothing) {
-        std::vector<Series> list;
-        for (auto [name, values] : series) list.push_back({to_text(name.ptr()), nb::cast<std::vector<double>>(values)});
-        write_loss_curve(path, list, {.title = title, .log_scale = log_scale, .smoothing = smoothing});
-      },
-      nb::arg("path"), nb::arg("series"), nb::arg("title"), nb::arg("log_scale"), nb::arg("smoothing"));
-  nb::class_<Profile>(module, "Profile", "What all threads run from start() to stop(), kernel by kernel.")
-      .def("start",
-           [](Profile& self) {
-             Unlocked unlocked;
-             self.start();
-           })
-      .def("stop", &Profile::stop)
-      .def("__enter__", [](nb::object self) { return self; })
-      .def("__exit__", [](Profile& self, nb::args) { self.stop(); })
-      .def("write_trace", &Profile::write_trace, nb::arg("path"))
-      .def("kernels",
-           [](const Profile& self) {
-             nb::list result;
-             for (const KernelProfile& kernel : self.result().kernels) {
-               nb::dict row;
-               row["name"] = kernel.name;
-               row["calls"] = kernel.calls;
-               row["seconds"] = kernel.total_seconds;
-               row["bytes"] = kernel.bytes;
-               row["flops"] = kernel.flops;
-               row["share_of_roofline"] = kernel.share_of_roofline();
-               result.append(row);
-             }
-             return result;
-           })
-      .def("__str__", table)
-      .def("__repr__", table);
+      "_draw_text", [](nb::handle image, bool blocks) { return data::draw_text(to_tensor(image.ptr()), blocks); },
+      nb::arg("image"), nb::arg("blocks"));
+  // Series are pairs: numbers, and what they are drawn over.
   module.def(
-      "profile",
-      [] {
-        Unlocked unlocked;
-        return profile();
+      "_write_loss_curve",
+      [](const std::string& path, nb::dict series, const std::string& title, const std::string& x_label,
+         const std::string& y_label, bool log_scale, double smoothing, int width, int height) {
+        std::vector<Series> list;
+        for (auto [name, values] : series) {
+          nb::tuple both = nb::cast<nb::tuple>(values);
+          list.push_back(
+              {to_text(name.ptr()), nb::cast<std::vector<double>>(both[0]), nb::cast<std::vector<double>>(both[1])});
+        }
+        write_loss_curve(path, list,
+                         {.title = title,
+                          .x_label = x_label,
+                          .y_label = y_label,
+                          .log_scale = log_scale,
+                          .smoothing = smoothing,
+                          .width = width,
+                          .height = height});
       },
-      "A profile that has started.");
-  module.def("set_deterministic", set_deterministic, nb::arg("wanted"));
-  module.def("is_deterministic", is_deterministic);
-  module.def("allow_tf32", allow_tf32, nb::arg("allowed"));
-  module.def("set_relaxed", set_relaxed, nb::arg("wanted"));
+      nb::arg("path"), nb::arg("series"), nb::arg("title"), nb::arg("x_label"), nb::arg("y_label"),
+      nb::arg("log_scale"), nb::arg("smoothing"), nb::arg("width"), nb::arg("height"));
+
+  using enum Row::Kind;
+  static constexpr Row rows[] = {
+      {"set_deterministic(wanted)", call<set_deterministic>, Function},
+      {"is_deterministic()", call<is_deterministic>, Function},
+      {"allow_tf32(allowed)", call<allow_tf32>, Function},
+      {"tf32_allowed()", call<tf32_allowed>, Function},
+      {"set_relaxed(wanted)", call<set_relaxed>, Function},
+      {"is_relaxed()", call<is_relaxed>, Function},
+  };
+  add_functions(module, rows);
 }
 
 }  // namespace heddle::python

@@ -89,7 +89,13 @@ void bind_transforms(nb::module_& module) {
       });
   module.def("_record", [](nb::handle f, nb::handle x) { return heddle::detail::record(listed(f), tensors_in(x)); });
   module.def("_set_grad_enabled", [](bool enabled) { return !std::exchange(without_gradients, !enabled); });
-  module.def("is_grad_enabled", [] { return !without_gradients; });
+  module.def(
+      "is_grad_enabled", [] { return !without_gradients; },
+      R"(Whether what operators give leads gradients on: not inside of no_grad().
+
+>>> with hd.no_grad():
+...     hd.is_grad_enabled()
+False)");
   using enum Row::Kind;
   static constexpr Row rows[] = {
       {"_differentiate(op, f, x)", call<differentiated>, Function},

@@ -4,7 +4,12 @@ from .module import Module, Parameter
 
 
 class Sequential(Module):
-    """Modules, or functions, one after the other."""
+    """Modules, or functions, one after the other.
+
+    >>> net = hd.nn.Sequential(hd.nn.Linear(4, 8), hd.nn.ReLU(), hd.nn.Linear(8, 2))
+    >>> net(hd.ones(3, 4)).shape, len(net)
+    ((3, 2), 3)
+    """
 
     def __init__(self, *modules):
         super().__init__()
@@ -23,6 +28,7 @@ class Sequential(Module):
         self._layers.append(name)
 
     def append(self, module):
+        """One more at the end. Returns the container."""
         self._add(str(len(self._layers)), module)
         return self
 
@@ -44,15 +50,24 @@ class Sequential(Module):
 
 
 class ModuleList(Module):
+    """Modules in a list.
+
+    >>> layers = hd.nn.ModuleList(hd.nn.Linear(4, 4) for _ in range(3))
+    >>> len(layers), layers[0].in_features
+    (3, 4)
+    """
+
     def __init__(self, modules=()):
         super().__init__()
         self.extend(modules)
 
     def append(self, module):
+        """One more at the end. Returns the container."""
         self.register_module(str(len(self)), module)
         return self
 
     def extend(self, modules):
+        """Several more at the end. Returns the container."""
         for module in modules:
             self.append(module)
         return self
@@ -73,6 +88,13 @@ class ModuleList(Module):
 
 
 class ModuleDict(Module):
+    """Modules by name.
+
+    >>> parts = hd.nn.ModuleDict({"a": hd.nn.Linear(4, 2)})
+    >>> list(parts.keys()), parts["a"].out_features
+    (['a'], 2)
+    """
+
     def __init__(self, modules=()):
         super().__init__()
         for name, module in dict(modules).items():
@@ -94,22 +116,33 @@ class ModuleDict(Module):
         return iter(self._kinds)
 
     def keys(self):
+        """The names."""
         return self._kinds.keys()
 
     def values(self):
+        """The modules."""
         return self.children()
 
     def items(self):
+        """Names and modules."""
         return self.named_children()
 
 
 class ParameterList(Module):
+    """Parameters in a list.
+
+    >>> parts = hd.nn.ParameterList([hd.ones(2), hd.zeros(3)])
+    >>> len(parts), parts[1].requires_grad
+    (2, True)
+    """
+
     def __init__(self, parameters=()):
         super().__init__()
         for parameter in parameters:
             self.append(parameter)
 
     def append(self, parameter):
+        """One more at the end. Returns the container."""
         value = parameter if isinstance(parameter, Parameter) else Parameter(parameter)
         self.register_parameter(str(len(self)), value)
         return self

@@ -20,7 +20,11 @@ class _WithState(Module):
 
 
 class Linear(_WithState):
-    """x W^T + b over the last axis."""
+    """x W^T + b over the last axis.
+
+    >>> hd.nn.Linear(3, 2)(hd.ones(5, 3)).shape
+    (5, 2)
+    """
 
     def __init__(self, in_features, out_features, bias=True, dtype=None, generator=None):
         super().__init__()
@@ -35,7 +39,11 @@ class Linear(_WithState):
 
 
 class Embedding(_WithState):
-    """Rows of a table, chosen by integers."""
+    """Rows of a table, chosen by integers.
+
+    >>> hd.nn.Embedding(10, 4)(hd.tensor([[1, 2], [3, 4]])).shape
+    (2, 2, 4)
+    """
 
     def __init__(self, num_embeddings, embedding_dim, dtype=None, generator=None):
         super().__init__()
@@ -50,7 +58,11 @@ class Embedding(_WithState):
 
 
 class LayerNorm(Module):
-    """Mean 0 and variance 1 over the last axes, then times weight, plus bias."""
+    """Mean 0 and variance 1 over the last axes, then times weight, plus bias.
+
+    >>> print(hd.nn.LayerNorm(2)(hd.tensor([1.0, 3.0])))
+    [-0.999995  0.999995]
+    """
 
     def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, dtype=None):
         super().__init__()
@@ -67,7 +79,11 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Mean square 1 over the last axes, then times weight."""
+    """Mean square 1 over the last axes, then times weight.
+
+    >>> print(hd.nn.RMSNorm(2)(hd.tensor([3.0, 4.0])))
+    [0.8485281 1.1313708]
+    """
 
     def __init__(self, normalized_shape, eps=1e-6, elementwise_affine=True, dtype=None):
         super().__init__()
@@ -82,7 +98,11 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Module):
-    """Mean 0 and variance 1 over each of several parts of the channels."""
+    """Mean 0 and variance 1 over each of several parts of the channels.
+
+    >>> print(hd.nn.GroupNorm(2, 4)(hd.tensor([[1.0, 3.0, 10.0, 12.0]])))
+    [[-0.999995  0.999995 -0.999995  0.999995]]
+    """
 
     def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, dtype=None):
         super().__init__()
@@ -235,23 +255,62 @@ class _AdaptivePool(Module):
         return f"output_size={self.output_size}"
 
 
-def _add(name, base, **members):
-    globals()[name] = type(name, (base,), {"__module__": __name__, "__doc__": base.__doc__, **members})
+def _add(name, base, about, example, **members):
+    """Makes a class of the module. The example is an expression, and what it prints."""
+    code, shown = example
+    text = f"{about}\n\n    >>> {code}\n    {shown}\n    "
+    globals()[name] = type(name, (base,), {"__module__": __name__, "__doc__": text, **members})
     __all__.append(name)
 
 
 for _n in (1, 2, 3):
-    _add(f"Conv{_n}d", _Conv, _axes=_n)
-    _add(f"ConvTranspose{_n}d", _ConvTranspose, _axes=_n)
-    _add(f"BatchNorm{_n}d", _BatchNorm, _ranks=(2, 3) if _n == 1 else (_n + 2,))
-    _add(f"MaxPool{_n}d", _Pool, _function=getattr(_core, f"max_pool{_n}d"))
-    _add(f"AvgPool{_n}d", _Pool, _function=getattr(_core, f"avg_pool{_n}d"))
-    _add(f"AdaptiveAvgPool{_n}d", _AdaptivePool, _function=getattr(_core, f"adaptive_avg_pool{_n}d"))
-    _add(f"AdaptiveMaxPool{_n}d", _AdaptivePool, _function=getattr(_core, f"adaptive_max_pool{_n}d"))
+    _axes = ("one axis", "two axes", "three axes")[_n - 1]
+    _ones, _sizes = ", ".join(["8"] * _n), lambda size: ", ".join([str(size)] * _n)
+    _add(
+        f"Conv{_n}d",
+        _Conv,
+        f"A convolution over {_axes}: x [batch, in_channels, sizes]. padding: numbers, 'same' or 'valid'.",
+        (f"hd.nn.Conv{_n}d(3, 4, 3, padding=1)(hd.ones(2, 3, {_ones})).shape", f"(2, 4, {_sizes(8)})"),
+        _axes=_n,
+    )
+    _add(
+        f"ConvTranspose{_n}d",
+        _ConvTranspose,
+        f"A transposed convolution over {_axes}: with a stride it makes images larger.",
+        (f"hd.nn.ConvTranspose{_n}d(3, 4, 2, stride=2)(hd.ones(2, 3, {_ones})).shape", f"(2, 4, {_sizes(16)})"),
+        _axes=_n,
+    )
+    _add(
+        f"BatchNorm{_n}d",
+        _BatchNorm,
+        "Each channel with mean 0 and variance 1 over the batch, then times weight, plus bias; after eval() with\n"
+        "    the running statistics.",
+        (f"hd.nn.BatchNorm{_n}d(3)(hd.rand(2, 3, {_ones})).shape", f"(2, 3, {_sizes(8)})"),
+        _ranks=(2, 3) if _n == 1 else (_n + 2,),
+    )
+    for _kind, _word in (("Max", "largest element"), ("Avg", "mean")):
+        _add(
+            f"{_kind}Pool{_n}d",
+            _Pool,
+            f"The {_word} of each window over {_axes}.",
+            (f"hd.nn.{_kind}Pool{_n}d(2)(hd.ones(2, 3, {_ones})).shape", f"(2, 3, {_sizes(4)})"),
+            _function=getattr(_core, f"{_kind.lower()}_pool{_n}d"),
+        )
+        _add(
+            f"Adaptive{_kind}Pool{_n}d",
+            _AdaptivePool,
+            f"The {_word} of each of output_size windows that together cover {_axes}.",
+            (f"hd.nn.Adaptive{_kind}Pool{_n}d(2)(hd.ones(2, 3, {_ones})).shape", f"(2, 3, {_sizes(2)})"),
+            _function=getattr(_core, f"adaptive_{_kind.lower()}_pool{_n}d"),
+        )
 
 
 class Dropout(Module):
-    """Zero with probability p while training, else x / (1 - p). Nothing happens after eval()."""
+    """Zero with probability p while training, else x / (1 - p). Nothing happens after eval().
+
+    >>> print(hd.nn.Dropout(0.5).eval()(hd.ones(3)))
+    [1. 1. 1.]
+    """
 
     def __init__(self, p=0.5, inplace=False):
         super().__init__()
@@ -267,11 +326,23 @@ class Dropout(Module):
 
 
 class Identity(Module):
+    """Gives what it gets.
+
+    >>> print(hd.nn.Identity()(hd.ones(2)))
+    [1. 1.]
+    """
+
     def forward(self, x):
         return x
 
 
 class Flatten(Module):
+    """The axes from start_dim to end_dim as one.
+
+    >>> hd.nn.Flatten()(hd.ones(2, 3, 4)).shape
+    (2, 12)
+    """
+
     def __init__(self, start_dim=1, end_dim=-1):
         super().__init__()
         self.start_dim, self.end_dim = start_dim, end_dim
@@ -281,6 +352,12 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
+    """One axis as several.
+
+    >>> hd.nn.Unflatten(1, (3, 4))(hd.ones(2, 12)).shape
+    (2, 3, 4)
+    """
+
     def __init__(self, dim, unflattened_size):
         super().__init__()
         self.dim, self.unflattened_size = dim, unflattened_size
@@ -290,7 +367,11 @@ class Unflatten(Module):
 
 
 class MultiheadAttention(Module):
-    """Self-attention over the last but one axis of x [..., time, width], in several heads."""
+    """Self-attention over the last but one axis of x [..., time, width], in several heads.
+
+    >>> hd.nn.MultiheadAttention(8, 2, is_causal=True)(hd.ones(1, 5, 8)).shape
+    (1, 5, 8)
+    """
 
     def __init__(self, embed_dim, num_heads, is_causal=False, dtype=None, generator=None):
         super().__init__()
@@ -332,26 +413,27 @@ class _Activation(Module):
         return ", ".join(words)
 
 
-for _name, _function in {
-    "ReLU": "relu",
-    "ReLU6": "relu6",
-    "LeakyReLU": "leaky_relu",
-    "ELU": "elu",
-    "SELU": "selu",
-    "CELU": "celu",
-    "GELU": "gelu",
-    "SiLU": "silu",
-    "Mish": "mish",
-    "Sigmoid": "sigmoid",
-    "LogSigmoid": "logsigmoid",
-    "Tanh": "tanh",
-    "Hardsigmoid": "hardsigmoid",
-    "Hardswish": "hardswish",
-    "Hardtanh": "hardtanh",
-    "Softplus": "softplus",
-    "Softsign": "softsign",
-    "Softmax": "softmax",
-    "LogSoftmax": "log_softmax",
-    "GLU": "glu",
-}.items():
-    _add(_name, _Activation, _function=getattr(functional, _function))
+for _name, _function, _about, _shown in (
+    ("ReLU", "relu", "The larger of x and 0.", "[0. 2.]"),
+    ("ReLU6", "relu6", "x between 0 and 6.", "[0. 2.]"),
+    ("LeakyReLU", "leaky_relu", "x, and 0.01 x below zero.", "[-0.01  2.  ]"),
+    ("ELU", "elu", "x, and exp(x) - 1 below zero.", "[-0.63212055  2.        ]"),
+    ("SELU", "selu", "ELU with fixed factors that keep mean 0 and variance 1.", "[-1.1113307  2.101402 ]"),
+    ("CELU", "celu", "x, and alpha (exp(x / alpha) - 1) below zero.", "[-0.63212055  2.        ]"),
+    ("GELU", "gelu", "x times the share of a normal distribution below x.", "[-0.15865526  1.9544997 ]"),
+    ("SiLU", "silu", "x * sigmoid(x).", "[-0.2689414  1.7615942]"),
+    ("Mish", "mish", "x * tanh(softplus(x)).", "[-0.30340147  1.943959  ]"),
+    ("Sigmoid", "sigmoid", "1 / (1 + exp(-x)).", "[0.26894143 0.8807971 ]"),
+    ("LogSigmoid", "logsigmoid", "log(sigmoid(x)).", "[-1.3132616  -0.12692805]"),
+    ("Tanh", "tanh", "The hyperbolic tangent.", "[-0.7615942  0.9640276]"),
+    ("Hardsigmoid", "hardsigmoid", "clamp(x / 6 + 1/2, 0, 1).", "[0.33333334 0.8333333 ]"),
+    ("Hardswish", "hardswish", "x * hardsigmoid(x).", "[-0.33333334  1.6666666 ]"),
+    ("Hardtanh", "hardtanh", "x between -1 and 1, or other limits.", "[-1.  1.]"),
+    ("Softplus", "softplus", "log(1 + exp(x)).", "[0.3132617 2.126928 ]"),
+    ("Softsign", "softsign", "x / (1 + |x|).", "[-0.5        0.6666667]"),
+    ("Softmax", "softmax", "exp(x) / sum(exp(x)) along an axis, the last one unless given.", "[0.04742587 0.95257413]"),
+    ("LogSoftmax", "log_softmax", "log(softmax(x)).", "[-3.0485873  -0.04858735]"),
+    ("GLU", "glu", "The first half along the axis times the sigmoid of the second.", "[-0.8807971]"),
+):
+    _example = (f"print(hd.nn.{_name}()(hd.tensor([-1.0, 2.0])))", _shown)
+    _add(_name, _Activation, f"{_about} Settings are those of hd.{_function}().", _example, _function=getattr(functional, _function))

@@ -12,7 +12,11 @@ IncompatibleKeys = namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_k
 
 
 class Parameter(Tensor):
-    """A tensor that a module trains. It asks for gradients unless told otherwise."""
+    """A tensor that a module trains. It asks for gradients unless told otherwise.
+
+    >>> hd.nn.Parameter(hd.ones(2)).requires_grad
+    True
+    """
 
     def __init__(self, data, requires_grad=True):
         super().__init__(data.detach() if isinstance(data, Tensor) else data)
@@ -24,12 +28,17 @@ class Parameter(Tensor):
 class Module:
     """A part of a model. Parameters and modules that are set as attributes belong to it.
 
-        class Net(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.a, self.b = nn.Linear(784, 512), nn.Linear(512, 10)
-            def forward(self, x):
-                return self.b(self.a(x).relu())
+    >>> class Net(hd.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.a, self.b = hd.nn.Linear(784, 512), hd.nn.Linear(512, 10)
+    ...     def forward(self, x):
+    ...         return self.b(self.a(x).relu())
+    >>> net = Net()
+    >>> net(hd.ones(2, 784)).shape
+    (2, 10)
+    >>> list(net.state_dict())
+    ['a.weight', 'a.bias', 'b.weight', 'b.bias']
     """
 
     def __init__(self):
@@ -79,6 +88,7 @@ class Module:
         object.__delattr__(self, name)
 
     def register_parameter(self, name, value):
+        """Makes a tensor one that is trained, under a name; None keeps the name free."""
         if value is not None and not isinstance(value, Parameter):
             raise TypeError(f"register_parameter: '{name}' is no Parameter")
         self._kinds[name] = "parameter"
@@ -93,6 +103,7 @@ class Module:
         (self._not_saved.discard if persistent else self._not_saved.add)(name)
 
     def register_module(self, name, module):
+        """Makes a module a part, under a name."""
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"register_module: '{name}' is no Module")
         self._kinds[name] = "module"
@@ -107,9 +118,11 @@ class Module:
                 yield name, value
 
     def named_children(self):
+        """The modules right inside, with their names."""
         yield from self._members("module")
 
     def children(self):
+        """The modules right inside."""
         for _, module in self.named_children():
             yield module
 
@@ -124,6 +137,7 @@ class Module:
             yield from module.named_modules(f"{prefix}.{name}" if prefix else name, seen)
 
     def modules(self):
+        """This module and all of its parts, each once."""
         for _, module in self.named_modules():
             yield module
 
@@ -137,6 +151,7 @@ class Module:
                 yield (f"{path}.{name}" if path else name), tensor
 
     def named_parameters(self):
+        """All parameters, frozen ones too, each once, with their paths."""
         yield from self._named("parameter")
 
     def parameters(self):
@@ -144,12 +159,15 @@ class Module:
         return [tensor for _, tensor in self.named_parameters() if tensor.requires_grad]
 
     def named_buffers(self):
+        """All buffers, each once, with their paths."""
         yield from self._named("buffer")
 
     def buffers(self):
+        """All buffers, each once."""
         return [tensor for _, tensor in self.named_buffers()]
 
     def get_submodule(self, path):
+        """The part at a path, such as "layers.0"."""
         module = self
         for name in path.split(".") if path else []:
             if not isinstance(getattr(module, name, None), Module):
@@ -158,15 +176,43 @@ class Module:
         return module
 
     def get_parameter(self, path):
+        """The parameter at a path, such as "layers.0.weight"."""
         owner, _, name = path.rpartition(".")
         value = getattr(self.get_submodule(owner), name, None)
         if not isinstance(value, Parameter):
             raise AttributeError(f"{type(self).__name__} has no parameter '{path}'")
         return value
 
+    def parameter_count(self):
+        """Elements of all parameters, frozen ones too.
+
+        >>> hd.nn.Linear(3, 2).parameter_count()
+        8
+        """
+        return sum(tensor.numel() for _, tensor in self.named_parameters())
+
+    def summary(self):
+        """A table of all tensors: path, shape, dtype, elements, and whether they are trained.
+
+        >>> print(hd.nn.Linear(3, 2).summary())
+        tensor  shape   dtype    elements
+        weight  (2, 3)  float32         6
+        bias    (2,)    float32         2
+        total                           8
+        """
+        rows = [("tensor", "shape", "dtype", "elements", "")]
+        for kind in ("parameter", "buffer"):
+            for path, tensor in self._named(kind):
+                note = "buffer" if kind == "buffer" else "" if tensor.requires_grad else "frozen"
+                rows.append((path, str(tensor.shape), str(tensor.dtype), f"{tensor.numel():,}", note))
+        rows.append(("total", "", "", f"{self.parameter_count():,}", ""))
+        a, b, c, d = (max(len(row[i]) for row in rows) for i in range(4))
+        return "\n".join(f"{r[0]:<{a}}  {r[1]:<{b}}  {r[2]:<{c}}  {r[3]:>{d}}  {r[4]}".rstrip() for r in rows)
+
     # Calls.
 
     def forward(self, *args, **kwargs):
+        """What the module computes: every module has its own. Call the module itself, which also calls hooks."""
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
 
     def __call__(self, *args, **kwargs):
@@ -184,9 +230,11 @@ class Module:
         return result
 
     def register_forward_pre_hook(self, hook):
+        """hook(module, args) before each call; what it gives replaces the arguments. Returns a handle: .remove()."""
         return _Handle(self, "before", hook)
 
     def register_forward_hook(self, hook):
+        """hook(module, args, result) after each call; what it gives replaces the result. Returns a handle: .remove()."""
         return _Handle(self, "after", hook)
 
     # State.
@@ -240,6 +288,7 @@ class Module:
         _core.save_safetensors(path, self.state_dict())
 
     def load(self, path):
+        """Gives parameters and buffers the values of a safetensors file."""
         return self.load_state_dict(_core.load_safetensors(path))
 
     # Changes.
@@ -252,19 +301,23 @@ class Module:
         return self
 
     def eval(self):
+        """train(False)."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad=True):
+        """Whether parameters ask for gradients: False freezes them."""
         for _, tensor in self.named_parameters():
             tensor.requires_grad_(requires_grad)
         _core.forget_recordings()
         return self
 
     def zero_grad(self):
+        """Forgets what backward() has added up."""
         for _, tensor in self.named_parameters():
             tensor.zero_grad()
 
     def apply(self, f):
+        """Calls f with every part and then with the module itself."""
         for module in list(self.modules())[::-1]:
             f(module)
         return self
@@ -294,26 +347,33 @@ class Module:
         return self
 
     def cpu(self):
+        """to("cpu")."""
         return self.to("cpu")
 
     def cuda(self):
+        """to("cuda")."""
         return self.to("cuda")
 
     def float(self):
+        """to(float32)."""
         return self.to(_core.float32)
 
     def double(self):
+        """to(float64)."""
         return self.to(_core.float64)
 
     def half(self):
+        """to(float16)."""
         return self.to(_core.float16)
 
     def bfloat16(self):
+        """to(bfloat16)."""
         return self.to(_core.bfloat16)
 
     # Text.
 
     def extra_repr(self):
+        """What stands between the parentheses of repr()."""
         return ""
 
     def __repr__(self):
