@@ -18,7 +18,7 @@ CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 SOURCES = $(shell find include src tests tools bench examples -name '*.h' -o -name '*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour bundle test test-dev test-asan test-tsan test-all test-peers python bench fuzz docs lint format clean
+.PHONY: help setup demo tour bundle test test-dev test-asan test-tsan test-all test-peers python bench fuzz docs python-module site notebooks lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,17 @@ docs: build/dev/build.ninja ## write docs/operators.md from the public headers
 	cmake --build build/dev -j $(JOBS) --target doc_examples
 	build/dev/tests/doc_examples/doc_examples build/dev/launches.tsv
 	python3 scripts/doc_examples.py table build/dev/launches.tsv
+
+python-module: build/dev/build.ninja
+	@scripts/python_env
+	cmake build/dev -DHEDDLE_PYTHON=ON > /dev/null
+	cmake --build build/dev -j $(JOBS) --target heddle_python
+
+site: python-module ## the documentation site, in build/site/html
+	python3 scripts/site.py site
+
+notebooks: python-module ## run examples/notebooks
+	python3 scripts/site.py notebooks
 
 lint: setup ## format, order of includes, length of files, white space
 	@clang-format-19 --dry-run -Werror $(SOURCES)
