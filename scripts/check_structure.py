@@ -35,7 +35,7 @@ ADDRESS_FILES = ("src/runtime/device.h", "src/backend/")
 STANDARD = re.compile(r"^[a-z_]+[0-9]*$")  # <vector>, <cstdint>
 DRIVER = re.compile(r"^(cuda|nvrtc|nvml|hip/|hsa/|CL/|vulkan/|Metal/|webgpu|level_zero/)")
 # The folder that implements a public header, by its name or that of its folder; the others belong to tensor.
-PUBLIC_OWNER = {"error.h": "base", "precision.h": "base", "deterministic.h": "base", "relaxed.h": "base", "dtype.h": "core",
+PUBLIC_OWNER = {"error.h": "base", "interrupt.h": "base", "precision.h": "base", "deterministic.h": "base", "relaxed.h": "base", "dtype.h": "core",
                 "profile.h": "runtime", "kernel.h": "custom", "jit.h": "capture", "parts.h": "capture", "io.h": "io", "progress.h": "io", "plot.h": "io", "nn": "nn", "nn.h": "nn",
                 "optim": "optim", "optim.h": "optim", "data.h": "data",
                 "models": "models", "models.h": "models", "heddle.h": "models"}

@@ -9,6 +9,7 @@
 #include <heddle/dtype.h>
 #include <heddle/error.h>
 #include <heddle/grad.h>
+#include <heddle/interrupt.h>
 #include <heddle/io.h>
 #include <heddle/jit.h>
 #include <heddle/kernel.h>

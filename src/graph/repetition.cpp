@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/interrupt.h"
 #include "graph/build.h"
 #include "graph/control.h"
 #include "graph/graph.h"
@@ -595,6 +596,7 @@ std::optional<Repetition> find_repetition(std::span<const NodeRef> roots, std::s
   // From the end, so that nothing of the last step is left over.
   size_t budget = 32 * order.size();
   for (size_t i = order.size(); i-- > 0 && budget > 0;) {
+    interruption_point();
     auto found = count.find(hashes[i]);
     if (order[i]->inputs.empty() || found->second < kFewestSteps / 2) continue;
     found->second = 0;  // once

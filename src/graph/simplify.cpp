@@ -1,4 +1,5 @@
 // Rewriting of whole graphs, bottom up, without recursion.
+#include "base/interrupt.h"
 #include "graph/build.h"
 #include "graph/control.h"
 #include "graph/factor_out.h"
@@ -117,6 +118,7 @@ std::vector<NodeRef> rewrite(std::span<const NodeRef> roots, Make make,
   NodeMap number;
   SmallVector<NodeRef, 4> inputs;
   for (uint32_t i = 0; i < order.size(); ++i) {
+    interruption_point();
     const Node* node = order[i];
     number.insert(node, i);
     inputs.clear();
@@ -170,6 +172,7 @@ std::vector<NodeRef> simplify(std::span<const NodeRef> roots, const Modes& modes
   ForgetSources forget;
   std::vector<NodeRef> result(roots.begin(), roots.end());
   for (int round = 0; round < kRounds; ++round) {
+    interruption_point();
     std::vector<NodeRef> next = simplify_once(result, modes.relaxed);
     if (next == result) break;
     result = std::move(next);

@@ -22,6 +22,7 @@ void bind_jit(nanobind::module_& module);
 void bind_kernels(nanobind::module_& module);
 void bind_optim(nanobind::module_& module);
 void bind_io(nanobind::module_& module);
+void bind_interrupt(nanobind::module_& module);
 void bind_training(nanobind::module_& module);
 void bind_models(nanobind::module_& module);
 void bind_inspect(nanobind::module_& module);

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "core/scalar.h"
+#include "python/interrupt.h"
 #include "runtime/device.h"
 #include "tensor/build.h"
 
@@ -55,7 +56,12 @@ std::atomic<int> returning{0};  // threads that wait for the lock
 const pid_t process = getpid();
 }  // namespace
 
+Unlocked::Unlocked() {
+  begin_unlocked();
+  state_ = PyEval_SaveThread();
+}
 Unlocked::~Unlocked() {
+  end_unlocked();
   returning.fetch_add(1);
   // The first thread is the one that ends the interpreter, and needs the lock for that.
   if (ending.load() && syscall(SYS_gettid) != getpid()) {

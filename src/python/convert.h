@@ -86,7 +86,7 @@ void release_late();
 // goes on: Python would unwind it, which C++ code does not survive.
 class Unlocked {
  public:
-  Unlocked() : state_(PyEval_SaveThread()) {}
+  Unlocked();
   ~Unlocked();
   Unlocked(const Unlocked&) = delete;
   Unlocked& operator=(const Unlocked&) = delete;

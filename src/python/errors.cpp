@@ -1,8 +1,10 @@
 #include "python/errors.h"
 
 #include <heddle/error.h>
+#include <heddle/interrupt.h>
 
 #include "python/convert.h"
+#include "python/interrupt.h"
 
 namespace heddle::python {
 namespace {
@@ -49,6 +51,8 @@ void translate(const std::exception_ptr& thrown) {
     PyErr_SetString(compile_error, e.what());
   } catch (const InternalError& e) {
     PyErr_SetString(internal_error, e.what());
+  } catch (const Interrupted&) {
+    set_interrupted();
   } catch (const Error& e) {
     PyErr_SetString(error, e.what());
   } catch (const std::bad_alloc&) {

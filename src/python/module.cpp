@@ -6,6 +6,7 @@ NB_MODULE(_core, module) {
   using namespace heddle::python;
   nanobind::set_leak_warnings(false);  // dtypes and the like live as long as the process
   bind_errors(module);
+  bind_interrupt(module);
   bind_dtypes(module);
   bind_tensor(module);
   bind_elementwise(module);

@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "compile/fuse/check_program.h"
 #include "compile/fuse/partition.h"
@@ -46,6 +47,7 @@ class PlanBuilder {
     if (log_enabled(Log::Graph)) log_write(Log::Graph, print_graph(simple));
     choose_outputs(simple);
     if (!computed_.empty()) {
+      interruption_point();
       computed_ = with_checked_indices(computed_, replaced_leaves());
       const Machine machine = device_.target().machine;
       fuse_with_room();
@@ -66,6 +68,7 @@ class PlanBuilder {
       donate();
     }
     plan_.arena_bytes = std::max<uint64_t>(plan_.arena_bytes, base_bytes());
+    find_first_overwrite();
     return std::move(plan_);
   }
 
@@ -78,6 +81,7 @@ class PlanBuilder {
                         .remarks = log_enabled(Log::Remarks),
                         .pack_all = config().pack_all};
     for (bool again = true; again;) {
+      interruption_point();
       program_ = fuse(computed_, replaced_leaves(), options);
       again = false;
       for (const Program::Step& step : program_.steps)
@@ -514,6 +518,17 @@ class PlanBuilder {
         break;
       }
     }
+  }
+
+  void find_first_overwrite() {
+    auto overwrites = [&](const Slot& slot) {
+      return slot.kind == Slot::Kind::Output && plan_.outputs[static_cast<size_t>(slot.index)].donated_leaf >= 0;
+    };
+    auto first = std::ranges::find_if(plan_.launches, [&](const Launch& launch) {
+      return std::ranges::any_of(
+          launch.segments, [&](const Segment& segment) { return std::ranges::any_of(segment.slots, overwrites); });
+    });
+    plan_.first_overwrite = static_cast<size_t>(first - plan_.launches.begin());
   }
 
   // A leaf or an output among the buffers of a launch: the first place, and how many there are.

@@ -1,8 +1,10 @@
 #include "runtime/execute.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "runtime/build_plan.h"
 #include "runtime/control.h"
@@ -239,6 +241,14 @@ void copy_updated(const Plan& plan, const RunMemory& memory) {
   }
 }
 
+// Another plan may come next, also after an exception.
+struct ForgetControl {
+  RunMemory& memory;
+  ~ForgetControl() {
+    if (!memory.repeated) memory.control.clear();
+  }
+};
+
 std::shared_ptr<const CachedPlan> make_plan(std::span<const NodeRef> roots, const GraphKey& key) {
   ProfileScope scope(SliceKind::Compile, [] { return "plan"; });
   std::vector<NodeRef> distinct;
@@ -286,6 +296,7 @@ uint64_t output_bytes(const Plan& plan, size_t output, std::span<const int64_t> 
 
 void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>& arena) {
   if (plan.split) return execute_parts(plan, memory);
+  const ForgetControl forget{memory};
   choose_kept(plan, memory);
   for (size_t o = 0; o < plan.outputs.size(); ++o)
     if (memory.outputs[o] && plan.outputs[o].leaf < 0 && plan.outputs[o].same_as < 0)
@@ -304,9 +315,15 @@ void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>&
   const size_t count = plan.launches.size();
   const bool at_end = plan.last_check < 0 || !overwrites(plan, memory);
   const size_t checked = at_end ? count : static_cast<size_t>(plan.last_check + 1);
+  // From the first launch on that writes over what tensors still hold, all of it has to be done.
+  std::optional<Uninterrupted> whole;
+  const size_t unstoppable =
+      plan.first_overwrite < count && may_be_interrupted() && overwrites(plan, memory) ? plan.first_overwrite : count;
   size_t packing = 0;  // the first that belongs to a launch to come
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const size_t before = packing;
+    interruption_point();
+    if (!whole && unstoppable < count && (together || i == unstoppable)) whole.emplace();
     if (!together)
       launch(plan, i, packing, arena.get(), memory);
     else if (i == 0 || i == checked)
@@ -319,7 +336,6 @@ void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>&
     if (together) count_launch(plan.launches[i]);
     if (i + 1 == checked && !plan.checks.empty()) report_checks(plan, *arena, memory);
   }
-  if (!memory.repeated) memory.control.clear();
 }
 
 std::shared_ptr<const CachedPlan> plan_for(std::span<const NodeRef> roots, const GraphKey& key, CompiledPlace* place) {

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/hash.h"
+#include "base/interrupt.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "compile/lower.h"
@@ -328,9 +329,10 @@ std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::
   if (watched() || (tuner() && config().tune > 0)) workers = 1;
   if (workers > 1) {
     std::atomic<size_t> next{0};
-    auto work = [&] {
+    auto work = [&](bool asks) {
       try {
         for (size_t i; (i = next.fetch_add(1)) < different.size();) {
+          if (asks) interruption_point();
           const Program::Step& step = steps[different[i]];
           compile_step(step, device)->expect_segments(step.segments.size());
         }
@@ -342,12 +344,13 @@ std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::
     for (size_t w = 1; w < workers; ++w)
       threads.emplace_back([&] {
         begin_helper_thread();
-        work();
+        work(false);
       });
-    work();
+    work(true);
   }
   std::vector<std::shared_ptr<Executable>> result;
   for (size_t s = 0; s < steps.size(); ++s) {
+    interruption_point();
     result.push_back(steps[s].control ? nullptr : compiled_step(steps[s], std::move(keys[s]), device));
     if (result.back()) result.back()->expect_segments(steps[s].segments.size());
   }

@@ -100,11 +100,15 @@ struct Plan {
   // The last launch that checks; -1: none does. What it and those before it found is looked at before the next one
   // where results may take over memory that the run reads, else at the end.
   int last_check = -1;
+  // The first launch that may write to memory of a leaf that a result takes over; the number of launches if none does.
+  // From there on a run is not stopped.
+  size_t first_overwrite = 0;
   std::vector<PlanPacking> packings;  // in the order of launches; none where sizes are symbolic, or
                                       // where the launch has an offset
 
   Backend& device_of(const PlanOutput& output) const { return output.device ? *output.device : *device; }
 };
+inline bool may_overwrite(const Plan& plan) { return plan.first_overwrite < plan.launches.size(); }
 
 struct RunStats {
   uint64_t launches, bytes_read, bytes_written, plan_hits, plan_misses, arena_bytes;

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "runtime/control.h"
 #include "runtime/launching.h"
@@ -270,9 +271,13 @@ class LoopRun {
   // Rounds that a device is given at once.
   void take_some(int64_t first, int64_t count) {
     if (!together_) {
-      for (int64_t round = first; round < first + count; ++round) take(round);
+      for (int64_t round = first; round < first + count; ++round) {
+        interruption_point();
+        take(round);
+      }
       return;
     }
+    interruption_point();
     std::vector<Bound> rounds;
     std::vector<Submission> launches;
     for (int64_t round = first; round < first + count; ++round) {

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "graph/graph.h"
 
 namespace heddle {
@@ -496,11 +497,13 @@ class PartsRun {
 
   void run() {
     provide();
-    for (const SplitPlan::Step& step : split_.steps)
-      if (step.kind == SplitPlan::Step::Kind::Copy)
-        copy(split_.copies[step.index]);
-      else
-        run_part(step.index);
+    std::optional<Uninterrupted> whole;  // from the first part on that may write over what tensors still hold
+    for (const SplitPlan::Step& step : split_.steps) {
+      interruption_point();
+      const bool is_part = step.kind == SplitPlan::Step::Kind::Part;
+      is_part ? run_part(step.index) : copy(split_.copies[step.index]);
+      if (is_part && may_overwrite(split_.parts[step.index].cached->plan) && !whole) whole.emplace();
+    }
   }
 
  private:

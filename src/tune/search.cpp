@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file_lock.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "compile/lower.h"
 #include "kernel/work_estimate.h"
@@ -180,6 +181,8 @@ class Search {
       best_ = std::move(candidate);
       best_seconds_ = times.second;
       best_relative_ = relative;
+    } catch (const Interrupted&) {
+      throw;
     } catch (
         const std::exception&) {  // most are CompileErrors; a broken invariant of lowering is no reason to stop either
       ++result_.failed;
@@ -200,6 +203,8 @@ class Search {
       Candidate candidate;
       try {
         candidate = compile(parent.schedule);
+      } catch (const Interrupted&) {
+        throw;
       } catch (const std::exception&) {
         continue;
       }

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "runtime/kernel_cache.h"
@@ -20,6 +21,8 @@ std::optional<Schedule> tune_on_demand(const Program::Step& step, Backend& devic
   std::lock_guard guard(one_at_a_time);
   try {
     return tune(workload_of(step), device, disk_cache(), {.trials = trials, .seconds = kMostSecondsOnDemand}).best;
+  } catch (const Interrupted&) {
+    throw;
   } catch (const std::exception& error) {
     warn(text("tuning of ", step.loops.name, " failed: ", error.what()));
     return std::nullopt;

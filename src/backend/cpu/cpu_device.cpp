@@ -6,11 +6,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <thread>
 
 #include "backend/cpu/memory_pool.h"
 #include "backend/cpu/thread_pool.h"
 #include "base/config.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "codegen/codegen.h"
 #include "kernel/work_estimate.h"
 #include "runtime/device.h"
@@ -27,6 +29,9 @@ constexpr int64_t kBusyGap = 200'000;
 // Where several threads launch at the same time, less than this is done by the thread that has it: it would wait for
 // the others' turns. The second number is for as many threads as the pool has.
 constexpr double kWorthWaiting = 20'000, kWorthWaitingInCrowd = 200'000;
+// After so much work whoever called is asked whether to go on; after so many rounds of a kernel that takes rounds, too.
+constexpr double kPiece = 5'000'000;
+constexpr int64_t kRounds = 64;
 
 class CpuBuffer final : public DeviceBuffer {
  public:
@@ -128,6 +133,17 @@ class Scratch {
 };
 thread_local Scratch scratch;
 
+// Of a launch that can be stopped: whether it is. The thread that launches asks, all others look.
+struct Stop {
+  std::thread::id asker = std::this_thread::get_id();
+  std::atomic<bool> stopped{false};
+
+  bool now() {
+    if (std::this_thread::get_id() == asker && is_interrupted()) stopped.store(true, std::memory_order_relaxed);
+    return stopped.load(std::memory_order_relaxed);
+  }
+};
+
 // One phase of all segments, as the parts of a pool job.
 struct PhaseJob {
   struct Range {  // of one segment
@@ -139,6 +155,7 @@ struct PhaseJob {
   PhaseFunction function;
   std::span<const Range> ranges;
   uint64_t scratch_bytes;
+  Stop* stop;  // null: it is short, or nobody would stop it
   int64_t parts = 1;
 
   double nanoseconds() const { return ranges.empty() ? 0 : ranges.back().end; }
@@ -163,8 +180,16 @@ struct PhaseJob {
     for (size_t i = from.range; i < ranges.size() && i <= to.range; ++i) {
       const Range& r = ranges[i];
       int64_t begin = i == from.range ? from.block : 0, end = i == to.range ? to.block : r.blocks;
-      if (begin < end) function(r.buffers, r.symbols, r.first + begin, r.first + end, memory);
+      const int64_t piece = stop && begin < end ? piece_of(i) : end - begin;
+      for (; begin < end && !(stop && stop->now()); begin += piece)
+        function(r.buffers, r.symbols, r.first + begin, r.first + std::min(begin + piece, end), memory);
     }
+  }
+  // So many blocks are about kPiece of work.
+  int64_t piece_of(size_t range) const {
+    const double work = ranges[range].end - (range == 0 ? 0 : ranges[range - 1].end);
+    if (work <= kPiece) return ranges[range].blocks;
+    return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(ranges[range].blocks) * kPiece / work));
   }
   static void run_part(void* context, int part) {
     const auto& job = *static_cast<const PhaseJob*>(context);
@@ -277,15 +302,19 @@ void CpuDevice::launch(const Executable& executable, std::span<const LaunchSegme
     }
     largest = std::max(largest, work * static_cast<double>(rounds));
   }
+  std::optional<Stop> stop;
+  if ((largest > kPiece || rounds > kRounds) && may_be_interrupted()) stop.emplace();
   for (size_t i = 0; i < phases; ++i)
     jobs.push_back({code.phases()[i].function, std::span(ranges.begin() + i * segments.size(), segments.size()),
-                    code.scratch_bytes()});
+                    code.scratch_bytes(), stop && largest > kPiece ? &*stop : nullptr});
 
   auto each_phase = [&](auto run) {
     for (int64_t round = 0; round < rounds; ++round) {
+      if (stop && round % kRounds == 0 && stop->now()) break;
       for (PhaseJob::Range& range : ranges) range.first = round * range.blocks;
       for (PhaseJob& job : jobs) run(job);
     }
+    if (stop && stop->stopped) interrupt::stop();
   };
   std::optional<Caller> caller;
   if (largest >= kWorthSharing && pool_.threads() > 1) caller.emplace(*this);

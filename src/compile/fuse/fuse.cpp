@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "compile/direct/custom.h"
 #include "compile/direct/sort.h"
 #include "compile/fuse/join_steps.h"
@@ -162,6 +163,7 @@ bool compute_before(const Program& program, const UpdatedLeaves& leaves, Partiti
 Writing write_steps(const Partition& parts, bool deterministic) {
   Writing writing{&parts, deterministic};
   for (const Group& group : parts.groups) {
+    interruption_point();
     const Unit& first = parts.units[static_cast<size_t>(group.units[0])];
     if (first.into)
       write_updates(writing, group);
@@ -202,6 +204,7 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
   Program& program = writing.program;
   for (Program::Step& step : program.steps) step.update = nullptr;
   for (Program::Step& step : program.steps) {
+    interruption_point();
     step.tf32 = modes.tf32;
     if (step.direct) continue;
     merge_reductions(step.loops);

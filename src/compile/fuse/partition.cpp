@@ -1,6 +1,7 @@
 #include "compile/fuse/partition.h"
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "compile/fuse/partitioner.h"
 
 namespace heddle {
@@ -88,6 +89,7 @@ std::vector<std::pair<const Node*, Why>> Partitioner::repeated() const {
 bool Partitioner::run() {
   // Users before inputs: when a unit's turn comes, everything that reads it has a group already.
   while (!pending_.empty() && !unfit_.why) {
+    interruption_point();
     const Node* node = order_[static_cast<size_t>(pending_.top())];
     pending_.pop();
     if (node->op == NodeOp::Sort || node->op == NodeOp::Custom || node->control) {
@@ -302,6 +304,7 @@ Partition partition(std::span<const NodeRef> roots, PartitionLimits& limits) {
   // A program of many layers that each have to be taken apart is not worth so many attempts.
   constexpr int kMostAttempts = 16;
   for (int round = 0, attempts = 0;;) {
+    interruption_point();
     if (attempts == kMostAttempts) limits.nests = false;
     Partitioner partitioner(roots, limits);
     if (!partitioner.run()) {

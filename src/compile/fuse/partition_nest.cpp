@@ -6,6 +6,7 @@
 // computed inside, in every kernel that needs it; what is reduced along the same axis (m) belongs to the first such
 // sum, whose kernel writes it to memory if others want it.
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "compile/fuse/partitioner.h"
 
 namespace heddle {
@@ -111,6 +112,7 @@ void Partitioner::find_nests() {
   // Whether a factor goes to memory anyway is known once all reductions of it have an owner: the second time.
   sums.insert(sums.end(), sums.begin(), sums.end());
   for (const Node* node : sums) {
+    interruption_point();
     if (nests_.count(node) || node->op != NodeOp::Reduce || node->reduce_op != ReduceOp::Sum || node->attrs.size() != 1)
       continue;
     if (!is_float(node->dtype) || limits_.not_nested.count(node)) continue;
