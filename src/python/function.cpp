@@ -201,12 +201,7 @@ PyObject* call_function(PyObject* self, PyObject* const* arguments, size_t count
 
 const Spec& spec_of(PyObject* self) { return *reinterpret_cast<FunctionObject*>(self)->spec; }
 
-PyObject* method_class;  // types.MethodType
-
-PyObject* bind_method(PyObject* self, PyObject* object, PyObject*) {
-  if (!object || object == Py_None) return Py_NewRef(self);
-  return PyObject_CallFunctionObjArgs(method_class, self, object, nullptr);
-}
+PyObject* bind_method(PyObject* self, PyObject* object, PyObject*) { return bind_to(self, object); }
 PyObject* represent(PyObject* self) { return PyUnicode_FromFormat("<heddle function %s>", spec_of(self).doc.c_str()); }
 PyObject* get_name(PyObject* self, void*) { return PyUnicode_FromString(spec_of(self).name.c_str()); }
 PyObject* get_module(PyObject*, void*) { return PyUnicode_FromString("heddle"); }
@@ -234,6 +229,27 @@ PyObject* get_signature(PyObject* self, void*) {
     return set_error();
   }
 }
+// For stubs: for each parameter its other names, and whether `device` may be given.
+PyObject* get_aliases(PyObject* self, void*) {
+  try {
+    const Spec& spec = spec_of(self);
+    nb::dict result;
+    for (const Parameter& parameter : spec.parameters)
+      if (!parameter.others.empty()) {
+        nb::list others;
+        for (const nb::object& other : parameter.others) others.append(other);
+        result[parameter.name] = others;
+      }
+    if (spec.creates) result["device"] = nb::list();
+    return result.release().ptr();
+  } catch (...) {
+    return set_error();
+  }
+}
+PyObject* get_types(PyObject* self, void*) {
+  int at = -1;
+  return spec_of(self).thunk(nullptr, at);
+}
 PyObject* reduce(PyObject* self, PyObject*) { return PyUnicode_FromString(spec_of(self).name.c_str()); }
 void forget(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
@@ -244,7 +260,8 @@ void forget(PyObject* self) {
 PyGetSetDef attributes[] = {
     {"__name__", get_name, nullptr, nullptr, nullptr},           {"__qualname__", get_name, nullptr, nullptr, nullptr},
     {"__module__", get_module, nullptr, nullptr, nullptr},       {"__doc__", get_doc, nullptr, nullptr, nullptr},
-    {"__signature__", get_signature, nullptr, nullptr, nullptr}, {nullptr, nullptr, nullptr, nullptr, nullptr}};
+    {"__signature__", get_signature, nullptr, nullptr, nullptr}, {"_types", get_types, nullptr, nullptr, nullptr},
+    {"_aliases", get_aliases, nullptr, nullptr, nullptr},        {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, nullptr},
                          {nullptr, 0, 0, 0, nullptr}};
@@ -302,10 +319,15 @@ PyObject* named_tuple(PyTypeObject* type, const Tensor& first, const Tensor& sec
 
 }  // namespace
 
+PyObject* bind_to(PyObject* function, PyObject* object) {
+  if (!object || object == Py_None) return Py_NewRef(function);
+  static PyObject* method = nb::object(nb::module_::import_("types").attr("MethodType")).release().ptr();
+  return PyObject_CallFunctionObjArgs(method, function, object, nullptr);
+}
+
 void add_functions(nb::module_& module, std::span<const Row> rows) {
   static PyTypeObject* function_type = make_type("heddle.function", false);
   static PyTypeObject* method_type = make_type("heddle.method", true);
-  if (!method_class) method_class = nb::object(nb::module_::import_("types").attr("MethodType")).release().ptr();
   for (const Row& row : rows) {
     Spec* spec = parse(row.signature).release();
     spec->thunk = row.thunk;
@@ -359,6 +381,13 @@ Held<Generator>::Held(PyObject* object) {
     value = &default_generator();
   else if (!nb::try_cast<Generator*>(nb::handle(object), value, false) || !value)
     throw ArgumentTypeError("expected a Generator or None, not " + type_name(object));
+}
+
+PyObject* detail::describe(std::initializer_list<const char*> types) {
+  nb::object result = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(types.size())));
+  Py_ssize_t i = 0;
+  for (const char* type : types) PyTuple_SetItem(result.ptr(), i++, PyUnicode_FromString(type));
+  return result.release().ptr();
 }
 
 PyObject* wrap(const std::vector<Tensor>& tensors) {

@@ -20,6 +20,7 @@
 namespace heddle::python {
 
 // Gets one object for each parameter, none of them null. `at` is the parameter that is being converted, for messages.
+// Without any it gives the names of what its parameters are converted to, and of what it gives: a tuple, for stubs.
 using Thunk = PyObject* (*)(PyObject* const* values, int& at);
 
 struct Row {
@@ -31,6 +32,8 @@ struct Row {
 
 // Adds functions to the module and methods to the class of tensors.
 void add_functions(nb::module_& module, std::span<const Row> rows);
+// What __get__ of something that can be called gives: a method of the object, if there is one.
+PyObject* bind_to(PyObject* function, PyObject* object);
 // Methods may have names of their own: `alias` is another name of a function that is there already.
 void add_alias(nb::module_& module, const char* alias, const char* name);
 
@@ -165,6 +168,58 @@ PyObject* wrap(const Histogram& result);
 
 namespace detail {
 
+// What a type is called in python_stubs.py.
+template <class T>
+constexpr const char* kTypeName = "object";
+template <>
+constexpr const char* kTypeName<void> = "None";
+template <>
+constexpr const char* kTypeName<Tensor> = "Tensor";
+template <>
+constexpr const char* kTypeName<Operand> = "Operand";
+template <>
+constexpr const char* kTypeName<bool> = "bool";
+template <>
+constexpr const char* kTypeName<int64_t> = "int";
+template <>
+constexpr const char* kTypeName<uint64_t> = "int";
+template <>
+constexpr const char* kTypeName<double> = "float";
+template <>
+constexpr const char* kTypeName<std::string> = "str";
+template <>
+constexpr const char* kTypeName<std::string_view> = "str";
+template <>
+constexpr const char* kTypeName<DType> = "DType";
+template <>
+constexpr const char* kTypeName<Dims> = "Ints";
+template <>
+constexpr const char* kTypeName<Axes> = "Ints";
+template <>
+constexpr const char* kTypeName<std::vector<int64_t>> = "Ints";
+template <>
+constexpr const char* kTypeName<std::vector<Tensor>> = "Tensors";
+template <>
+constexpr const char* kTypeName<std::vector<std::pair<int64_t, int64_t>>> = "Pairs";
+template <>
+constexpr const char* kTypeName<std::pair<double, double>> = "TwoFloats";
+template <>
+constexpr const char* kTypeName<std::pair<Tensor, Tensor>> = "TwoTensors";
+template <>
+constexpr const char* kTypeName<std::map<std::string, Tensor>> = "State";
+template <>
+constexpr const char* kTypeName<Generator> = "Generator";
+template <>
+constexpr const char* kTypeName<ValuesIndices> = "ValuesIndices";
+template <>
+constexpr const char* kTypeName<UniqueResult> = "UniqueResult";
+template <>
+constexpr const char* kTypeName<Histogram> = "TwoTensors";
+template <class T>
+constexpr const char* kTypeName<std::optional<T>> = kTypeName<T>;
+
+PyObject* describe(std::initializer_list<const char*> types);
+
 // Converts one argument, and says which one that is.
 struct Source {
   PyObject* object;
@@ -180,6 +235,8 @@ template <class... P>
 struct Parameters {
   template <class R, class F, size_t... I>
   static PyObject* run(F f, PyObject* const* values, int& at, bool computes, std::index_sequence<I...>) {
+    if (!values) [[unlikely]]
+      return describe({kTypeName<std::remove_cvref_t<P>>..., kTypeName<std::remove_cvref_t<R>>});
     std::tuple<Argument<std::remove_cvref_t<P>>...> held(Source{values[I], static_cast<int>(I), at}...);
     at = -1;
     auto invoke = [&]() -> R { return f(std::get<I>(held).get()...); };

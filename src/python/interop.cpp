@@ -1,5 +1,6 @@
 #include "python/interop.h"
 
+#include <dlfcn.h>
 #include <heddle/memory.h>
 
 #include <algorithm>
@@ -157,9 +158,17 @@ Dims shape_of(const Py_buffer& view) {
 
 }  // namespace
 
+namespace {
+// Not of the stable ABI, but there in every version so far. Without it objects are let go of later.
+bool has_lock() {
+  static const auto check = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
+  return check && check() != 0;
+}
+}  // namespace
+
 void release_anywhere(PyObject* object) {
   if (!Py_IsInitialized()) return;  // the process ends
-  if (PyGILState_Check())
+  if (has_lock())
     Py_DECREF(object);
   else
     later_released().add(object);

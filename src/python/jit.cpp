@@ -22,9 +22,9 @@ std::string python_place() {
     auto* raw = reinterpret_cast<PyFrameObject*>(frame.ptr());
     nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(raw)));
     const auto file = nb::cast<std::string>(code.attr("co_filename"));
-    nb::object outer = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetBack(raw)));
+    nb::object outer = frame.attr("f_back");
     const bool ours = file.ends_with("heddle/_tensor.py") || file.ends_with("heddle/transforms.py");
-    if (!ours || !outer.is_valid()) return text(file, ":", PyFrame_GetLineNumber(raw));
+    if (!ours || outer.is_none()) return text(file, ":", PyFrame_GetLineNumber(raw));
     frame = outer;
   }
   return {};
@@ -251,20 +251,22 @@ class Captured : public JitBase {
   size_t first_ = 0;
 };
 
+Py_ssize_t attributes_offset;  // where an object has its __dict__
+
+PyObject*& attributes_of(PyObject* self) {
+  return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(self) + attributes_offset);
+}
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
-  if (PyObject** attributes = _PyObject_GetDictPtr(self)) Py_VISIT(*attributes);
+  Py_VISIT(attributes_of(self));
   return nb::inst_ready(self) ? nb::inst_ptr<Captured>(self)->visit_objects(visit, arg) : 0;
 }
 int clear(PyObject* self) {
-  if (PyObject** attributes = _PyObject_GetDictPtr(self)) Py_CLEAR(*attributes);
+  Py_CLEAR(attributes_of(self));
   if (nb::inst_ready(self)) nb::inst_ptr<Captured>(self)->f.reset();
   return 0;
 }
-PyObject* bind_method(PyObject* self, PyObject* object, PyObject*) {
-  if (!object || object == Py_None) return Py_NewRef(self);
-  return PyMethod_New(self, object);
-}
+PyObject* bind_method(PyObject* self, PyObject* object, PyObject*) { return bind_to(self, object); }
 
 nb::object plan_dict(const JitPlan& plan) {
   nb::dict result;
@@ -326,6 +328,7 @@ void bind_jit(nb::module_& module) {
           },
           "What was compiled so far, one entry for each kind of arguments.")
       .def("clear", [](Captured& self) { self.forget(); }, "Forgets everything that was compiled.");
+  attributes_offset = nb::cast<Py_ssize_t>(module.attr("Captured").attr("__dictoffset__"));
   module.def("forget_recordings", forget_recordings,
              R"(All captured functions record again: something that they close over, and that is no tensor, has changed.
 
