@@ -1,0 +1,13 @@
+from collections.abc import Iterator
+from typing import Any
+
+from ._core import Tensor
+
+def digits(count: int, seed: int = 0, held_out: bool = False) -> tuple[Tensor, Tensor]: ...
+
+class batches:
+    def __init__(
+        self, *tensors: Tensor, size: int, shuffle_seed: int | None = None, drop_last: bool = False
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
