@@ -18,7 +18,7 @@ CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 SOURCES = $(shell find include src tests tools bench examples -name '*.h' -o -name '*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour bundle test test-dev test-asan test-tsan test-all test-peers python bench fuzz docs python-module site notebooks lint format clean
+.PHONY: help setup demo tour bundle test test-dev test-asan test-tsan test-all test-peers python wheel typecheck bench fuzz docs python-module site notebooks lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,12 @@ python: build/dev/build.ninja ## the Python package, in build/dev/python, and it
 	cmake build/dev -DHEDDLE_PYTHON=ON > /dev/null
 	cmake --build build/dev -j $(JOBS) --target heddle_python
 	$(CTEST) --test-dir build/dev -R '^python$$'
+
+wheel: setup ## wheels of the Python package in out/, with LLVM inside, tested with each Python from 3.11 on that is there
+	@scripts/wheel.py
+
+typecheck: ## mypy and pyright over the Python package's stubs and programs of users
+	@scripts/typecheck
 
 bench: build/dev/build.ninja ## every benchmark suite; figures with their references
 	cmake --build build/dev -j $(JOBS) --target tools/all
