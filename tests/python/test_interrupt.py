@@ -8,8 +8,11 @@ import time
 
 import pytest
 
+# Whoever started this in the background may have had signals ignored; and nothing may wait for ever.
 SETUP = """
 import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.alarm(100)
 import heddle as hd
 n = 1 << 19
 a, b = hd.rand(n), hd.rand(n)
