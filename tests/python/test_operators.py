@@ -302,3 +302,26 @@ def test_every_operator_of_the_headers_is_there():
         names |= set(re.findall(rf"^(?:{kinds}) (\w+)\(", header.read_text(encoding="utf-8"), re.M))
     assert len(names) > 280
     assert {name for name in names if not hasattr(hd, name)} == OTHERWISE
+
+
+@pytest.mark.parametrize("n", [1, 65, 4096, 8193, 70001])
+def test_order_of_bools(n, rng):
+    for share in (0.0, 0.3, 0.999, 1.0):
+        mask = rng.random(n) < share
+        x = hd.tensor(mask)
+        assert np.array_equal(hd.nonzero(x).numpy()[:, 0], np.nonzero(mask)[0])
+        for descending in (False, True):
+            values, places = hd.sort(x, -1, descending)
+            order = np.argsort(~mask if descending else mask, kind="stable")
+            assert np.array_equal(places.numpy(), order) and np.array_equal(values.numpy(), mask[order])
+        kept = max(1, n // 3)
+        values, places = hd.topk(x, kept)
+        assert np.array_equal(places.numpy(), order[:kept]) and np.array_equal(values.numpy(), mask[order][:kept])
+
+
+def test_means_of_rows_of_a_table(rng):
+    for width in (1, 16, 100, 128, 300, 1000):
+        table, ids = rng.standard_normal((50, width), dtype=np.float32), rng.integers(-50, 50, (70, 9))
+        for dtype in ("int32", "int64"):
+            mean = hd.tensor(table)[hd.tensor(ids.astype(dtype))].mean(1)
+            np.testing.assert_allclose(mean.numpy(), table[ids].mean(1), rtol=1e-5, atol=1e-6)
