@@ -48,5 +48,13 @@ def _described(app, what, name, thing, options, lines):
     lines[:] = shown
 
 
+def _called(app, what, name, thing, options, signature, returned):
+    """Methods of the tables of operators without the tensor itself."""
+    if what == "method" and type(thing).__module__ == "heddle" and signature:
+        return re.sub(r"^\(\w+(, )?", "(", signature), returned
+    return None
+
+
 def setup(app):
+    app.connect("autodoc-process-signature", _called)
     app.connect("autodoc-process-docstring", _described)
