@@ -78,6 +78,25 @@ def directive(path, thing):
     return [f".. autofunction:: {path}", ""]
 
 
+def tensor_page(title, entries):
+    """What only tensors have, and links to the functions that are methods too."""
+    own, shared = [], []
+    for name, member in sorted(vars(hd.Tensor).items()):
+        if name.startswith("_"):
+            continue
+        same = getattr(hd, name, None)
+        if type(member).__name__ == "method" and callable(same) and getattr(same, "__doc__", 0) == member.__doc__:
+            shared.append(f":func:`~heddle.{getattr(same, '__name__', name)}`")
+        else:
+            own += [f"   .. auto{'method' if callable(member) else 'attribute'}:: heddle.Tensor.{name}", ""]
+    lines = [title, "=" * len(title), "", ".. autoclass:: heddle.Tensor", "", *own]
+    for path, thing in entries:
+        if thing is not hd.Tensor:
+            lines += directive(path, thing)
+    begin = "Functions that are methods too, with the tensor as their first argument:"
+    return "\n".join([*lines, begin, "", ", ".join(dict.fromkeys(shared)) + ".", ""])
+
+
 def page(title, entries, about=""):
     lines = [title, "=" * len(title), "", about, ""]
     for path, thing in entries:
@@ -113,7 +132,9 @@ def main(folder):
         title, listed = sections[key]
         others = [f"``{other}`` is ``{own}``" for own in listed for other in same.get(own, [])]
         about = "Other names: " + ", ".join(others) + "." if others else ""
-        (folder / f"{key}.rst").write_text(page(title, [(f"heddle.{name}", names[name]) for name in listed], about))
+        entries = [(f"heddle.{name}", names[name]) for name in listed]
+        text = tensor_page(title, entries) if key == "tensor" else page(title, entries, about)
+        (folder / f"{key}.rst").write_text(text)
     for path, title in MODULES.items():
         module = hd
         for part in path.split("."):

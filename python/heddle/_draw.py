@@ -44,8 +44,9 @@ def _boxes(graph, most):
         node = nodes[number]
         if number in constants:
             continue
-        given = [f"{nodes[i].attributes}" for i in node.inputs if i in constants]
-        first = " ".join([node.op, *given, node.attributes])
+        given = [nodes[i].attributes if i in constants else "·" for i in node.inputs]
+        call = f"{node.op}({', '.join(given)})" if constants.intersection(node.inputs) else node.op
+        first = f"{call} {node.attributes}".strip()
         whole = f"%{number} = {node.op} {node.dtype}[{node.shape}] {node.attributes}\n{node.body}".strip()
         boxes[number] = (_cut(first), f"{node.dtype}[{node.shape}]", _kind(node.op), whole)
         for i in dict.fromkeys(node.inputs):
@@ -79,18 +80,30 @@ def _layers(boxes, edges):
     rows = [[] for _ in range(last + 1)]
     for n in order:
         rows[row[n]].append(n)
-    return rows, inputs, users
+    # A long edge has a place of its own in each row that it passes, so that it passes beside the boxes.
+    paths = []
+    inputs, users = ({n: [] for n in boxes} for _ in range(2))
+    for a, b in edges:
+        path = [a, *(("via", a, b, i) for i in range(row[a] + 1, row[b])), b]
+        paths.append(path)
+        for via in path[1:-1]:
+            rows[via[3]].append(via)
+        for above, below in zip(path, path[1:]):
+            inputs.setdefault(below, []).append(above)
+            users.setdefault(above, []).append(below)
+    return rows, inputs, users, paths
 
 
 def _places(rows, inputs, users, width):
     """Where boxes are from left to right: near the middle of what they are joined to, none over another."""
     x = {n: 60.0 * i for row in rows for i, n in enumerate(row)}
+    order = {n: i for i, n in enumerate(x)}  # who comes first where two want the same place
     for turn in range(12):
         down = turn % 2 == 0
         for row in rows if down else reversed(rows):
             near = inputs if down else users
             wish = {n: sum(x[m] for m in near[n]) / len(near[n]) if near[n] else x[n] for n in row}
-            row.sort(key=lambda n: wish[n])
+            row.sort(key=lambda n: (round(wish[n], 1), order[n]))
             right = None
             for n in row:  # as far left as the wish and the neighbour allow
                 left = wish[n] if right is None else max(wish[n], right + _GAP_X + width[n] / 2)
@@ -105,7 +118,8 @@ def _places(rows, inputs, users, width):
 def graph_svg(graph, most):
     boxes, edges = _boxes(graph, most)
     width = {n: max(len(a), len(b), 5) * _CHARACTER + 14 for n, (a, b, _, _) in boxes.items()}
-    rows, inputs, users = _layers(boxes, edges)
+    rows, inputs, users, paths = _layers(boxes, edges)
+    width |= {via: 2.0 for path in paths for via in path[1:-1]}
     x = _places(rows, inputs, users, width)
     y = {n: 8 + i * (_HEIGHT + _GAP_Y) for i, row in enumerate(rows) for n in row}
     whole = max((x[n] + width[n] / 2 for n in x), default=0) + 8
@@ -116,13 +130,14 @@ def graph_svg(graph, most):
         '<defs><marker id="heddle-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
         'orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#888"/></marker></defs>',
     ]
-    for a, b in edges:
-        top, bottom = y[a] + _HEIGHT, y[b]
-        bend = max((bottom - top) / 2, 12)
-        out.append(
-            f'<path d="M{x[a]:.1f} {top} C{x[a]:.1f} {top + bend:.0f} {x[b]:.1f} {bottom - bend:.0f} {x[b]:.1f} {bottom}" '
-            'fill="none" stroke="#888" marker-end="url(#heddle-arrow)"/>'
-        )
+    for path in paths:
+        line = f"M{x[path[0]]:.1f} {y[path[0]] + _HEIGHT}"
+        for a, b in zip(path, path[1:]):
+            top, bottom = y[a] + _HEIGHT, y[b]
+            bend = (bottom - top) / 2
+            line += f" C{x[a]:.1f} {top + bend:.0f} {x[b]:.1f} {bottom - bend:.0f} {x[b]:.1f} {bottom}"
+            line += f" V{bottom + _HEIGHT}" if b != path[-1] else ""
+        out.append(f'<path d="{line}" fill="none" stroke="#888" marker-end="url(#heddle-arrow)"/>')
     for n, (first, second, kind, about) in boxes.items():
         fill, edge = _KINDS[kind]
         out.append(

@@ -1,6 +1,7 @@
 """What people look at: graphs, profiles, tensors in notebooks, tables of modules, curves."""
 
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -41,6 +42,14 @@ def test_graph_of_loops_shows_their_bodies():
     assert g.nodes[-1].op == "get" and g.nodes[-1].inputs == [loop.number]
 
 
+def passages(svg):
+    """Where edges pass a row of boxes: x, and y from where to where."""
+    tree = ElementTree.fromstring(svg)
+    for path in tree.iter("{http://www.w3.org/2000/svg}path"):
+        for x, top, bottom in re.findall(r"([\d.]+) ([\d.]+) V([\d.]+)", path.get("d")):
+            yield float(x), float(top), float(bottom)
+
+
 def boxes(svg):
     """Their corners, from left to right and top to bottom."""
     tree = ElementTree.fromstring(svg)
@@ -58,8 +67,11 @@ def test_pictures_of_graphs_have_no_box_over_another(seed):
     for _ in range(25):
         a, b = (values[i] for i in rng.integers(len(values), size=2))
         values.append([a + b, a @ b, hd.exp(a), a.sum(0, keepdim=True) * b, hd.cat([a, b])[:3]][rng.integers(5)])
-    found, width, height = boxes(hd.graph(values[-3:]).svg())
-    assert len(found) > 10
+    svg = hd.graph(values[-3:]).svg()
+    found, width, height = boxes(svg)
+    assert len(found) > 10 and len(list(passages(svg))) > 3
+    for x, top, bottom in passages(svg):
+        assert not any(left < x < right and above < bottom and top < below for left, above, right, below in found)
     for i, (left, top, right, bottom) in enumerate(found):
         assert 0 <= left and right <= width and 0 <= top and bottom <= height
         for other in found[:i]:

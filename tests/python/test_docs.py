@@ -1,9 +1,12 @@
-"""The programs of docs/python.md and docs/kernels.md run."""
+"""The programs of docs/python.md, of docs/kernels.md and of the tutorial run."""
 
 import re
 from pathlib import Path
 
+import pytest
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+TUTORIAL = sorted((DOCS / "site/tutorial").glob("*.md"))
 
 
 def programs_of(page):
@@ -34,3 +37,17 @@ def test_kernels_compute_what_operators_do():
     q, k, v = hd.randn(2, 40, 16), hd.randn(2, 200, 16), hd.randn(2, 200, 16)
     assert close(names["attention"](q, k, v), hd.softmax(q @ k.transpose(1, 2) / 4, -1) @ v)
     assert names["slope"].shape == (4, 10)
+
+
+@pytest.mark.parametrize("page", TUTORIAL, ids=lambda page: page.stem)
+def test_tutorial_runs(page, capsys):
+    programs = programs_of(page)
+    assert len(programs) >= 4 and len(TUTORIAL) == 5
+    names = {}
+    for program in programs:
+        exec(compile(program, page.name, "exec"), names)
+    if page.stem.startswith("4"):
+        assert names["right"].item() > 0.5
+    if page.stem.startswith("5"):
+        assert names["losses"][-1] < 0.8 * names["losses"][0]
+        assert "5-jit.md:3" in capsys.readouterr().out  # the error names the line that looks
