@@ -70,6 +70,7 @@ test-peers: build/dev/build.ninja ## the Python package against PyTorch, JAX, Sc
 	cmake build/dev -DHEDDLE_PYTHON=ON > /dev/null
 	cmake --build build/dev -j $(JOBS) --target heddle_python
 	PYTHONPATH=build/dev/python build/peers-venv/bin/python -m pytest -q -p no:cacheprovider tests/peers
+	@$(MAKE) --no-print-directory notebooks
 
 test-all: ## test, a build with clang, the thread sanitizer, and long fuzzing
 	@$(MAKE) --no-print-directory test

@@ -91,10 +91,6 @@ def pages():
             target = SOURCE / path.relative_to(ROOT / "docs/site")
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, target)
-    if not (SOURCE / "coming-from-pytorch.md").exists():
-        return
-    index = SOURCE / "index.md"
-    index.write_text(index.read_text().replace("\ncoming-from\n", "\ncoming-from\ncoming-from-pytorch\n"))
 
 
 def site():

@@ -46,10 +46,13 @@ MODULES = {
     "nn.functional": "Layers as functions",
     "nn.init": "First values",
     "optim": "Optimisers",
+    "optim.lr_scheduler": "Rates by epochs",
     "data": "Data",
+    "utils.data": "Datasets and loaders",
     "io": "Files and checkpoints",
     "plot": "Curves",
     "models": "Models",
+    "cuda": "NVIDIA GPUs",
 }
 
 

@@ -16,15 +16,16 @@ def kernel(f=None, *, threads=0):
     combination of shapes, dtypes and constants, and compiled for the device of its arguments. What it declares with
     k.output() is what a call gives: one tensor, or a tuple. `threads`: of a block on a GPU.
 
-        @hd.kernel
-        def softmax(k, x):
-            y = k.output(x.shape, x.dtype)
-            row, j = k.block(x.shape[0]), k.range(x.shape[1])
-            t = x[row, j]
-            e = k.exp(t - k.max(t, j))
-            y[row, j] = e / k.sum(e, j)
-
-        softmax(hd.randn(4, 10))
+    >>> @hd.kernel
+    ... def softmax(k, x):
+    ...     y = k.output(x.shape, x.dtype)
+    ...     row, j = k.block(x.shape[0]), k.range(x.shape[1])
+    ...     t = x[row, j]
+    ...     e = k.exp(t - k.max(t, j))
+    ...     y[row, j] = e / k.sum(e, j)
+    >>> x = hd.randn(4, 10)
+    >>> hd.allclose(softmax(x), hd.softmax(x, -1), atol=1e-6)
+    True
 
     It has no gradient of its own: see custom_vjp. The documentation has a page about the language (docs/kernels.md).
     """

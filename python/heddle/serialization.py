@@ -24,7 +24,14 @@ class _Reader(pickle.Unpickler):
 
 
 def save(value, path):
-    """Writes tensors in any nesting of tuples, lists and dicts. `path` may be a file that is open for writing bytes."""
+    """Writes tensors in any nesting of tuples, lists and dicts. `path` may be a file that is open for writing bytes.
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "a.hd")
+    >>> hd.save({"w": hd.ones(2), "step": 7}, path)
+    >>> hd.load(path)
+    {'w': tensor([1., 1.]), 'step': 7}
+    """
     if hasattr(path, "write"):
         return pickle.dump(value, path)
     with open(os.fspath(path), "wb") as file:
@@ -32,7 +39,14 @@ def save(value, path):
 
 
 def load(path, map_location=None, weights_only=True):
-    """Reads what save() wrote; onto a device, if one is given."""
+    """Reads what save() wrote; onto a device, if one is given.
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "a.hd")
+    >>> hd.save({"w": hd.ones(2), "step": 7}, path)
+    >>> hd.load(path)
+    {'w': tensor([1., 1.]), 'step': 7}
+    """
     if not hasattr(path, "read"):
         with open(os.fspath(path), "rb") as file:
             return load(file, map_location, weights_only)

@@ -48,7 +48,16 @@ nb::object binary(const char* op, nb::handle a, nb::handle b) {
 }
 
 void bind_tile(nb::module_& module) {
-  nb::class_<Tile> tile(module, "Tile", "A value of a kernel that is being written: see heddle.kernel.");
+  nb::class_<Tile> tile(
+      module, "Tile", R"(A value of a kernel that is being written: see kernel(). Operators work on all of its elements.
+
+>>> @hd.kernel
+... def doubled(k, x):
+...     y, i = k.output(x.shape, x.dtype), k.range(x.shape[0])
+...     tile = x[i]
+...     y[i] = tile * 2
+>>> print(doubled(hd.tensor([1.0, 2.0])))
+[2. 4.])");
   static constexpr struct {
     const char *method, *reflected, *op;
   } kBinary[] = {{"__add__", "__radd__", "add"},
@@ -87,10 +96,13 @@ void bind_tile(nb::module_& module) {
   });
   tile.attr("__hash__") = nb::none();
   tile.attr("__array_ufunc__") = nb::none();  // NumPy's scalars leave operators to us
-  tile.def("to", [](const Tile& self, nb::handle dtype) { return self.to(to_dtype(dtype.ptr())); }, nb::arg("dtype"));
   tile.def(
-      "astype", [](const Tile& self, nb::handle dtype) { return self.to(to_dtype(dtype.ptr())); }, nb::arg("dtype"));
-  tile.def_prop_ro("dtype", [](const Tile& self) { return of_dtype(self.dtype()); });
+      "to", [](const Tile& self, nb::handle dtype) { return self.to(to_dtype(dtype.ptr())); }, nb::arg("dtype"),
+      "The elements as another dtype.");
+  tile.def(
+      "astype", [](const Tile& self, nb::handle dtype) { return self.to(to_dtype(dtype.ptr())); }, nb::arg("dtype"),
+      "The elements as another dtype.");
+  tile.def_prop_ro("dtype", [](const Tile& self) { return of_dtype(self.dtype()); }, "Type of the elements.");
   tile.def("__repr__", [](const Tile& self) { return "Tile(" + self.describe() + ")"; });
 }
 
@@ -125,10 +137,21 @@ nb::object looped(KernelBuilder& k, nb::handle start, nb::handle stop, nb::handl
 using Reduction = Tile (KernelBuilder::*)(const Tile&, const Tile&);
 
 void bind_builder(nb::module_& module) {
-  nb::class_<KernelArray>(module, "KernelTensor", "An input, a result or shared memory of a kernel: see heddle.kernel.")
-      .def_prop_ro("shape", [](const KernelArray& self) { return tuple_of(self.tensor.shape()); })
-      .def_prop_ro("ndim", [](const KernelArray& self) { return self.tensor.shape().size(); })
-      .def_prop_ro("dtype", [](const KernelArray& self) { return of_dtype(self.tensor.dtype()); })
+  nb::class_<KernelArray>(module, "KernelTensor",
+                          R"(An input, a result or shared memory of a kernel that is being written: see kernel().
+
+>>> @hd.kernel
+... def first(k, x):
+...     y, row = k.output(x.shape[:1], x.dtype), k.block(x.shape[0])
+...     y[row] = x[row, 0]
+>>> print(first(hd.tensor([[1.0, 2.0], [3.0, 4.0]])))
+[1. 3.])")
+      .def_prop_ro(
+          "shape", [](const KernelArray& self) { return tuple_of(self.tensor.shape()); }, "Sizes of the axes.")
+      .def_prop_ro(
+          "ndim", [](const KernelArray& self) { return self.tensor.shape().size(); }, "Number of axes.")
+      .def_prop_ro(
+          "dtype", [](const KernelArray& self) { return of_dtype(self.tensor.dtype()); }, "Type of the elements.")
       .def("__getitem__",
            [](const KernelArray& self, nb::handle at) { return loaded(self, at, nb::none(), nb::int_(0)); })
       .def("__setitem__",
@@ -136,7 +159,17 @@ void bind_builder(nb::module_& module) {
       .def("__repr__", [](const KernelArray& self) {
         return text("KernelTensor(", self.tensor.dtype(), self.tensor.shape(), ")");
       });
-  nb::class_<KernelBuilder> builder(module, "KernelBuilder", "Writes a kernel: see heddle.kernel.");
+  nb::class_<KernelBuilder> builder(
+      module, "KernelBuilder",
+      R"(Writes a kernel: see kernel(). It has every elementwise op by its name, besides what is listed here.
+
+>>> @hd.kernel
+... def normed(k, x):
+...     y = k.output(x.shape, x.dtype)
+...     row, j = k.block(x.shape[0]), k.range(x.shape[1])
+...     y[row, j] = x[row, j] / k.sqrt(k.sum(x[row, j] * x[row, j], j))
+>>> print(normed(hd.tensor([[3.0, 4.0]])))
+[[0.6 0.8]])");
   builder.def("_input", [](const KernelBuilder& k, int number) { return KernelArray{k, k.input(number)}; })
       .def(
           "output",
@@ -197,11 +230,14 @@ void bind_builder(nb::module_& module) {
   // Every elementwise op by its name.
   for (int i = 0; i < kScalarOpCount; ++i) {
     const char* op = info(static_cast<ScalarOp>(i)).name;
-    builder.def(op, [op](KernelBuilder&, nb::args args) {
-      std::vector<Tile> tiles;
-      for (nb::handle each : args) tiles.push_back(to_tile(each));
-      return Tile::of(op, tiles);
-    });
+    builder.def(
+        op,
+        [op](KernelBuilder&, nb::args args) {
+          std::vector<Tile> tiles;
+          for (nb::handle each : args) tiles.push_back(to_tile(each));
+          return Tile::of(op, tiles);
+        },
+        "The op of each element, of tiles, positions and numbers.");
   }
 }
 

@@ -11,14 +11,15 @@ import pytest
 
 import heddle as hd
 
-MODULES = [hd, hd.nn, hd.nn.init, hd.nn.functional, hd.optim, hd.data, hd.io, hd.plot, hd.random, hd.models]
+MODULES = [hd, hd.nn, hd.nn.init, hd.nn.functional, hd.optim, hd.optim.lr_scheduler, hd.data, hd.utils.data, hd.io]
+MODULES += [hd.plot, hd.random, hd.models, hd.cuda]
 NUMBER = re.compile(r"(?<![\w.])-?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan)", re.I)
 
 
 def own_words(thing):
     """What it says besides its signature."""
     text = thing.__doc__ or ""
-    if type(thing).__module__ == "heddle":  # of the tables of operators
+    if type(thing).__module__ in ("heddle", "nanobind"):  # they begin with their signatures
         return text.partition("\n\n")[2]
     return text
 

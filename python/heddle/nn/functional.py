@@ -18,8 +18,12 @@ globals().update({name: getattr(_core, name) for name in __all__})
 
 
 def changing(function):
-    """The function with PyTorch's `inplace`: then its first argument gets the result, and is the result."""
+    """The function with PyTorch's `inplace`: then its first argument gets the result, and is the result.
 
+    >>> x = hd.tensor([-1.0, 2.0])
+    >>> hd.nn.functional.relu(x, inplace=True) is x, x.tolist()
+    (True, [0.0, 2.0])
+    """
     @functools.wraps(function)
     def run(*args, inplace=False, **kwargs):
         result = function(*args, **kwargs)
@@ -33,5 +37,9 @@ for _name in "relu relu6 leaky_relu elu selu celu silu hardsigmoid hardswish har
 
 
 def embedding(input, weight):
-    """Rows of a table, chosen by integers: the integers come first here, as in PyTorch."""
+    """Rows of a table, chosen by integers: the integers come first here, as in PyTorch.
+
+    >>> hd.nn.functional.embedding(hd.tensor([1, 0]), hd.tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [[3.0, 4.0], [1.0, 2.0]]
+    """
     return _core.embedding(weight, input)

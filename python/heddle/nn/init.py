@@ -24,7 +24,11 @@ def xavier_normal_(tensor, gain=1.0, generator=None):
 
 
 def calculate_gain(nonlinearity, param=None):
-    """The factor that keeps the size of values through a function."""
+    """The factor that keeps the size of values through a function.
+
+    >>> hd.nn.init.calculate_gain("tanh")
+    1.6666666666666667
+    """
     if nonlinearity == "leaky_relu":
         return math.sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
     gains = {"relu": math.sqrt(2), "tanh": 5 / 3, "selu": 3 / 4, "linear": 1, "sigmoid": 1}

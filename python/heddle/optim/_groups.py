@@ -8,7 +8,14 @@ _clear = _core._optim.Optimizer.zero_grad
 
 
 def zero_grad(self, set_to_none=True):
-    """Forgets what backward() has added up, or makes it zeros."""
+    """Forgets what backward() has added up, or makes it zeros.
+
+    >>> w = hd.ones(2, requires_grad=True)
+    >>> w.sum().backward()
+    >>> hd.optim.SGD([w]).zero_grad()
+    >>> w.grad is None
+    True
+    """
     if set_to_none:
         return _clear(self)
     for parameter in self.parameters():
@@ -56,6 +63,11 @@ def param_groups(self):
 
     `for group in opt.param_groups: group["lr"] = rate` changes the rate. Rates of groups keep their proportions: to
     write one is to write all.
+
+    >>> opt = hd.optim.SGD([hd.ones(2, requires_grad=True)], lr=0.5)
+    >>> opt.param_groups[0]["lr"] = 0.25
+    >>> opt.lr, len(opt.param_groups[0]["params"])
+    (0.25, 1)
     """
     lr, written, parameters, groups = self.lr, [], self.parameters(), []
     for count, weight_decay, factor in self._groups():

@@ -7,7 +7,16 @@ __all__ = ["ConcatDataset", "DataLoader", "Dataset", "IterableDataset", "Subset"
 
 
 class Dataset:
-    """What has __getitem__, and __len__."""
+    """What has __getitem__, and __len__.
+
+    >>> class Squares(hd.utils.data.Dataset):
+    ...     def __len__(self):
+    ...         return 4
+    ...     def __getitem__(self, index):
+    ...         return index, index * index
+    >>> [x.tolist() for x in next(iter(hd.utils.data.DataLoader(Squares(), batch_size=4)))]
+    [[0, 1, 2, 3], [0, 1, 4, 9]]
+    """
 
     def __getitem__(self, index):
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__()")
@@ -17,14 +26,26 @@ class Dataset:
 
 
 class IterableDataset(Dataset):
-    """What has __iter__ alone: samples come in its order."""
+    """What has __iter__ alone: samples come in its order.
+
+    >>> class Count(hd.utils.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(3))
+    >>> [x.tolist() for x in hd.utils.data.DataLoader(Count(), batch_size=2)]
+    [[0, 1], [2]]
+    """
 
     def __iter__(self):
         raise NotImplementedError(f"{type(self).__name__} has no __iter__()")
 
 
 class TensorDataset(Dataset):
-    """Rows of tensors that have as many."""
+    """Rows of tensors that have as many.
+
+    >>> rows = hd.utils.data.TensorDataset(hd.arange(3), hd.arange(3) * 10)
+    >>> len(rows), [x.item() for x in rows[1]]
+    (3, [1, 10])
+    """
 
     def __init__(self, *tensors):
         if any(len(tensor) != len(tensors[0]) for tensor in tensors):
@@ -39,6 +60,13 @@ class TensorDataset(Dataset):
 
 
 class Subset(Dataset):
+    """Some samples of a dataset.
+
+    >>> rows = hd.utils.data.Subset(range(10), [3, 5])
+    >>> len(rows), rows[1]
+    (2, 5)
+    """
+
     def __init__(self, dataset, indices):
         self.dataset, self.indices = dataset, list(indices)
 
@@ -50,6 +78,13 @@ class Subset(Dataset):
 
 
 class ConcatDataset(Dataset):
+    """Datasets one after the other.
+
+    >>> rows = hd.utils.data.ConcatDataset([range(3), range(10, 12)])
+    >>> len(rows), rows[3]
+    (5, 10)
+    """
+
     def __init__(self, datasets):
         self.datasets = list(datasets)
 
@@ -66,7 +101,12 @@ class ConcatDataset(Dataset):
 
 
 def random_split(dataset, lengths, generator=None):
-    """Parts that share no sample, of so many samples each, or of such shares of all."""
+    """Parts that share no sample, of so many samples each, or of such shares of all.
+
+    >>> a, b = hd.utils.data.random_split(range(10), [0.7, 0.3])
+    >>> len(a), len(b)
+    (7, 3)
+    """
     total, lengths = len(dataset), list(lengths)
     if lengths and all(isinstance(length, float) for length in lengths):
         lengths = [int(total * share) for share in lengths]
@@ -80,7 +120,11 @@ def random_split(dataset, lengths, generator=None):
 
 
 def default_collate(samples):
-    """Samples as one: tensors, arrays and numbers become a tensor with one more axis; tuples and dicts stay so."""
+    """Samples as one: tensors, arrays and numbers become a tensor with one more axis; tuples and dicts stay so.
+
+    >>> hd.utils.data.default_collate([(1, 2.0), (3, 4.0)])
+    [tensor([1, 3]), tensor([2., 4.])]
+    """
     first = samples[0]
     if isinstance(first, Tensor):
         return _core.stack(samples)
@@ -102,6 +146,10 @@ class DataLoader:
 
     Batches are made by the thread that asks for them: num_workers, pin_memory, persistent_workers and prefetch_factor
     are understood and change nothing.
+
+    >>> rows = hd.utils.data.TensorDataset(hd.arange(5))
+    >>> [x.tolist() for (x,) in hd.utils.data.DataLoader(rows, batch_size=2)]
+    [[0, 1], [2, 3], [4]]
     """
 
     def __init__(
