@@ -39,7 +39,8 @@ NAMED = {
     "control": ("Control flow", "cond while_loop scan fori_loop map"),
     "devices": ("Devices", "device devices default_device set_default_device"),
     "inspect": ("Seeing inside", "graph Graph profile Profile progress"),
-    "files": ("Files", "save_safetensors load_safetensors safetensors_metadata"),
+    "files": ("Files", "save_safetensors load_safetensors safetensors_metadata save load"),
+    "kernels": ("Kernels of one's own", "kernel KernelBuilder KernelTensor Tile"),
 }
 MODULES = {
     "nn": "Modules and layers",
@@ -130,7 +131,7 @@ def main(folder):
             key = areas.get(name) if areas.get(name) in TITLES else "more"
             title = TITLES.get(key, "Other functions")
             sections.setdefault(key, (title, []))[1].append(name)
-    order = ["tensor", *TITLES, "transforms", "control", "devices", "inspect", "files", "more", "errors"]
+    order = ["tensor", *TITLES, "transforms", "control", "devices", "inspect", "files", "kernels", "more", "errors"]
     for key in order:
         title, listed = sections[key]
         others = [f"``{other}`` is ``{own}``" for own in listed for other in same.get(own, [])]
@@ -138,12 +139,13 @@ def main(folder):
         entries = [(f"heddle.{name}", names[name]) for name in listed]
         text = tensor_page(title, entries) if key == "tensor" else page(title, entries, about)
         (folder / f"{key}.rst").write_text(text)
+    listed_only = ("nn.functional", "io")  # their functions are described elsewhere
     for path, title in MODULES.items():
         module = hd
         for part in path.split("."):
             module = getattr(module, part)
-        entries = list(members(module))
-        if path in ("nn.functional", "io"):  # names of functions that are described elsewhere
+        entries = [(name, thing) for name, thing in members(module) if path in listed_only or names.get(name) is not thing]
+        if path in listed_only:
             listed = ", ".join(f"``{name}``" for name, _ in entries)
             (folder / f"{path}.rst").write_text(page(title, [], f"{(module.__doc__ or '').strip()}\n\n{listed}."))
             continue
