@@ -115,8 +115,8 @@ Tile KernelBuilder::dot(const Tile& a, const Tile& b, const Tile& range, const s
   if (variable.is_var() && terms[static_cast<size_t>(axis)] == 1)
     throw ShapeError(
         text("dot: neither ", a.describe(), " nor ", b.describe(), " depends on range ", axis, ", which is summed"));
-  check_size("dot", terms);
   const TileDims dims = without(terms, axis);
+  check_size("dot", dims);
   Value sum;
   if (acc) {
     if (acc->kind() == Tile::Kind::Value && acc->dtype() != dtype)
