@@ -44,11 +44,11 @@ def make_environment():
 
 RUN_NOTEBOOK = """
 import sys, nbformat
-from jupyter_client import AsyncKernelManager
 from nbclient import NotebookClient
+from traitlets.config import Config
 book = nbformat.read(sys.argv[1], as_version=4)
-manager = AsyncKernelManager(kernel_name="python3", transport="ipc")
-NotebookClient(book, km=manager, timeout=300).execute()
+settings = Config({"KernelManager": {"transport": "ipc"}})
+NotebookClient(book, timeout=300, kernel_name="python3", config=settings).execute()
 nbformat.write(book, sys.argv[2])
 """
 
