@@ -173,7 +173,7 @@ void make_optimizer(Optimizer* self, nb::handle params, nb::handle lr, nb::handl
     std::copy(next.begin(), next.end(), own.begin());
     return to_tensor(PyTuple_GetItem(result.ptr(), 0));
   };
-  new (self) Optimizer(to_parameters(params), to_schedule(lr), weight_decay, std::move(rule));
+  new (self) Optimizer(to_parameters(params, lr), to_schedule(lr), weight_decay, std::move(rule));
 }
 
 void bind_schedules(nb::module_& optim) {
