@@ -110,9 +110,9 @@ class KernelTensor {
 
  private:
   friend class KernelBuilder;
-  KernelTensor(const KernelTrace* trace, int buffer, Dims shape, DType dtype)
-      : trace_(trace), buffer_(buffer), shape_(std::move(shape)), dtype_(dtype) {}
-  const KernelTrace* trace_;
+  KernelTensor(std::shared_ptr<const KernelTrace> trace, int buffer, Dims shape, DType dtype)
+      : trace_(std::move(trace)), buffer_(buffer), shape_(std::move(shape)), dtype_(dtype) {}
+  std::shared_ptr<const KernelTrace> trace_;
   int buffer_;
   Dims shape_;
   DType dtype_;

@@ -80,7 +80,7 @@ int64_t KernelTensor::size(int64_t axis) const {
 
 Tile KernelBuilder::load(const KernelTensor& x, const std::vector<Tile>& at, const Tile& mask, const Tile& other) {
   KernelTrace& trace = *trace_;
-  if (x.trace_ != &trace) throw ValueError("load: a tensor of another kernel");
+  if (x.trace_ != trace_) throw ValueError("load: a tensor of another kernel");
   if (trace.kernel.buffers[static_cast<size_t>(x.buffer_)].space == kernel::Space::Out)
     throw ValueError("load: a result cannot be read; keep the tile that is stored there, or use shared memory");
   const Place place = place_of("load", trace, x.buffer_, at, mask);
@@ -102,7 +102,7 @@ Tile KernelBuilder::load(const KernelTensor& x, const std::vector<Tile>& at, con
 
 void KernelBuilder::store(const KernelTensor& y, const std::vector<Tile>& at, const Tile& value, const Tile& mask) {
   KernelTrace& trace = *trace_;
-  if (y.trace_ != &trace) throw ValueError("store: a tensor of another kernel");
+  if (y.trace_ != trace_) throw ValueError("store: a tensor of another kernel");
   if (trace.kernel.buffers[static_cast<size_t>(y.buffer_)].space == kernel::Space::In)
     throw ValueError("store: an input cannot be written; make an output");
   check_usable("store", trace, value);

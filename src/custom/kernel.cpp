@@ -118,7 +118,7 @@ int KernelBuilder::input_count() const { return static_cast<int>(trace_->inputs.
 KernelTensor KernelBuilder::input(int number) const {
   if (number < 0 || number >= input_count())
     throw IndexError(text("input: kernel ", trace_->name, " has ", input_count(), " inputs, not number ", number));
-  return {trace_.get(), number, trace_->shapes[static_cast<size_t>(number)],
+  return {trace_, number, trace_->shapes[static_cast<size_t>(number)],
           trace_->inputs[static_cast<size_t>(number)].dtype};
 }
 
@@ -131,7 +131,7 @@ KernelTensor KernelBuilder::output(const Dims& shape, DType dtype) {
   trace.shapes.push_back(shape);
   trace.results.push_back({dtype, checked});
   trace.result_buffers.push_back(buffer);
-  return {&trace, buffer, shape, dtype};
+  return {trace_, buffer, shape, dtype};
 }
 
 KernelTensor KernelBuilder::shared(const Dims& shape, DType dtype) {
@@ -144,7 +144,7 @@ KernelTensor KernelBuilder::shared(const Dims& shape, DType dtype) {
   const int buffer = static_cast<int>(trace.kernel.buffers.size());
   trace.kernel.buffers.push_back({text("s", buffer), dtype, kernel::Space::Shared, count});
   trace.shapes.push_back(shape);
-  return {&trace, buffer, shape, dtype};
+  return {trace_, buffer, shape, dtype};
 }
 
 }  // namespace heddle

@@ -227,6 +227,11 @@ Tile Tile::of(const char* op, std::span<const Tile> operands) {
     return make_position(trace, *formula, condition, scope);
 
   const bool selects = about.rule == OpRule::Select;
+  if (selects && is_condition(operands[0]))  // one that always holds, or never, chooses now
+    if (const Expr chosen = *formula_of(operands[0]); chosen.is_const()) {
+      const DType common = common_dtype(operands.subspan(1));
+      return make_data(trace, data_of(*trace, operands[chosen.is_const(0) ? 2 : 1], common));
+    }
   DType dtype = common_dtype(operands.subspan(selects ? 1 : 0));
   if (about.rule == OpRule::Float && !is_float(dtype)) dtype = DType::f32;
   if (selects && operands[0].dtype() != DType::boolean)

@@ -191,6 +191,20 @@ TEST(Kernel, of_no_elements) {
   expect_same({sums({empty})[0]}, {tensor({3, 3}).to(sums({empty})[0].dtype())}, 0);
 }
 
+TEST(Kernel, of_no_inputs_and_of_scalars) {
+  Kernel squares("squares", [](KernelBuilder& k) {
+    KernelTensor y = k.output({4}, kI64);
+    Tile i = k.range(4);
+    k.store(y, {i}, i * i);
+  });
+  expect_same(squares({}), {tensor({0, 1, 4, 9}, kI64)}, 0);
+  Kernel plus("plus", [](KernelBuilder& k) {
+    KernelTensor x = k.input(0), y = k.output({}, x.dtype());
+    k.store(y, {}, where(k.block(1) < 1, k.load(x, {}), 0) + 1);
+  });
+  expect_same(plus({full({}, 2.5)}), {full({}, 3.5)}, 0);
+}
+
 TEST(Kernel, is_part_of_captured_functions_and_of_graphs) {
   Kernel soft = examples::softmax();
   auto f = jit([&](const Tensor& x) { return sum(soft({x * 2})[0] * x, -1); });
@@ -320,6 +334,14 @@ TEST(Kernel, says_what_is_wrong) {
          "range: a size of 1099511627776");
   expect(message<ValueError>([&] { write([](KernelBuilder&, auto, auto, Tile i) { i*(int64_t{1} << 60); }); }),
          "may lie beyond 2^48");
+  std::optional<KernelTensor> kept;
+  write([&](KernelBuilder& k, KernelTensor x, KernelTensor y, Tile i) {
+    k.store(y, {i}, 0);
+    kept = x;
+  });
+  expect(message<ValueError>(
+             [&] { write([&](KernelBuilder& k, KernelTensor, KernelTensor, Tile i) { k.load(*kept, {i}); }); }),
+         "load: a tensor of another kernel");
   std::optional<Tile> leaked;
   write([&](KernelBuilder& k, KernelTensor, KernelTensor y, Tile i) {
     k.store(y, {i}, 0);
