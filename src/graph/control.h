@@ -57,8 +57,8 @@ std::vector<NodeRef> close_regions(std::span<Region> regions, const std::unorder
 std::vector<NodeRef> join_loops(std::span<const NodeRef> roots);
 
 // A step that the graph repeats many times, as a plain loop of the host's records it, becomes the body of one Loop.
-// Nodes of `kept` stay. For whole programs, before anybody looks at their numbers: those in a body are part of it.
-std::vector<NodeRef> roll(std::span<const NodeRef> roots, std::span<const NodeRef> kept = {});
+// For whole programs, before anybody looks at their numbers: those in a body are part of it.
+std::vector<NodeRef> roll(std::span<const NodeRef> roots);
 
 // Gradients for the inputs from those of the results (null: none), null where `wanted` is false or there is none.
 // ValueError for a Loop with a condition.

@@ -139,12 +139,21 @@ void pull(const Node& node, const NodeRef& g, Wanted wanted, std::span<NodeRef> 
   HD_ASSERT(false, "no gradient passes through ", name(node.op));
 }
 
+bool is_computed(const Node& node) {
+  return !leaf_rule(node) && (!node.inputs.empty() || !differentiable_inputs(node).empty());
+}
+
 }  // namespace
 
-std::vector<NodeRef> gradient(std::span<const NodeRef> recorded, std::span<const NodeRef> cotangents,
+std::vector<NodeRef> gradient(std::span<const NodeRef> outputs, std::span<const NodeRef> cotangents,
                               std::span<const NodeRef> inputs) {
-  // Steps that repeat are differentiated once, as the loop that they are.
-  const std::vector<NodeRef> outputs = roll(recorded, inputs);
+  if (std::any_of(inputs.begin(), inputs.end(), [](const NodeRef& x) { return is_computed(*x); }))
+    return gradient_as_recorded(outputs, cotangents, inputs);
+  return gradient_as_recorded(roll(outputs), cotangents, inputs);
+}
+
+std::vector<NodeRef> gradient_as_recorded(std::span<const NodeRef> outputs, std::span<const NodeRef> cotangents,
+                                          std::span<const NodeRef> inputs) {
   std::vector<const Node*> order = differentiable_order(outputs);
   NodeMap number;
   for (uint32_t i = 0; i < order.size(); ++i) number.insert(order[i], i);

@@ -17,9 +17,13 @@ namespace heddle {
 
 // Gradients of sum(outputs[i] * cotangents[i]) with respect to some nodes of the graph, in their dtype and shape. Null
 // for a node that the outputs do not depend on in a differentiable way. Follows realised data to the graph that it was
-// computed from, where that was kept. Iterative; linear in nodes. Only floats have gradients.
+// computed from, where that was kept. Iterative; linear in nodes. Only floats have gradients. Steps that repeat are
+// differentiated once, as the loop that they are, unless one of the nodes is computed from others.
 std::vector<NodeRef> gradient(std::span<const NodeRef> outputs, std::span<const NodeRef> cotangents,
                               std::span<const NodeRef> inputs);
+// The same without looking for such steps: for parts of a larger graph.
+std::vector<NodeRef> gradient_as_recorded(std::span<const NodeRef> outputs, std::span<const NodeRef> cotangents,
+                                          std::span<const NodeRef> inputs);
 
 // Why gradient() gave null for this one, in words that follow "the output ".
 std::string why_no_gradient(std::span<const NodeRef> outputs, const NodeRef& input);

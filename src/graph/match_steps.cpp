@@ -33,8 +33,7 @@ std::optional<int64_t> whole_number(const Node& node) {
 // The values of one step, matched in all of its repetitions at once.
 class Matcher {
  public:
-  Matcher(const std::vector<const Node*>& order, const NodeMap& number, const std::unordered_set<const Node*>& kept)
-      : order_(order), number_(number), kept_(kept) {}
+  Matcher(const std::vector<const Node*>& order, const NodeMap& number) : order_(order), number_(number) {}
 
   // The step that ends with these nodes.
   std::optional<Repetition> match(const Tuple& ends) {
@@ -208,7 +207,7 @@ class Matcher {
     // Steps share no nodes, so there cannot be more values than this.
     if ((found_.values.size() + 1) * found_.steps > order_.size()) return {};
     for (const Node* node : tuple) {
-      if (!node->same_but_inputs(last) || node->inputs.size() != last.inputs.size() || kept_.contains(node)) return {};
+      if (!node->same_but_inputs(last) || node->inputs.size() != last.inputs.size()) return {};
       if (place_.contains(node)) {
         if (met_too_late_.empty()) met_too_late_ = tuple;
         return {};
@@ -249,10 +248,15 @@ class Matcher {
   }
 
   std::vector<Tuple> what_follows() const {
-    std::unordered_map<uint64_t, size_t> group_of;
-    std::vector<Tuple> groups;
+    struct User {
+      uint64_t hash;
+      const Node* node;
+      size_t step;
+    };
+    std::vector<User> users;
+    std::unordered_map<uint64_t, size_t> count;
     for (const Node* node : order_) {
-      if (place_.contains(node) || kept_.contains(node) || node->op == NodeOp::Cat) continue;
+      if (place_.contains(node) || node->op == NodeOp::Cat) continue;
       uint64_t hash = own_hash(*node);
       std::optional<size_t> step;
       for (const NodeRef& input : node->inputs) {
@@ -262,9 +266,16 @@ class Matcher {
         if (!step) step = found->second.step;
       }
       if (!step) continue;
-      auto [at, fresh] = group_of.try_emplace(hash, groups.size());
+      users.push_back({hash, node, *step});
+      ++count[hash];
+    }
+    std::unordered_map<uint64_t, size_t> group_of;
+    std::vector<Tuple> groups;
+    for (const User& user : users) {
+      if (count[user.hash] < found_.steps) continue;
+      auto [at, fresh] = group_of.try_emplace(user.hash, groups.size());
       if (fresh) groups.emplace_back(found_.steps);
-      if (!groups[at->second][*step]) groups[at->second][*step] = node;
+      if (!groups[at->second][user.step]) groups[at->second][user.step] = user.node;
     }
     std::erase_if(groups, [](const Tuple& group) { return contains(group, static_cast<const Node*>(nullptr)); });
     return groups;
@@ -298,8 +309,8 @@ class Matcher {
         if (source.kind != Kind::Earlier || !set_before(before[source.index], source.back - 1, whole)) return false;
         continue;
       }
-      if (now[v] || folded[v] || place_.contains(node) || kept_.contains(node) ||
-          !node->same_but_inputs(*value.nodes[0]) || node->inputs.size() != value.inputs.size())
+      if (now[v] || folded[v] || place_.contains(node) || !node->same_but_inputs(*value.nodes[0]) ||
+          node->inputs.size() != value.inputs.size())
         return false;
       now[v] = node;
       const bool swapped = is_swapped(value, *node);
@@ -333,7 +344,11 @@ class Matcher {
         if (source.kind == Kind::Earlier && (before[source.index].size() < source.back ||
                                              contains(before[source.index], static_cast<const Node*>(nullptr))))
           return false;
+    for (const Repetition::Slice& slice : found_.slices)
+      if (!is_there(slice)) return false;
     find_unread(now);
+    for (size_t v = 0; v < now.size(); ++v)
+      if (!now[v] && !folded[v] && may_fail(*found_.values[v].nodes[0])) return false;
     for (size_t v = 0; v < now.size(); ++v) {
       found_.values[v].nodes.push_back(now[v]);
       found_.values[v].before = std::move(before[v]);
@@ -341,6 +356,27 @@ class Matcher {
     }
     ++found_.steps;
     return true;
+  }
+
+  // Whether there is a slice for one step more.
+  bool is_there(const Repetition::Slice& slice) const {
+    const Node& whole = *slice.last->inputs[0];
+    const int axis = static_cast<int>(slice.axis);
+    const Expr begin = slice.last->attrs[slice.axis] - slice.stride * static_cast<int64_t>(found_.steps);
+    const Expr room = whole.shape[axis] - slice.last->shape[axis] - begin;
+    return begin.value() >= 0 && room.lo() >= 0;
+  }
+
+  // What a step that the program does not have must not compute, even if nobody looks at the result.
+  static bool may_fail(const Node& node) {
+    switch (node.op) {
+      case NodeOp::Gather:
+      case NodeOp::Scatter:
+      case NodeOp::Loop:
+      case NodeOp::Cond:
+      case NodeOp::Custom: return true;
+      default: return false;
+    }
   }
 
   // Values of a step that the steps after it do not read: where the graph has them, they are what their builder gives.
@@ -357,7 +393,6 @@ class Matcher {
           const Repetition::Slice& slice = found_.slices[source.index];
           SmallVector<Expr, 2> begin = slice.last->attrs;
           begin[slice.axis] = begin[slice.axis] - slice.stride * static_cast<int64_t>(found_.steps);
-          if (begin[slice.axis].value() < 0) break;
           inputs.push_back(make_shrink(slice.last->inputs[0], begin, slice.last->shape));
           continue;
         }
@@ -366,8 +401,7 @@ class Matcher {
       }
       if (inputs.size() != value.inputs.size()) continue;
       const NodeRef made = rebuild(*value.nodes[0], inputs);
-      if (number_.find(made.get()) != NodeMap::kNone && !place_.contains(made.get()) && !kept_.contains(made.get()) &&
-          !contains(now, made.get()))
+      if (number_.find(made.get()) != NodeMap::kNone && !place_.contains(made.get()) && !contains(now, made.get()))
         now[v] = made.get();
     }
   }
@@ -409,7 +443,8 @@ class Matcher {
         const Node& node = *view.before[k];
         const Node* shown =
             node.same_but_inputs(*view.nodes[0]) ? node.inputs[0].get() : unfolded(*view.nodes[0], node);
-        known = shown && set_before(before, k, shown);
+        const Node& like = *view.nodes[0]->inputs[0];
+        known = shown && shown->dtype == like.dtype && shown->shape == like.shape && set_before(before, k, shown);
       }
       if (!known) continue;
       // The new views come first, the others move up.
@@ -500,9 +535,11 @@ class Matcher {
       if (device != kAnywhere && device != node.device) return false;
       device = node.device;
     }
+    // Or it is on another device.
     auto is_after = [&](const Node* node) {
       const uint32_t number = number_.find(node);
-      return number != NodeMap::kNone && after[number];
+      return (number != NodeMap::kNone && after[number]) ||
+             (node->device != kAnywhere && device != kAnywhere && node->device != device);
     };
     for (const Node* node : found.fixed)
       if (is_after(node) || node->gives_several()) return false;
@@ -519,7 +556,6 @@ class Matcher {
 
   const std::vector<const Node*>& order_;
   const NodeMap& number_;
-  const std::unordered_set<const Node*>& kept_;
   Repetition found_;
   std::unordered_map<const Node*, Place> place_;
   std::unordered_map<const Node*, size_t> fixed_;
@@ -541,8 +577,8 @@ uint64_t own_hash(const Node& node) {
 }
 
 std::optional<Repetition> match_steps(const std::vector<const Node*>& order, const NodeMap& number,
-                                      const std::unordered_set<const Node*>& kept, std::span<const Node* const> ends) {
-  return Matcher(order, number, kept).match(Tuple(ends.begin(), ends.end()));
+                                      std::span<const Node* const> ends) {
+  return Matcher(order, number).match(Tuple(ends.begin(), ends.end()));
 }
 
 }  // namespace heddle

@@ -1,8 +1,6 @@
 // What a chain of equal nodes has in common: private to repetition.
 #pragma once
 
-#include <unordered_set>
-
 #include "graph/node_map.h"
 #include "graph/repetition.h"
 
@@ -15,8 +13,8 @@ constexpr size_t kFewestSteps = 16, kFewestNodes = 256;
 uint64_t own_hash(const Node& node);
 
 // The steps that end with these nodes, the last step first; nothing if they are not worth a loop. `order`: the graph,
-// inputs first, and the place of each node in it. No node of `kept` is a value of a step.
+// inputs first, and the place of each node in it.
 std::optional<Repetition> match_steps(const std::vector<const Node*>& order, const NodeMap& number,
-                                      const std::unordered_set<const Node*>& kept, std::span<const Node* const> ends);
+                                      std::span<const Node* const> ends);
 
 }  // namespace heddle

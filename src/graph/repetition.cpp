@@ -51,13 +51,11 @@ const Node* same_below(const Node* node, const std::vector<uint64_t>& hashes, co
 
 }  // namespace
 
-std::optional<Repetition> find_repetition(std::span<const NodeRef> roots, std::span<const NodeRef> kept) {
+std::optional<Repetition> find_repetition(std::span<const NodeRef> roots) {
   const std::vector<const Node*> order = topological(roots);
   if (order.size() < kFewestNodes) return {};
   NodeMap number;
   for (uint32_t i = 0; i < order.size(); ++i) number.insert(order[i], i);
-  std::unordered_set<const Node*> not_values;
-  for (const NodeRef& node : kept) not_values.insert(node.get());
   const std::vector<uint64_t> hashes = cone_hashes(order, number);
   std::unordered_map<uint64_t, size_t> count;
   for (size_t i = 0; i < order.size(); ++i)
@@ -72,7 +70,7 @@ std::optional<Repetition> find_repetition(std::span<const NodeRef> roots, std::s
     std::vector<const Node*> chain{order[i]};
     while (const Node* before = same_below(chain.back(), hashes, number, budget)) chain.push_back(before);
     if (chain.size() < 2 || chain.size() + 2 < kFewestSteps) continue;
-    if (std::optional<Repetition> result = match_steps(order, number, not_values, chain))
+    if (std::optional<Repetition> result = match_steps(order, number, chain))
       if (result->steps >= kFewestSteps) return result;
     budget -= std::min(budget, order.size());
   }

@@ -51,7 +51,7 @@ struct Repetition {
   std::vector<NodeRef> made;  // keeps nodes that the graph does not have
 };
 
-// The first repetition that is worth a loop; nothing if there is none. No node of `kept` is a value of it.
-std::optional<Repetition> find_repetition(std::span<const NodeRef> roots, std::span<const NodeRef> kept);
+// The first repetition that is worth a loop; nothing if there is none.
+std::optional<Repetition> find_repetition(std::span<const NodeRef> roots);
 
 }  // namespace heddle

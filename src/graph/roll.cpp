@@ -21,10 +21,23 @@ class Rolled {
       for (size_t step = 0; step < found.steps; ++step)
         if (const Node* node = found.values[v].nodes[step]; node && !found.values[v].outside) place_[node] = {v, step};
     find_results();
-    build();
+  }
+
+  // A value that is wanted of a few steps is stacked in all of them: not if that takes much memory.
+  bool stacks_too_much() const {
+    constexpr double kMuch = 64 << 20, kTimes = 4;
+    double bytes = 0, wanted = 0;
+    for (size_t v : stacked_) {
+      const Node& node = *found_.values[v].nodes[0];
+      const double step = static_cast<double>(node.shape.numel().hi()) * static_cast<double>(size_of(node.dtype));
+      bytes += step * static_cast<double>(found_.steps);
+      wanted += step * static_cast<double>(wanted_steps_.at(v));
+    }
+    return bytes > kMuch && bytes > kTimes * wanted;
   }
 
   std::vector<NodeRef> rewritten() {
+    build();
     std::unordered_set<const Node*> inside;
     for (const auto& [node, place] : place_) inside.insert(node);
     return rebuild_graph(
@@ -44,9 +57,11 @@ class Rolled {
   // What the rest of the program reads: values of each step, or the last one of those that are carried.
   void find_results() {
     std::vector<bool> wanted(found_.values.size(), false);
+    std::unordered_set<const Node*> seen;
     auto look_at = [&](const Node* node) {
       auto found = place_.find(node);
-      if (found == place_.end()) return;
+      if (found == place_.end() || !seen.insert(node).second) return;
+      ++wanted_steps_[found->second.value];
       const auto [value, step] = found->second;
       if (step > 0 || found_.values[value].before.empty()) wanted[value] = true;
     };
@@ -250,7 +265,8 @@ class Rolled {
   std::unordered_map<const Node*, Place> place_;
   std::unordered_map<size_t, size_t> carried_of_;  // values: the first result that carries them
   size_t carried_ = 0;
-  std::vector<size_t> stacked_;  // values
+  std::vector<size_t> stacked_;                      // values
+  std::unordered_map<size_t, size_t> wanted_steps_;  // of values: of how many steps the rest of the program reads them
   std::vector<NodeRef> inputs_;
   std::unordered_map<const Node*, NodeRef> captured_;
   int64_t number_ = 0;
@@ -259,17 +275,19 @@ class Rolled {
 
 }  // namespace
 
-std::vector<NodeRef> roll(std::span<const NodeRef> roots, std::span<const NodeRef> kept) {
+std::vector<NodeRef> roll(std::span<const NodeRef> roots) {
   // Each time the graph is much smaller than before.
   constexpr int kMostLoops = 16;
   std::vector<NodeRef> result(roots.begin(), roots.end());
   for (int i = 0; i < kMostLoops; ++i) {
-    std::optional<Repetition> found = find_repetition(result, kept);
+    std::optional<Repetition> found = find_repetition(result);
     if (!found) break;
     if (log_enabled(Log::Remarks))
       log_write(Log::Remarks,
                 text("graph: ", found->steps, " equal steps of ", found->values.size(), " operations are one loop\n"));
-    result = Rolled(*found, result).rewritten();
+    Rolled rolled(*found, result);
+    if (rolled.stacks_too_much()) break;
+    result = rolled.rewritten();
   }
   return result;
 }

@@ -224,6 +224,8 @@ class LoopRun {
     const size_t flag = step_.carried - 1;
     const BufferPart begins[] = {inputs_[flag]};
     const Result& of_condition = step_.regions[1].results[0];
+    // Nobody could stop it.
+    if (may_be_interrupted()) return false;
     if (!together_ || step_.ahead < 2 || is_fixed(flag) || of_condition.kind != Result::Kind::Output ||
         regions_.updated_leaf(1, of_condition) >= 0 || !regions_.plan(1).checks.empty() || has_control(1))
       return false;

@@ -74,7 +74,7 @@ std::vector<NodeRef> pull_again(const Recording& recording, const Node& node, co
   std::vector<NodeRef> inputs, gradients(to.size());
   for (size_t i = 0; i < to.size(); ++i)
     if (wanted[i]) inputs.push_back(to[i]);
-  std::vector<NodeRef> found = gradient(std::span(&again, 1), std::span(&g, 1), inputs);
+  std::vector<NodeRef> found = gradient_as_recorded(std::span(&again, 1), std::span(&g, 1), inputs);
   for (size_t i = 0, given = 0; i < to.size(); ++i)
     if (wanted[i]) gradients[i] = found[given++];
   return gradients;

@@ -223,6 +223,57 @@ TEST(Roll, gradients_with_respect_to_a_step_inside) {
   expect_same(grad(sum(h), middle), grad(sum(g), after));
 }
 
+// Of what follows from the steps, one by one, and of what was realised on the way.
+TEST(Roll, gradients_with_respect_to_values_above_the_loop) {
+  const Cell cell;
+  const Tensor x = randn({40, 3, 6}).realize(), v = randn({8, 4}).realize(), begin = randn({3, 8}).realize();
+  auto gradients = [&](bool rolled) {
+    const Tensor h0 = begin.clone().realize().requires_grad_();
+    Tensor h = h0, middle;
+    TensorList ys;
+    for (int64_t t = 0; t < 40; ++t) {
+      // With different numbers the steps are not equal.
+      h = rolled ? cell(h, x.at({t})) : cell(h, x.at({t})) * (1 + 1e-9 * static_cast<double>(t * t));
+      ys.push_back(matmul(h, v));
+      if (t == 20) middle = h;
+    }
+    TensorList result{grad(sum(square(stack(ys))), ys[20]), grad(sum(square(h)), h0)};
+    Tensor a = sum(h);
+    middle.realize();
+    result.push_back(grad(a + sum(middle * 3), middle));
+    return result;
+  };
+  const TensorList got = gradients(true), want = gradients(false);
+  for (size_t i = 0; i < got.size(); ++i) expect_same(got[i], want[i], 1e-4);
+}
+
+// The first step reads nothing of what the others take slices of.
+TEST(Roll, a_step_without_a_slice_is_none_of_them) {
+  const Cell cell;
+  const Tensor x = randn({40, 3, 8}).realize(), h0 = randn({3, 8}).realize();
+  for (const bool backward : {false, true}) {
+    Tensor h = tanh(matmul(h0, cell.wh));
+    TensorList all;
+    for (int i = 0; i < 40; ++i) {
+      const int t = backward ? 39 - i : i;
+      h = tanh(matmul(h, cell.wh));
+      all.push_back(h * x.at({t}));
+    }
+    expect_rolled({stack(all)}, 1);
+  }
+}
+
+TEST(Roll, does_not_keep_all_steps_of_what_is_wanted_once) {
+  Tensor u = randn({256, 256}).realize(), middle;
+  for (int t = 0; t < 300; ++t) {
+    u = u + 0.1 * (roll(u, 1, 0) + roll(u, -1, 0) - 2 * u);
+    if (t == 150) middle = u;
+  }
+  NodeRef roots[] = {middle.node(), u.node()};
+  EXPECT_EQ(loops_in(roll(roots)), 0);
+  EXPECT_EQ(loops_in(roll(std::span(roots).last(1))), 1);
+}
+
 TEST(Roll, a_captured_training_step_has_one_forward_loop) {
   const Cell cell;
   const Tensor x = randn({40, 3, 6}).realize();

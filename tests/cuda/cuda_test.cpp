@@ -329,6 +329,20 @@ TEST(Cuda, large_copies_go_on_beside_kernels) {
   EXPECT_EQ(waits_of_copy(), 2) << "nor had whoever had the memory before let go of it";
 }
 
+// What waits in pinned memory for the kernels' stream is not overwritten by a copy beside it.
+TEST(Cuda, copies_beside_each_other_have_pinned_memory_of_their_own) {
+  Backend& gpu = device("cuda");
+  std::vector<char> large(size_t{24} << 20, 1);
+  const int64_t small = 42;
+  auto to = gpu.allocate(large.size()), other = gpu.allocate(sizeof small);
+  gpu.copy_from_host(*other, &small, sizeof small);
+  const int pinned = fake().pinned;
+  gpu.copy_from_host(*to, large.data(), large.size());
+  gpu.copy_from_host(*other, &small, sizeof small);
+  EXPECT_LE(fake().pinned, pinned + 2) << "two halves for each stream";
+  EXPECT_GE(fake().pinned, 4);
+}
+
 TEST(Cuda, a_loop_with_a_condition_is_one_launch) {
   const Tensor a = full({100}, 2.).realize(), x = ones({100}).realize(), none = zeros({}, kI32).realize();
   auto run = jit([&](const Tensor& begin) {

@@ -180,6 +180,7 @@ int cuMemGetInfo_v2(size_t* left, size_t* total) {
   return 0;
 }
 int cuMemHostAlloc(void** address, size_t bytes, unsigned) {
+  ++state.pinned;
   ANSWER;
   *address = std::malloc(bytes);
   return 0;

@@ -18,6 +18,7 @@ struct FakeDriver {
   int broken = 0;  // what every function answers
   int launches = 0, graph_launches = 0, graphs_made = 0, nodes_changed = 0, nodes = 0, allocations = 0, modules = 0;
   int loops = 0, loop_nodes = 0;   // conditional nodes, and kernels inside of the last one
+  int pinned = 0;                  // pieces of pinned memory
   int waits = 0;                   // of one stream for an event of another
   int edges = 0, early_edges = 0;  // between nodes of graphs, the latter of kernels that wait themselves
   int maps = 0;                    // descriptors of matrices

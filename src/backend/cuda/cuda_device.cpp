@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <optional>
 
 #include "backend/cuda/executable.h"
 #include "backend/cuda/memory.h"
@@ -69,7 +70,8 @@ class CudaDevice final : public Backend {
         target_(target_of(driver, number)),
         tf32_target_(with_tf32(target_)),
         memory_(driver, name_, bytes),
-        staging_(driver) {
+        staging_(driver),
+        staging_beside_(driver) {
     enter();
     constexpr unsigned kApart = 1;  // does not wait for other programs' work in the default stream
     driver_.check(driver_.cuStreamCreate(&stream_, kApart), "making a stream");
@@ -96,14 +98,15 @@ class CudaDevice final : public Backend {
     const auto address = reinterpret_cast<Address>(to.address());
     constexpr uint64_t kLarge = uint64_t{1} << 20;
     if (bytes >= kLarge) return copy_beside(buffer, address, from, bytes);
-    buffer.use(next_work());
+    Used used(*this);
+    used.by(buffer);
     check(staging_.to_device(stream_, address, from, bytes), "copying to the device");
   }
   void copy_to_host(void* to, const DeviceBuffer& from, uint64_t bytes) override {
     HD_ASSERT(bytes <= from.bytes());
     if (bytes == 0) return;
     enter();
-    const uint64_t before = queued_.load(std::memory_order_relaxed);
+    const uint64_t before = queued_.load();
     check(staging_.to_host(stream_, to, reinterpret_cast<Address>(from.address()), bytes), "copying from the device");
     is_done(before);
   }
@@ -111,9 +114,9 @@ class CudaDevice final : public Backend {
     HD_ASSERT(to.bytes <= from.bytes);
     if (to.bytes == 0) return;
     enter();
-    const uint64_t work = next_work();
-    static_cast<const CudaBuffer*>(to.buffer)->use(work);
-    static_cast<const CudaBuffer*>(from.buffer)->use(work);
+    Used used(*this);
+    used.by(*static_cast<const CudaBuffer*>(to.buffer));
+    used.by(*static_cast<const CudaBuffer*>(from.buffer));
     check(driver_.cuMemcpyDtoDAsync_v2(reinterpret_cast<Address>(to.address()),
                                        reinterpret_cast<Address>(from.address()), to.bytes, stream_),
           "copying on the device");
@@ -142,7 +145,8 @@ class CudaDevice final : public Backend {
     thread_local std::vector<void*> parameters;
     calls.clear();
     code.append(*this, segments, calls);
-    use(segments, next_work());
+    Used used(*this);
+    used.by(segments);
     note(code.kernel().name);
     Range range(code.kernel().name.c_str());
     for (const Call& call : calls.calls) {
@@ -156,7 +160,8 @@ class CudaDevice final : public Backend {
   void launch_all(std::span<const Submission> launches, std::shared_ptr<void>& recording) override {
     enter();
     thread_local Calls calls;
-    append(launches, calls);
+    Used used(*this);
+    append(launches, calls, used);
     if (calls.calls.empty()) return;
     Range range("captured function");
     if (!recording) recording = std::make_shared<Recording>(driver_, context_, starts_early(target()));
@@ -164,31 +169,25 @@ class CudaDevice final : public Backend {
   }
   bool launch_while(std::span<const Submission> first, std::span<const Submission> rounds, const BufferPart& flag,
                     std::shared_ptr<void>& recording) override {
-    if (!has_loops_.load(std::memory_order_relaxed)) return false;
     enter();
     Calls before, again;
-    append(first, before);
-    append(rounds, again);
+    Used used(*this);
+    append(first, before, used);
+    append(rounds, again, used);
     Range range("while loop");
     if (!recording) recording = std::make_shared<WhileLoop>(driver_, context_);
-    Result result = kSuccess;
-    try {
-      result = static_cast<WhileLoop*>(recording.get())
-                   ->run(before, again, reinterpret_cast<Address>(flag.address()), set_condition(), stream_);
-    } catch (const CompileError&) {
-      result = kNotSupported;
-    }
-    if (result == kNotSupported || result == kNotPermitted || result == kInvalidValue) {
-      has_loops_ = false;
-      return false;
-    }
+    auto& loop = *static_cast<WhileLoop*>(recording.get());
+    Result result = kNotSupported;
+    if (Function look = set_condition())
+      result = loop.run(before, again, reinterpret_cast<Address>(flag.address()), look, stream_);
+    if (loop.is_refused() || result == kNotSupported) return false;
     check(result, "launching a loop");
     return true;
   }
 
   void synchronize() override {
     enter();
-    const uint64_t before = queued_.load(std::memory_order_relaxed);
+    const uint64_t before = queued_.load();
     check(driver_.cuStreamSynchronize(stream_), "waiting");
     is_done(before);
   }
@@ -215,19 +214,35 @@ class CudaDevice final : public Backend {
     if (result != kSuccess) driver_.check(result, "choosing the device");
   }
 
-  // Work in the stream has numbers. A number is given before its work is queued.
-  uint64_t next_work() { return queued_.fetch_add(1, std::memory_order_relaxed) + 1; }
+  // Pieces of work in the stream have numbers, in the order in which they were queued. What is queued gets its number,
+  // and so do the buffers that it touches, at the end of this: whoever reads queued_ and then waits for the stream has
+  // waited for all of that.
+  class Used {
+   public:
+    explicit Used(CudaDevice& device) : device_(device) {}
+    ~Used() {
+      const uint64_t work = device_.queued_.fetch_add(1) + 1;
+      for (const CudaBuffer* buffer : buffers_) buffer->use(work);
+    }
+    Used(const Used&) = delete;
+    Used& operator=(const Used&) = delete;
+    void by(const CudaBuffer& buffer) { buffers_.push_back(&buffer); }
+    void by(std::span<const LaunchSegment> segments) {
+      for (const LaunchSegment& segment : segments)
+        for (const BufferPart& part : segment.buffers)
+          if (part.buffer) by(*static_cast<const CudaBuffer*>(part.buffer));
+    }
+
+   private:
+    CudaDevice& device_;
+    SmallVector<const CudaBuffer*, 16> buffers_;
+  };
+
   void is_done(uint64_t work) {
     uint64_t known = done_.load(std::memory_order_relaxed);
     while (known < work && !done_.compare_exchange_weak(known, work)) continue;
     noted_.store(0, std::memory_order_relaxed);
   }
-  static void use(std::span<const LaunchSegment> segments, uint64_t work) {
-    for (const LaunchSegment& segment : segments)
-      for (const BufferPart& part : segment.buffers)
-        if (part.buffer) static_cast<const CudaBuffer*>(part.buffer)->use(work);
-  }
-
   // While kernels run that were queued before, unless they may still need what the memory holds. Kernels that are
   // queued later wait for the copy.
   void copy_beside(const CudaBuffer& to, Address address, const void* from, uint64_t bytes) {
@@ -236,27 +251,28 @@ class CudaDevice final : public Backend {
       check(driver_.cuEventRecord(free_, stream_), "copying to the device");
       check(driver_.cuStreamWaitEvent(copies_, free_, 0), "copying to the device");
     }
-    check(staging_.to_device(copies_, address, from, bytes), "copying to the device");
+    Used used(*this);
+    used.by(to);
+    check(staging_beside_.to_device(copies_, address, from, bytes), "copying to the device");
     check(driver_.cuEventRecord(copied_, copies_), "copying to the device");
-    to.use(next_work());
     check(driver_.cuStreamWaitEvent(stream_, copied_, 0), "copying to the device");
   }
 
-  void append(std::span<const Submission> launches, Calls& calls) {
+  void append(std::span<const Submission> launches, Calls& calls, Used& used) {
     calls.clear();
-    const uint64_t work = next_work();
     for (const Submission& launch : launches) {
       const auto& code = static_cast<const CudaExecutable&>(*launch.executable);
       code.append(*this, launch.segments, calls);
-      use(launch.segments, work);
+      used.by(launch.segments);
       note(code.kernel().name);
     }
   }
 
+  // Null where the driver does not take it.
   Function set_condition() {
     std::lock_guard guard(lock_);
-    if (!set_condition_.function) set_condition_ = load_set_condition(driver_);
-    return set_condition_.function;
+    if (!set_condition_) set_condition_ = load_set_condition(driver_);
+    return *set_condition_;
   }
 
   // The names of what was launched since the host last waited; the last ones.
@@ -290,15 +306,15 @@ class CudaDevice final : public Backend {
   Context context_;
   Target target_, tf32_target_;
   MemoryPool memory_;
-  Staging staging_;
+  Staging staging_, staging_beside_;  // of each stream
   Stream stream_ = nullptr, copies_ = nullptr;
   Mutex copying_;
   Event free_ = nullptr, copied_ = nullptr;
   std::atomic<uint64_t> queued_{0}, done_{0};
-  std::atomic<bool> broken_{false}, has_loops_{true};
+  std::atomic<bool> broken_{false};
   std::atomic<uint32_t> noted_{0};
   mutable Mutex lock_;  // of what follows
-  SetCondition set_condition_;
+  std::optional<Function> set_condition_;
   std::string error_;
   std::array<std::string, 8> recent_;
 };

@@ -24,7 +24,7 @@ using Linker = struct LinkerOfDriver*;
 using Condition = uint64_t;  // what a conditional node of a graph asks
 using Address = uint64_t;
 
-constexpr Result kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotPermitted = 800, kNotSupported = 801;
+constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotSupported = 801;
 
 // Attributes of a device.
 constexpr int kMaxSharedPerBlock = 97, kMultiprocessors = 16, kMajor = 75, kMinor = 76, kL2Bytes = 38;

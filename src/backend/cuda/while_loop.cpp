@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-
 namespace heddle::cuda {
 namespace {
 
 // Memories that a loop is run on in turns.
 constexpr size_t kMemories = 4;
+// A loop that is on other memory nearly each time is no faster this way.
+constexpr uint64_t kFewGraphs = 16, kRunsOfEach = 2;
 
 // cudaGraphSetConditional() is the driver's. It is not an instruction, so no kernel of ours can contain it.
 constexpr const char* kSetCondition = R"(
@@ -53,15 +53,14 @@ bool equal(const Calls& a, const Calls& b) {
 
 }  // namespace
 
-SetCondition load_set_condition(const Driver& driver) {
-  SetCondition loaded;
+Function load_set_condition(const Driver& driver) {
+  Library library = nullptr;  // stays as long as the process
   Module module = nullptr;
-  Result result = driver.cuLibraryLoadData(&loaded.library, kSetCondition, nullptr, nullptr, 0, nullptr, nullptr, 0);
-  if (result == kSuccess) result = driver.cuLibraryGetModule(&module, loaded.library);
-  if (result == kSuccess) result = driver.cuModuleGetFunction(&loaded.function, module, "heddle_set_condition");
-  if (result != kSuccess)
-    throw CompileError(text("the driver does not load the kernel that ends loops: ", driver.describe(result)));
-  return loaded;
+  Function function = nullptr;
+  Result result = driver.cuLibraryLoadData(&library, kSetCondition, nullptr, nullptr, 0, nullptr, nullptr, 0);
+  if (result == kSuccess) result = driver.cuLibraryGetModule(&module, library);
+  if (result == kSuccess) result = driver.cuModuleGetFunction(&function, module, "heddle_set_condition");
+  return result == kSuccess ? function : nullptr;
 }
 
 WhileLoop::~WhileLoop() {
@@ -105,13 +104,19 @@ Result WhileLoop::run(Calls& first, Calls& rounds, Address flag, Function set_co
   auto found = std::ranges::find_if(known_, [&](const Known& known) {
     return known.flag == flag && equal(known.first, first) && equal(known.rounds, rounds);
   });
+  if (refused_) return kNotSupported;
   if (found == known_.end()) {
+    if (++made_ > kFewGraphs && clock_ < kRunsOfEach * made_) {
+      refused_ = true;
+      return kNotSupported;
+    }
     Known made;
     made.flag = flag;
     std::swap(made.first, first);
     std::swap(made.rounds, rounds);
     if (Result result = make(made, set_condition); result != kSuccess) {
       destroy(made);
+      refused_ = true;
       return result;
     }
     if (known_.size() == kMemories) {

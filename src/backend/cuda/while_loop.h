@@ -5,12 +5,8 @@
 
 namespace heddle::cuda {
 
-// The kernel that tells a conditional node whether a byte in memory is zero. Throws CompileError.
-struct SetCondition {
-  Library library = nullptr;
-  Function function = nullptr;
-};
-SetCondition load_set_condition(const Driver& driver);
+// The kernel that tells a conditional node whether a byte in memory is zero. Null where the driver does not take it.
+Function load_set_condition(const Driver& driver);
 
 class WhileLoop {
  public:
@@ -21,6 +17,8 @@ class WhileLoop {
 
   // Runs `first`, then `rounds` for as long as the byte at `flag` is not zero. A graph is made for each memory that
   // they are run on, and kept for the next time. What the lists hold afterwards means nothing.
+  // After a graph that could not be made, or too many, nothing is run any more: the host has to look.
+  bool is_refused() const { return refused_; }
   Result run(Calls& first, Calls& rounds, Address flag, Function set_condition, Stream stream);
 
  private:
@@ -37,7 +35,8 @@ class WhileLoop {
   const Driver& driver_;
   Context context_;
   std::vector<Known> known_;
-  uint64_t clock_ = 0;
+  uint64_t clock_ = 0, made_ = 0;
+  bool refused_ = false;
 };
 
 }  // namespace heddle::cuda
