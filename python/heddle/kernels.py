@@ -1,11 +1,34 @@
 """Kernels of one's own: functions that say, on tiles, what one block of a grid computes."""
 
 import functools
+import struct
+import sys
 
 from . import _core
 from ._core import Tensor
 
 _MOST_VARIANTS = 256  # of constants, for one function
+
+
+def _plain(value):
+    """Scalars of NumPy as the numbers of Python that they are."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.generic):
+        return value.item()
+    return tuple(map(_plain, value)) if type(value) is tuple else value
+
+
+def _key(value):
+    """What tells constants apart: 2, 2.0 and True are equal, -0.0 and 0.0 too, and a NaN equals nothing."""
+    if isinstance(value, tuple):
+        return type(value), tuple(map(_key, value))
+    if isinstance(value, frozenset):
+        return type(value), frozenset(map(_key, value))
+    if isinstance(value, float):
+        return type(value), struct.pack("d", value)
+    if isinstance(value, complex):
+        return type(value), struct.pack("dd", value.real, value.imag)
+    return type(value), value
 
 
 def kernel(f=None, *, threads=0):
@@ -48,13 +71,13 @@ def kernel(f=None, *, threads=0):
     def run(*args, **kwargs):
         names = (None,) * len(args) + tuple(kwargs)
         tensors, places, constants = [], [], []
-        for i, value in enumerate((*args, *kwargs.values())):
+        for i, value in enumerate(map(_plain, (*args, *kwargs.values()))):
             if isinstance(value, Tensor) or hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
                 places.append(i)
                 tensors.append(value)
             else:
                 constants.append(value)
-        key = (names, tuple(places), tuple((type(value), value) for value in constants))
+        key = (names, tuple(places), _key(tuple(constants)))
         try:
             made = variants.get(key)
         except TypeError:

@@ -83,10 +83,11 @@ Tile KernelBuilder::load(const KernelTensor& x, const std::vector<Tile>& at, con
   if (x.trace_ != trace_) throw ValueError("load: a tensor of another kernel");
   if (trace.kernel.buffers[static_cast<size_t>(x.buffer_)].space == kernel::Space::Out)
     throw ValueError("load: a result cannot be read; keep the tile that is stored there, or use shared memory");
+  const DType dtype = trace.kernel.buffers[static_cast<size_t>(x.buffer_)].dtype;
   const Place place = place_of("load", trace, x.buffer_, at, mask);
   check_usable("load", trace, other);
   kernel::Builder& builder = *trace.builder;
-  const Value loaded = builder.load(x.buffer_, x.dtype_, place.access);
+  const Value loaded = builder.load(x.buffer_, dtype, place.access);
   const bool zero = other.kind() != Tile::Kind::Value && other.kind() != Tile::Kind::Float
                         ? other.integer() == 0
                         : other.kind() == Tile::Kind::Float && other.real() == 0;
@@ -95,7 +96,7 @@ Tile KernelBuilder::load(const KernelTensor& x, const std::vector<Tile>& at, con
   kernel::Inst& index = builder.code().insts.back();
   index.binds = place.access.binds;
   for (Value v : place.access.bound) index.args.push_back(v);
-  const Value otherwise = data_of(trace, other, x.dtype_);
+  const Value otherwise = data_of(trace, other, dtype);
   check_size("load", joined(place.dims, builder.type(otherwise).shape));
   return make_data(trace_, builder.op(ScalarOp::where, {there, loaded, otherwise}));
 }
@@ -107,7 +108,7 @@ void KernelBuilder::store(const KernelTensor& y, const std::vector<Tile>& at, co
     throw ValueError("store: an input cannot be written; make an output");
   check_usable("store", trace, value);
   const Place place = place_of("store", trace, y.buffer_, at, mask);
-  const Value data = data_of(trace, value, y.dtype_);
+  const Value data = data_of(trace, value, trace.kernel.buffers[static_cast<size_t>(y.buffer_)].dtype);
   const TileDims wanted = joined(place.dims, trace.builder->type(data).shape);
   for (size_t d = 0; d < wanted.size(); ++d)
     if (wanted[d] != place.address_dims[d])

@@ -20,6 +20,17 @@ Value spread_to_rank(KernelTrace& trace, Value v) {
   return spread(trace, v, joined(TileDims(kMostRanges, 1), trace.builder->type(v).shape));
 }
 
+// With a value at each place of a range. What a tile was made from may depend on a range where the tile does not: a
+// condition that always holds is one.
+Value spread_over(const char* what, KernelTrace& trace, Value v, int range) {
+  const auto axis = static_cast<size_t>(range);
+  TileDims dims = joined(TileDims(kMostRanges, 1), trace.builder->type(v).shape);
+  if (!trace.ranges[axis].is_var() || dims[axis] != 1) return v;
+  dims[axis] = trace.ranges[axis].extent().value();
+  check_size(what, dims);
+  return spread(trace, v, dims);
+}
+
 TileDims without(TileDims dims, int range) {
   if (!dims.empty()) dims[static_cast<size_t>(range)] = 1;
   return dims;
@@ -68,9 +79,7 @@ Tile KernelBuilder::full(const std::vector<Tile>& ranges, const Tile& number, DT
   }
   check_size("full", dims);
   check_usable("full", trace, number);
-  const Scalar value =
-      number.kind() == Tile::Kind::Float ? Scalar::of(dtype, number.real()) : Scalar::of(dtype, number.integer());
-  return make_data(trace_, trace.builder->constant(value, dims));
+  return make_data(trace_, trace.builder->constant(scalar_of(number, dtype), dims));
 }
 
 Tile KernelBuilder::reduce(const char* name, const Tile& x, const Tile& range) {
@@ -80,11 +89,9 @@ Tile KernelBuilder::reduce(const char* name, const Tile& x, const Tile& range) {
   if (x.kind() != Tile::Kind::Value) throw ValueError(text(name, ": ", x.describe(), " belongs to no kernel"));
   const std::string_view what = name;
   const bool adds = what == "sum" || what == "prod";
-  const Value data = data_of(trace, x, adds ? sum_dtype(x.dtype()) : x.dtype());
+  const Value data = spread_over(name, trace, data_of(trace, x, adds ? sum_dtype(x.dtype()) : x.dtype()), axis);
   const kernel::Type type = trace.builder->type(data);
   if (!trace.ranges[static_cast<size_t>(axis)].is_var()) return make_data(trace_, data);  // of one element
-  if (type.shape.empty() || type.shape[static_cast<size_t>(axis)] == 1)
-    throw ShapeError(text(name, ": ", x.describe(), " does not depend on range ", axis));
   const ScalarOp op = what == "sum"    ? ScalarOp::add
                       : what == "prod" ? ScalarOp::mul
                       : what == "max"  ? ScalarOp::maximum
@@ -108,14 +115,10 @@ Tile KernelBuilder::dot(const Tile& a, const Tile& b, const Tile& range, const s
   DType dtype = promote(a.dtype(), b.dtype());
   if (dtype == DType::boolean) throw DTypeError(text("dot: ", a.describe(), " and ", b.describe(), " are no numbers"));
   if (is_small(dtype)) dtype = is_float(dtype) ? DType::f32 : DType::i32;
-  const Value left = spread_to_rank(trace, data_of(trace, a, dtype));
+  Value left = spread_to_rank(trace, data_of(trace, a, dtype));
   const Value right = spread_to_rank(trace, data_of(trace, b, dtype));
-  const TileDims terms = joined(builder.type(left).shape, builder.type(right).shape);
-  const Expr& variable = trace.ranges[static_cast<size_t>(axis)];
-  if (variable.is_var() && terms[static_cast<size_t>(axis)] == 1)
-    throw ShapeError(
-        text("dot: neither ", a.describe(), " nor ", b.describe(), " depends on range ", axis, ", which is summed"));
-  const TileDims dims = without(terms, axis);
+  if (builder.type(right).shape[static_cast<size_t>(axis)] == 1) left = spread_over("dot", trace, left, axis);
+  const TileDims dims = without(joined(builder.type(left).shape, builder.type(right).shape), axis);
   check_size("dot", dims);
   Value sum;
   if (acc) {

@@ -29,13 +29,22 @@ ScalarClass class_of(const Tile& x) {
 
 bool is_data(const Tile& x) { return x.kind() == Tile::Kind::Value && !x.value()->formula; }
 
-// What operands are computed in: values by their dtypes, numbers and formulas as these allow.
+// Of integers up to 2^48, which double holds.
+bool fits(DType dtype, int64_t number) { return Scalar::of(dtype, number).as_double() == static_cast<double>(number); }
+
+// What operands are computed in: values by their dtypes, numbers and formulas as these allow. A position is no number
+// that somebody chose for a narrow dtype: where that cannot hold all of them, it counts as i64.
 DType common_dtype(std::span<const Tile> operands) {
   std::optional<DType> dtype;
   for (const Tile& x : operands)
     if (is_data(x)) dtype = dtype ? promote(*dtype, x.dtype()) : x.dtype();
-  for (const Tile& x : operands)
-    if (!is_data(x)) dtype = promote_weak(dtype.value_or(DType::boolean), class_of(x));
+  for (const Tile& x : operands) {
+    if (is_data(x)) continue;
+    dtype = promote_weak(dtype.value_or(DType::boolean), class_of(x));
+    if (x.kind() != Tile::Kind::Value || x.value()->condition || !is_integer(*dtype)) continue;
+    const Expr& position = *x.value()->formula;
+    if (!fits(*dtype, position.lo()) || !fits(*dtype, position.hi())) dtype = promote(*dtype, DType::i64);
+  }
   return *dtype;
 }
 
@@ -139,13 +148,16 @@ Tile make_data(const std::shared_ptr<KernelTrace>& trace, Value value) {
 
 int scope_of(const Tile& x) { return x.kind() == Tile::Kind::Value ? x.value()->scope : 0; }
 
+Scalar scalar_of(const Tile& number, DType dtype) {
+  const bool real = number.kind() == Tile::Kind::Float;
+  const Scalar value = real ? Scalar::of(dtype, number.real()) : Scalar::of(dtype, number.integer());
+  const double wanted = real ? number.real() : static_cast<double>(number.integer());
+  if (is_float(dtype) || dtype == DType::boolean || value.as_double() == wanted) return value;
+  throw ValueError(text("the ", number.describe(), " does not fit a tile of dtype ", dtype));
+}
+
 Value data_of(KernelTrace& trace, const Tile& x, DType dtype) {
-  switch (x.kind()) {
-    case Tile::Kind::Bool:
-    case Tile::Kind::Integer: return trace.builder->constant(Scalar::of(dtype, x.integer()));
-    case Tile::Kind::Float: return trace.builder->constant(Scalar::of(dtype, x.real()));
-    case Tile::Kind::Value: break;
-  }
+  if (x.kind() != Tile::Kind::Value) return trace.builder->constant(scalar_of(x, dtype));
   return trace.builder->cast(x.value()->formula ? index_of(trace, x) : x.value()->data, dtype);
 }
 

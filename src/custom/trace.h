@@ -53,6 +53,8 @@ Tile make_position(const std::shared_ptr<KernelTrace>& trace, const Expr& formul
 Tile make_data(const std::shared_ptr<KernelTrace>& trace, kernel::Value value);
 int scope_of(const Tile& x);
 
+// A number as a value of this dtype, which has to hold it.
+Scalar scalar_of(const Tile& number, DType dtype);
 // The value of anything, with this dtype.
 kernel::Value data_of(KernelTrace& trace, const Tile& x, DType dtype);
 kernel::Value data_of(KernelTrace& trace, const Tile& x);

@@ -179,6 +179,49 @@ TEST(Kernel, loops_between_positions) {
   expect_same(partial({counting({6})}), {tensor({0., 1., 2., 4., 6., 9.})}, 0);
 }
 
+TEST(Kernel, reads_shared_memory_before_the_same_round_writes_it) {
+  Kernel late("late",
+              [](KernelBuilder& k) {  // adds up products of the chunk of the round before
+                KernelTensor x = k.input(0), w = k.input(1), y = k.output({16, 8}, kF32), s = k.shared({16, 16}, kF32);
+                Tile i = k.range(16), p = k.range(16), j = k.range(8);
+                k.store(s, {i, p}, 0);
+                Tile sum = k.loop(0, 4, 1, {k.full({i, j}, 0, kF32)}, [&](const Tile& c, std::span<const Tile> so_far) {
+                  Tile old = k.load(s, {i, p});
+                  k.store(s, {i, p}, k.load(x, {c * 16 + i, p}));
+                  return std::vector<Tile>{k.dot(old, k.load(w, {p, j}), p, so_far[0])};
+                })[0];
+                k.store(y, {i, j}, sum);
+              },
+              {.threads = 64});
+  Tensor x = noise_tensor({4, 16, 16}, 1), w = noise_tensor({16, 8}, 2);
+  expect_same(late({x.reshape({64, 16}), w}), {matmul(slice(x, 0, 0, 3).sum(0), w)});
+}
+
+TEST(Kernel, positions_beside_narrow_integers_are_whole) {
+  Kernel counts("counts", [](KernelBuilder& k) {  // one-hot rows, and whether a position lies beyond
+    KernelTensor x = k.input(0), y = k.output({x.size(0), 300}, kBool), z = k.output({x.size(0)}, kI64);
+    Tile i = k.range(x.size(0)), j = k.range(300), t = k.load(x, {i});
+    k.store(y, {i, j}, t == j);
+    k.store(z, {i}, t + i * 100);
+  });
+  Tensor x = tensor({0, 44, 255, 7}).to(kU8);
+  Tensor wide = x.to(kI64);
+  expect_same(counts({x}), {wide.reshape({4, 1}) == arange(300).to(kI64), wide + arange(4).to(kI64) * 100}, 0);
+}
+
+TEST(Kernel, sums_over_ranges_that_simplifying_takes_away) {
+  Kernel inside("inside", [](KernelBuilder& k) {
+    KernelTensor x = k.input(0), y = k.output({3}, kI64), z = k.output({3}, kF32), w = k.output({3}, kF32);
+    Tile b = k.block(3), j = k.range(4);
+    Tile there = b * 4 + j < x.size(0);  // always
+    k.store(y, {b}, k.sum(there, j));
+    k.store(z, {b}, k.dot(where(there, 1.0f, 0.0f), where(there, k.load(x, {b}), 0), j));
+    k.store(w, {b}, k.max(where(there, k.load(x, {b}), 0), j));
+  });
+  Tensor x = counting({12});
+  expect_same(inside({x}), {full({3}, 4, kI64), slice(x, 0, 0, 3) * 4, slice(x, 0, 0, 3)}, 0);
+}
+
 TEST(Kernel, of_no_elements) {
   Kernel sums("sums", [](KernelBuilder& k) {
     KernelTensor x = k.input(0), y = k.output({2}, x.dtype()), z = k.output(x.shape(), x.dtype());
@@ -295,9 +338,19 @@ TEST(Kernel, says_what_is_wrong) {
   expect(message<ValueError>(
              [&] { write([](KernelBuilder& k, KernelTensor x, KernelTensor, Tile i) { k.store(x, {i}, 0); }); }),
          "an input cannot be written");
-  expect(message<ShapeError>(
-             [&] { write([](KernelBuilder& k, KernelTensor x, KernelTensor, Tile i) { k.sum(k.load(x, {0}), i); }); }),
-         "sum: f32 does not depend on range 0");
+  expect(message<ValueError>([&] { write([](KernelBuilder& k, auto, auto, Tile i) { k.full({i}, 300, kU8); }); }),
+         "the number 300 does not fit a tile of dtype u8");
+  expect(message<ValueError>(
+             [&] { write([](KernelBuilder& k, KernelTensor x, auto, Tile i) { k.load(x, {i}).to(kU8) < -1; }); }),
+         "the number -1 does not fit a tile of dtype u8");
+  expect(message<ValueError>([&] {
+           write([](KernelBuilder& k, KernelTensor, KernelTensor y, Tile i) {
+             KernelTensor small = k.shared({4}, kI8);
+             k.store(small, {i}, 1);
+             k.store(y, {i}, k.load(small, {i}, i < 2, 128));
+           });
+         }),
+         "the number 128 does not fit a tile of dtype i8");
   expect(message<ValueError>([&] {
            write([](KernelBuilder& k, KernelTensor x, KernelTensor, Tile i) { k.sum(k.load(x, {i}), i + 1); });
          }),

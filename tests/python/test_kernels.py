@@ -101,6 +101,36 @@ def test_written_once_for_each_shape_and_constant():
     assert len(written) == 4
 
 
+def test_constants_are_told_apart():
+    written = []
+
+    @hd.kernel
+    def first(k, x, constant, block=4):
+        written.append(constant)
+        y = k.output(x.shape, x.dtype)
+        i = k.range(block)
+        y[i] = x[i] * (constant[0] if isinstance(constant, tuple) else constant)
+
+    x = hd.tensor([1.0, 2.0])
+    for _ in range(2):
+        for constant in ((2,), (2.0,), (True,), 0.0, -0.0, float("nan"), (float("nan"),)):
+            first(x, constant)
+    assert len(written) == 7
+    assert [np.signbit(first(x, zero).tolist()).tolist() for zero in (0.0, -0.0)] == [[False] * 2, [True] * 2]
+
+
+def test_scalars_of_numpy_are_constants():
+    @hd.kernel
+    def scaled(k, x, factor, sizes, block):
+        assert type(factor) is float and type(block) is int and type(sizes[0]) is int
+        y = k.output(sizes, x.dtype)
+        i = k.block(-(-x.shape[0] // block)) * block + k.range(block)
+        y[i] = x[i] * factor
+
+    x = hd.tensor([1.0, 2.0, 3.0])
+    assert scaled(x, np.float32(0.5), (np.int32(3),), block=np.int64(2)).tolist() == [0.5, 1.0, 1.5]
+
+
 def test_masks_gathers_and_several_results():
     @hd.kernel
     def picked(k, x, ids):

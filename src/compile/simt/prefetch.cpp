@@ -40,7 +40,8 @@ std::vector<const Inst*> Lowering::prefetched_stores(const Inst& loop) const {
     }
     const bool defined =
         std::any_of(inst.results.begin(), inst.results.end(), [&](Value v) { return plan_.values[v].defined; });
-    if (defined && inst.op != Op::load) return {};
+    if (defined && (inst.op != Op::load || std::find(written.begin(), written.end(), inst.buffer) != written.end()))
+      return {};
     if (!inst.bodies.empty() || inst.op == Op::combine || inst.op == Op::check) return {};
   }
   // Values carried from one iteration to the next come too late.
