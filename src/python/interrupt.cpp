@@ -8,7 +8,6 @@
 #include <nanobind/nanobind.h>
 #include <signal.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -23,8 +22,7 @@ namespace {
 constinit std::atomic<bool> pressed{false};
 constinit std::atomic<void (*)(int)> pythons{nullptr};  // the handler that Python has installed
 constinit int unlocked = 0;                             // of the first thread
-constinit int64_t last_look = 0;
-PyObject *get_handler, *usual_handler;  // signal.getsignal, signal.default_int_handler
+PyObject *get_handler, *usual_handler;                  // signal.getsignal, signal.default_int_handler
 
 // Handlers of Python run on the first thread, and nowhere else.
 bool is_first_thread() {
@@ -39,7 +37,8 @@ void note(int number) {
 
 bool asked_to_stop() { return pressed.load(std::memory_order_relaxed) && is_first_thread() && unlocked > 0; }
 
-// Puts note() before Python's handler, if that is the usual one.
+// Puts note() before Python's handler, if that is the usual one. Asked whenever a computation begins: somebody may have
+// given Python another handler, and taken it back. Python is asked only while note() does not stand there.
 void install() {
   struct sigaction now{};
   if (sigaction(SIGINT, nullptr, &now) != 0 || now.sa_handler == note) return;
@@ -52,17 +51,6 @@ void install() {
   sigaction(SIGINT, &now, nullptr);
 }
 
-// Somebody may have given Python another handler, and taken it back.
-void look_again() {
-  constexpr int64_t kOften = 20'000'000;
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
-  const int64_t now = int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-  if (now - last_look < kOften) return;
-  last_look = now;
-  install();
-}
-
 }  // namespace
 
 void begin_unlocked() {
@@ -71,7 +59,7 @@ void begin_unlocked() {
     pressed.store(false, std::memory_order_relaxed);
     if (PyErr_CheckSignals() != 0) nb::raise_python_error();
   }
-  look_again();
+  install();
   ++unlocked;
 }
 
@@ -88,7 +76,7 @@ void bind_interrupt(nb::module_&) {
   nb::module_ signals = nb::module_::import_("_signal");
   get_handler = nb::object(signals.attr("getsignal")).release().ptr();
   usual_handler = nb::object(signals.attr("default_int_handler")).release().ptr();
-  if (is_first_thread()) look_again();
+  if (is_first_thread()) install();
   set_interrupt_check(asked_to_stop);
 }
 

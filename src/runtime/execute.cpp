@@ -317,8 +317,7 @@ void execute(const Plan& plan, RunMemory& memory, std::shared_ptr<DeviceBuffer>&
   const size_t checked = at_end ? count : static_cast<size_t>(plan.last_check + 1);
   // From the first launch on that writes over what tensors still hold, all of it has to be done.
   std::optional<Uninterrupted> whole;
-  const size_t unstoppable =
-      plan.first_overwrite < count && may_be_interrupted() && overwrites(plan, memory) ? plan.first_overwrite : count;
+  const size_t unstoppable = plan.first_overwrite < count && overwrites(plan, memory) ? plan.first_overwrite : count;
   size_t packing = 0;  // the first that belongs to a launch to come
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const size_t before = packing;

@@ -329,6 +329,7 @@ std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::
   if (watched() || (tuner() && config().tune > 0)) workers = 1;
   if (workers > 1) {
     std::atomic<size_t> next{0};
+    std::atomic<bool> interrupted{false};
     auto work = [&](bool asks) {
       try {
         for (size_t i; (i = next.fetch_add(1)) < different.size();) {
@@ -336,6 +337,9 @@ std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::
           const Program::Step& step = steps[different[i]];
           compile_step(step, device)->expect_segments(step.segments.size());
         }
+      } catch (const Interrupted&) {  // who said so may not say it again
+        interrupted = true;
+        next = different.size();
       } catch (...) {
         next = different.size();  // it comes again below, where the caller hears of it
       }
@@ -347,6 +351,8 @@ std::vector<std::shared_ptr<Executable>> compile_steps(std::span<const Program::
         work(false);
       });
     work(true);
+    threads.clear();
+    if (interrupted) interrupt::stop();
   }
   std::vector<std::shared_ptr<Executable>> result;
   for (size_t s = 0; s < steps.size(); ++s) {

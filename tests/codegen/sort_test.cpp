@@ -184,6 +184,13 @@ TEST(Sort, long_rows_are_cut_into_blocks) {
     Sorter sorter(task, any_cpu(++seed));
     for (Data data : {Data::Mixed, Data::Small}) sorter.run_compiled(make_data(task, data, seed));
   }
+  for (bool descending : {false, true})
+    for (int64_t kept : {20011, 500})
+      for (bool values : {false, true}) {
+        SortTask task{2, 20011, kept, kBool, descending, values, !values || kept == 500};
+        ++seed;
+        Sorter(task, any_cpu(seed)).run_compiled(make_data(task, Data::Mixed, seed));
+      }
   SortTask task{1, 8200, 8200, kF32, false, true, true};
   Sorter(task, any_cpu(0)).interpret(make_data(task, Data::Mixed, 5));
   Target small = simt_target();

@@ -99,6 +99,18 @@ TEST(Interrupt, compiling_stops_between_kernels) {
   EXPECT_EQ(results[3].numel(), 10);
 }
 
+bool once() { return questions_left.fetch_sub(1) == 0; }
+
+TEST(Interrupt, what_is_said_once_while_compiling_is_heard) {
+  std::vector<Tensor> results;
+  for (int64_t i = 0; i < 12; ++i) results.push_back(cumsum(uniform({9 + i, 6 + i}), 0).sum(1));
+  for (int questions : {1, 5}) {
+    questions_left = questions;
+    Check check(once);
+    EXPECT_THROW(realize(results), Interrupted);
+  }
+}
+
 TEST(Interrupt, another_thread_is_not_stopped_for_a_check_that_knows_threads) {
   static thread_local bool mine = false;
   mine = true;

@@ -94,7 +94,6 @@ def test_after_another_handler_was_taken_back():
 import asyncio
 async def nothing(): hd.ones(3).sum().item()
 asyncio.run(nothing())
-time.sleep(0.05)
 ready()
 pairs().realize()
 """)
