@@ -3,6 +3,7 @@ called. python_stubs.py writes them with its own."""
 
 import importlib
 import inspect
+import re
 
 TOP = """# Made by scripts/python_stubs.py from the module. Do not change it by hand.
 import builtins as _b
@@ -24,7 +25,7 @@ LAYERS = {"in_features": "_b.int", "out_features": "_b.int", "bias": "_b.bool", 
           "target": "_Tensor", "attn_mask": "_Tensor | None", "args": "_Any", "settings": "_Any",
           "reduction": "_b.str", "beta": "_b.float", "delta": "_b.float", "weight": "_Tensor | None",
           "ignore_index": "_b.int", "label_smoothing": "_b.float", "pos_weight": "_Tensor | None",
-          "log_target": "_b.bool", "_Pool.stride": "_Sizes | None", "_Conv.padding": "_Sizes | _b.str"}
+          "log_target": "_b.bool", "inplace": "_b.bool", "_Pool.stride": "_Sizes | None", "_Conv.padding": "_Sizes | _b.str"}
 # What modules have besides methods.
 ATTRIBUTES = {"Linear": ["in_features: _b.int", "out_features: _b.int", "weight: _Parameter", "bias: _Parameter | None"],
               "Embedding": ["num_embeddings: _b.int", "embedding_dim: _b.int", "weight: _Parameter"],
@@ -36,7 +37,7 @@ ATTRIBUTES = {"Linear": ["in_features: _b.int", "out_features: _b.int", "weight:
                              "num_batches_tracked: _Tensor"],
               "_Conv": ["weight: _Parameter", "bias: _Parameter | None"],
               "_ConvTranspose": ["weight: _Parameter", "bias: _Parameter | None"],
-              "Dropout": ["p: _b.float"],
+              "Dropout": ["p: _b.float", "inplace: _b.bool"],
               "MultiheadAttention": ["in_proj_weight: _Parameter", "in_proj_bias: _Parameter", "out_proj: Linear"]}
 
 NUMBERS = "_Tensor | _b.float"
@@ -124,11 +125,25 @@ def layers(name):
     return "\n".join(lines) + "\n"
 
 
-def functional():
+def functional(operator):
+    """`operator` gives the lines of an operator of _core; here some have PyTorch's `inplace` too."""
+    from heddle import _core
     from heddle.nn import functional as module
 
+    same, own = [], []
+    for name in sorted(module.__all__):
+        value = getattr(module, name)
+        if value is getattr(_core, name):
+            same.append(f"from .._core import {name} as {name}")
+        elif name == "embedding":
+            own.append("def embedding(input: _TensorLike, weight: _TensorLike) -> _Tensor: ...")
+        else:
+            own += operator(name, getattr(_core, name), more=["inplace: _b.bool = False"])
+    own.append("def changing(function: _Callable[..., _Tensor]) -> _Callable[..., _Tensor]: ...")
+    own = [re.sub(r"(?<![\w.])(Tensor|Generator)\b", r"_\1", line) for line in own]
     return "\n".join(["# Made by scripts/python_stubs.py from the module. Do not change it by hand.",
-                      *(f"from .._core import {name} as {name}" for name in sorted(module.__all__))]) + "\n"
+                      "import builtins as _b", "from collections.abc import Callable as _Callable", "",
+                      "from .._core import Generator as _Generator, Tensor as _Tensor, _TensorLike", *same, "", *own]) + "\n"
 
 
 def array_api(name):

@@ -20,7 +20,9 @@ from pathlib import Path
 import python_module_stubs
 
 FOLDER = Path(__file__).resolve().parent.parent / "python" / "heddle"
-MODULES = ["", "control", "data", "devices", "nn", "nn.containers", "nn.init", "nn.module", "nn.utils", "progress", "transforms"]
+MODULES = ["", "control", "cuda", "data", "devices", "graph", "io", "kernels", "models", "models.gpt2", "models.resnet", "nn",
+           "nn.containers", "nn.init", "nn.module", "nn.utils", "optim", "optim.lr_scheduler", "plot", "progress", "random",
+           "serialization", "transforms", "utils", "utils.data"]
 
 # What C++ calls a parameter's type.
 TAKES = {"Tensor": "_TensorLike", "Operand": "_TensorLike", "bool": "_b.bool", "int": "_b.int", "float": "_b.float",
@@ -52,7 +54,17 @@ PARAMETERS = {"data": "_Data", "fill_value": "_TensorLike", "start": "_b.float",
               "structure": "PyTree", "tensordot.dims": "_b.int | _Sequence[_Ints]", "with_dim.size": "Dim",
               "randint.high": "_TensorLike", "isclose.rtol": "_b.float", "correction": "_b.float",
               "register_pytree.type": "type[_Any]",
-              "conv_transpose.padding": "_Ints", "update_slice.begins": "_Ints"}
+              "conv_transpose.padding": "_Ints", "update_slice.begins": "_Ints",
+              "decay_matrices.named_parameters": "_Iterable[tuple[_b.str, Tensor]]",
+              "Schedule.__init__.factor": "_Callable[[_Any], _b.float | Tensor]", "Optimizer.__init__.update": "_Callable[..., _Any]",
+              "Optimizer.__init__.state": "_Iterable[_b.str]",
+              "KernelBuilder.count": "_SupportsIndex", "KernelBuilder.size": "_SupportsIndex",
+              "KernelBuilder.index": "_Positions", "KernelBuilder.ranges": "Tile | _Sequence[Tile]",
+              "KernelBuilder.range": "Tile", "KernelBuilder.number": "_b.float",
+              "KernelBuilder.body": "_Callable[..., _Any]", "KernelBuilder.carried": "_Positions",
+              **{f"KernelBuilder.{name}": "_TileLike" for name in "mask other value a b x acc start stop args".split()},
+              "KernelTensor.arg": "_Positions", "KernelTensor.arg0": "_Positions", "KernelTensor.arg1": "_TileLike",
+              "Tile.arg": "_TileLike"}
 # What they give, likewise: by function.
 RESULTS = {"as_tensor": "Tensor", "asarray": "Tensor", "requires_grad_": "_Self", "realize": "_Self", "assign": "_Self",
            "copy_": "_Self", "zero_": "_Self", "fill_": "_Self", "numel": "_b.int", "dim": "_b.int", "tolist": "_Any",
@@ -61,11 +73,18 @@ RESULTS = {"as_tensor": "Tensor", "asarray": "Tensor", "requires_grad_": "_Self"
            "__format__": "_b.str", "from_dlpack": "Tensor", "from_numpy": "Tensor", "jacobian": "Tensor",
            "hessian": "Tensor", "tree_flatten": "tuple[list[_Any], PyTree]", "tree_unflatten": "_Any",
            "load_safetensors": "dict[_b.str, Tensor]", "clip_grad_norm": "tuple[list[Tensor], Tensor]",
-           "clip_grad_value": "list[Tensor]", "Optimizer.parameters": "list[Tensor]",
+           "clip_grad_value": "list[Tensor]", "Optimizer.parameters": "list[Tensor]", "decay_matrices": "list[dict[_b.str, _Any]]",
            "Optimizer.state_dict": "dict[_b.str, Tensor]", "Generator.get_state": "tuple[_b.int, _b.int]", "Generator.manual_seed": "_Self",
            "dtype.__copy__": "_Self", "dtype.__deepcopy__": "_Self",
            "Captured.plans": "list[dict[_b.str, _Any]]", "Profile.__enter__": "_Self", "Profile.start": "None",
-           "Profile.kernels": "list[dict[_b.str, _Any]]", "__eq__": "_b.bool", "__ne__": "_b.bool"}
+           "Profile.kernels": "list[dict[_b.str, _Any]]", "__eq__": "_b.bool", "__ne__": "_b.bool",
+           "Profile.summary": "dict[_b.str, _Any]", "safetensors_metadata": "dict[_b.str, _b.str]", "KernelTensor.shape": "tuple[_b.int, ...]", "KernelTensor.dtype": "_DType",
+           "Tile.dtype": "_DType"}
+# What is neither C++ nor the same in all classes: methods and properties that Python gave to classes of C++.
+WRITTEN = {"Profile._repr_html_": "    def _repr_html_(self) -> _b.str: ...",
+           "Optimizer.zero_grad": "    def zero_grad(self, set_to_none: _b.bool = True) -> None: ...",
+           "Optimizer.param_groups":
+           "    @property\n    def param_groups(self) -> list[_MutableMapping[_b.str, _Any]]: ..."}
 # Whole functions whose result depends on their arguments.
 OVERLOADS = {
     "unique": ["(x: _TensorLike, return_inverse: _Literal[False] = False, return_counts: _Literal[False] = False) -> Tensor",
@@ -79,14 +98,16 @@ ALIASES = {"dim": ["axis"], "keepdim": ["keepdims"], "epsilon": ["eps"], "low": 
            "correction": ["ddof"], "num": ["steps"], "stop": ["end"]}
 
 OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+COMPARISONS = "eq ne lt le gt ge".split()
+RESULTS |= {f"Tile.__{name}__": "Tile" for op in OPERATORS + COMPARISONS for name in (op, f"r{op}")}
+NOT_BOOL = "  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]"  # of == and !=
 TENSOR = [
     "    def __init__(self, data: _Data, dtype: _DTypeLike | None = None) -> None: ...",
     *(f"    def __{name}__(self, other: _TensorLike, /) -> Tensor: ..." for op in OPERATORS for name in (op, f"r{op}")),
     *(f"    def __i{op}__(self, other: _TensorLike, /) -> _Self: ..." for op in OPERATORS),
     *(f"    def __{name}__(self, other: _TensorLike, /) -> tuple[Tensor, Tensor]: ..." for name in ("divmod", "rdivmod")),
-    *(f"    def __{op}__(self, other: _TensorLike, /) -> Tensor: ..." for op in "lt le gt ge".split()),
-    *(f"    def __{op}__(self, other: object, /) -> Tensor: ...  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]"
-      for op in ("eq", "ne")),
+    *(f"    def __{op}__(self, other: object, /) -> Tensor: ...{NOT_BOOL}" for op in COMPARISONS[:2]),
+    *(f"    def __{op}__(self, other: _TensorLike, /) -> Tensor: ..." for op in COMPARISONS[2:]),
     *(f"    def __{op}__(self) -> Tensor: ..." for op in "neg pos abs invert".split()),
     *(f"    def __{op}__(self) -> _b.{kind}: ..." for op, kind in
       dict(bool="bool", int="int", float="float", index="int", complex="complex", len="int", hash="int").items()),
@@ -100,6 +121,7 @@ TENSOR = [
     "    def __array_namespace__(self, *, api_version: _b.str | None = None) -> _ModuleType: ...",
     "    def __array_ufunc__(self, ufunc: _Any, method: _b.str, *inputs: _Any, **settings: _Any) -> _Any: ...",
     "    def __array_function__(self, function: _Any, types: _Any, args: _Any, kwargs: _Any) -> _Any: ...",
+    "    def _repr_html_(self) -> _b.str | None: ...",
     "    __array_priority__: _b.int",
     "    requires_grad: _b.bool",
     "    grad: Tensor | None",
@@ -156,6 +178,8 @@ _DTypeLike: _TypeAlias = dtype | _b.str | type[_Any] | _np.dtype[_Any]
 _DType: _TypeAlias = dtype
 _Position: _TypeAlias = _SupportsIndex | slice[_Any, _Any, _Any] | _EllipsisType | Tensor | _Array | list[_Any] | None
 _Key: _TypeAlias = _Position | tuple[_Position, ...]
+_TileLike: _TypeAlias = Tile | _b.float
+_Positions: _TypeAlias = _TileLike | _Sequence[_TileLike]
 _P = _ParamSpec("_P")
 _R = _TypeVar("_R", covariant=True)
 _Q = _ParamSpec("_Q")
@@ -201,7 +225,8 @@ CAPTURED = '''class Captured(_Generic[_P, _R]):
 
 def type_of(function, name, given):
     """Of a parameter that is any object to C++."""
-    for key in (f"{function}.{name}", f"{function.rpartition('.')[2]}.{name}", name):
+    owner, _, own = function.rpartition(".")
+    for key in (f"{function}.{name}", f"{own}.{name}", f"{owner}.{name}", name):
         if key in PARAMETERS:
             return PARAMETERS[key]
     return given
@@ -211,8 +236,8 @@ def written(default):
     return "..." if not isinstance(default, (bool, int, float, str, tuple, type(None))) else repr(default)
 
 
-def operator(name, function, method=False):
-    """The lines of an operator: of the module, or of the class of tensors."""
+def operator(name, function, method=False, more=()):
+    """The lines of an operator: of the module, or of the class of tensors. `more`: parameters that have to be named."""
     core_name = function.__name__
     *takes, gives = function._types
     parameters = list(inspect.signature(function).parameters.values())
@@ -244,6 +269,7 @@ def operator(name, function, method=False):
                 named.append(other + text)
     if "device" in function._aliases:
         named.append("device: _b.str | None = None")
+    named += more
     star = ["*"] if named and not any(word.startswith("*") for word in words) else []
     forms = [words + star + named]
     # `axis` for a `dim` that must be given.
@@ -289,7 +315,7 @@ def bound(name, function, owner=""):
             if argument in tree.args.posonlyargs and (i + 1 == len(tree.args.posonlyargs)):
                 words.append("/")
         if tree.args.vararg:
-            words.append(f"*{tree.args.vararg.arg}: _Any")
+            words.append(f"*{tree.args.vararg.arg}: {type_of(path, tree.args.vararg.arg, '_Any')}")
         if tree.args.kwarg:
             words.append(f"**{tree.args.kwarg.arg}: _Any")
         result = RESULTS.get(path) or (RESULTS.get(name) if not owner or name.startswith("__") else None)
@@ -312,17 +338,22 @@ def described(name, cls):
     """The lines of a class of nanobind's."""
     lines = []
     for member, value in vars(cls).items():
-        kind = type(value).__name__
-        if kind == "nb_method":
+        kind, full = type(value).__name__, f"{name}.{member}"
+        if full in WRITTEN:
+            lines.append(WRITTEN[full])
+        elif member.startswith("_") and not member.startswith("__"):
+            continue
+        elif kind == "nb_method":
             lines += bound(member, value, name)
         elif kind == "property":
-            hint = plain(value.fget.__nb_signature__[0][0].rpartition("-> ")[2]).replace("object", "_Any")
+            hint = RESULTS.get(full) or plain(value.fget.__nb_signature__[0][0].rpartition("-> ")[2]).replace("object", "_Any")
             lines.append(f"    @property\n    def {member}(self) -> {hint}: ...")
             if value.fset:
                 kind = "_Rate" if member == "lr" else hint
                 lines.append(f"    @{member}.setter\n    def {member}(self, value: {kind}, /) -> None: ...")
     base = cls.__base__.__name__
-    lines = [re.sub(r"__eq__\(self, \w+: [^,]*, /\)", "__eq__(self, other: object, /)", line) for line in lines]
+    lines = [re.sub(r"__(eq|ne)__\(self, \w+: [^,]*, /\)", r"__\1__(self, other: object, /)", line) for line in lines]
+    lines = [line + NOT_BOOL if re.search(r"__(eq|ne)__.*-> (?!_b\.bool)", line) else line for line in lines]
     return [f"class {name}{'' if base == 'object' else f'({base})'}:", *(lines or ["    ..."])]
 
 
@@ -334,7 +365,7 @@ def tensor_methods():
         if type(value).__name__ == "method":
             if not name.startswith("_same") and f"def {name}(" not in seen:
                 lines += operator(name, value, method=True)
-        elif inspect.isfunction(value) and name.endswith("_") and not name.startswith("__") and f"def {name}(" not in seen:
+        elif inspect.isfunction(value) and name.endswith("_") and not name.startswith("_") and f"def {name}(" not in seen:
             first, *more = operator(name, getattr(_core, name[:-1]), method=True)
             lines.append(re.sub(r" -> .*: \.\.\.", " -> _Self: ...", first.replace("    @_overload\n", "")))
     return sorted(lines, key=lambda line: re.search(r"def (\w+)", line)[1])
@@ -381,9 +412,12 @@ def optim():
     lines = ["# Made by scripts/python_stubs.py from the extension module. Do not change it by hand.",
              "import builtins as _b",
              "import os as _os",
-             "from collections.abc import Iterable as _Iterable, Mapping as _Mapping, Sequence as _Sequence",
+             "from collections.abc import Iterable as _Iterable, Mapping as _Mapping",
+             "from collections.abc import Callable as _Callable, MutableMapping as _MutableMapping",
+             "from collections.abc import Sequence as _Sequence",
              "from typing import Any as _Any", "", "from typing_extensions import TypeAlias as _TypeAlias", "",
-             "from ._core import Tensor as _Tensor", "from .nn.module import Module as _Module", "",
+             "from .._core import Tensor as _Tensor", "from ..nn.module import Module as _Module",
+             "from . import lr_scheduler as lr_scheduler", "",
              "_Path: _TypeAlias = _b.str | _os.PathLike[_b.str]", "_Rate: _TypeAlias = _b.float | Schedule",
              "_Params: _TypeAlias = _Iterable[_Tensor] | _Iterable[_Mapping[_b.str, _Any]]", ""]
     members = sorted(vars(_core._optim).items(), key=lambda item: (item[0] != "Optimizer", item[0]))
@@ -422,8 +456,8 @@ def stubbed(path):
             elif isinstance(node, (ast.Import, ast.ImportFrom)):
                 for alias in node.names:
                     if alias.name == "*":
-                        module = importlib.import_module("heddle" if node.level else node.module)
-                        found["*"] = module
+                        given = stubbed(path.parent / f"{node.module}.pyi")
+                        found.setdefault("*", set()).update(name for name in given if not name.startswith("_"))
                     elif alias.asname == alias.name:  # what a stub gives on
                         found[prefix + alias.name] = None
     return found
@@ -452,9 +486,9 @@ def compare(name):
             ours = getattr(value, "__module__", None) or ""
             if member.startswith("_") and member not in ("__init__", "__call__"):
                 continue
+            if full in known.get("*", ()) and full not in known:  # another stub's
+                continue
             if full not in known:
-                if "*" in known and not prefix:
-                    continue
                 if not inspect.ismodule(value):
                     problems.append(f"{path.name}: {full} is missing")
                 continue
@@ -500,10 +534,10 @@ def tidied(text):
 
 
 def generated():
-    made = {FOLDER / "_core.pyi": core(), FOLDER / "optim.pyi": optim(),
+    made = {FOLDER / "_core.pyi": core(), FOLDER / "optim/__init__.pyi": optim(),
             FOLDER / "nn/layers.pyi": python_module_stubs.layers("layers"),
             FOLDER / "nn/losses.pyi": python_module_stubs.layers("losses"),
-            FOLDER / "nn/functional.pyi": python_module_stubs.functional(),
+            FOLDER / "nn/functional.pyi": python_module_stubs.functional(operator),
             FOLDER / "array_api/__init__.pyi": python_module_stubs.array_api("heddle.array_api"),
             FOLDER / "array_api/linalg.pyi": python_module_stubs.array_api("heddle.array_api.linalg")}
     return {path: tidied(text) for path, text in made.items()}

@@ -1,8 +1,10 @@
 import builtins as _b
 
-from . import array_api as array_api, control as control, data as data, nn as nn, optim as optim
-from . import transforms as transforms
+from . import array_api as array_api, control as control, cuda as cuda, data as data, io as io, kernels as kernels
+from . import models as models, nn as nn, optim as optim, plot as plot, random as random
+from . import serialization as serialization, transforms as transforms, utils as utils
 from ._core import *
+from ._core import _DType
 from .control import cond as cond, fori_loop as fori_loop, map as map, scan as scan, while_loop as while_loop
 from .devices import (
     default_device as default_device,
@@ -10,7 +12,10 @@ from .devices import (
     devices as devices,
     set_default_device as set_default_device,
 )
+from .graph import Graph as Graph, graph as graph
+from .kernels import kernel as kernel
 from .progress import progress as progress
+from .serialization import load as load, save as save
 from .transforms import (
     checkpoint as checkpoint,
     custom_vjp as custom_vjp,
@@ -32,3 +37,7 @@ e: _b.float
 inf: _b.float
 nan: _b.float
 newaxis: None
+inference_mode = no_grad
+float: _DType
+int: _DType
+short: _DType

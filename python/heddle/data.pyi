@@ -4,6 +4,7 @@ from typing import Any
 from ._core import Tensor
 
 def digits(count: int, seed: int = 0, held_out: bool = False) -> tuple[Tensor, Tensor]: ...
+def draw_text(image: Tensor, blocks: bool = True) -> str: ...
 
 class batches:
     def __init__(

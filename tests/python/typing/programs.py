@@ -121,6 +121,63 @@ class Counter:
 
 assert_type(Counter().double(x), hd.Tensor)
 
+
+class Squares(hd.utils.data.Dataset[tuple[int, int]]):
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return index, index * index
+
+    def __len__(self) -> int:
+        return 4
+
+
+train, held_out = hd.utils.data.random_split(Squares(), [3, 1], generator=hd.random.Generator(1))
+assert_type(train[0], tuple[int, int])
+for batch in hd.utils.data.DataLoader(train, batch_size=2, shuffle=True):
+    pass
+for (batch,) in hd.utils.data.DataLoader(hd.utils.data.TensorDataset(images), batch_size=None):
+    pass
+hd.utils.data.DataLoader(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+scheduler = hd.optim.lr_scheduler.StepLR(opt, step_size=2)
+scheduler.step()
+assert_type(scheduler.get_last_lr(), list[float])
+for group in opt.param_groups:
+    group["lr"] = 0.1
+opt.zero_grad(set_to_none=False)
+gpt = hd.models.GPT2(hd.models.GPT2Config(layers=2))
+assert_type(gpt(x), hd.Tensor)
+assert_type(gpt.config.width, int)
+assert_type(hd.models.ResNet().eval(), hd.models.ResNet)
+assert_type(nn.functional.relu(x, inplace=True), hd.Tensor)
+nn.init.kaiming_normal_(net.a.weight, mode="fan_out", nonlinearity="relu")
+hd.plot.write_loss_curve("loss.svg", {"train": [3, 2.5], "test": x}, log_scale=True)
+hd.plot.write_loss_curve("loss.svg", [3.0, 2.0])
+assert_type(hd.graph(x.sum()).nodes[0].op, str)
+assert_type(hd.cuda.device_count(), int)
+assert_type(hd.float, hd.dtype)
+
+
+# Kernels
+
+
+@hd.kernel
+def softmax(k: hd.KernelBuilder, t: hd.KernelTensor) -> None:
+    out = k.output(t.shape, t.dtype)
+    row, j = k.block(t.shape[0]), k.range(t.shape[1])
+    weights = k.exp(t[row, j] - k.max(t[row, j], j))
+    assert_type(weights * 2 + 1, hd.Tile)
+    assert_type(weights == 1, hd.Tile)
+    out[row, j] = weights / k.sum(weights, j)
+
+
+@hd.kernel(threads=128)
+def doubled(k: hd.KernelBuilder, t: hd.KernelTensor, block: int = 4) -> None:
+    i = k.block(-(-t.shape[0] // block)) * block + k.range(block)
+    k.store(k.output(t.shape, t.dtype), i, t[i] * 2, mask=i < t.shape[0])
+    t["0"]  # type: ignore[index]  # pyright: ignore[reportArgumentType]
+
+
+normed: hd.Tensor = softmax(x)
+
 # Transforms
 
 
@@ -183,6 +240,8 @@ def rows(path: str) -> Iterator[hd.Tensor]:
         raise ValueError(str(error)) from error
 
 
+hd.save({"w": x}, "w.hd")
+hd.optim.save_checkpoint("c.safetensors", net, opt, hd.io.safetensors_metadata("w.safetensors"))
 assert_type(hd.tree_leaves(Pair(x, x)), list[Any])
 xp = hd.array_api
 assert_type(xp.sum(xp.asarray([1.0, 2.0]), axis=0, keepdims=True), hd.Tensor)
