@@ -287,9 +287,9 @@ PyObject* represent(PyObject* self) noexcept {
 
 nb::object formatted(PyObject* self, PyObject* format) {
   const Tensor& tensor = tensor_of(self);
+  if (!PyUnicode_Check(format)) throw ArgumentTypeError("a format is a string, not " + type_name(format));
   if (tensor.rank() == 0) return nb::steal(PyObject_Format(nb::handle(self).attr("item")().ptr(), format));
-  if (!PyUnicode_Check(format) || PyUnicode_GetLength(format) > 0)
-    throw ArgumentTypeError("a tensor with axes takes no format");
+  if (PyUnicode_GetLength(format) > 0) throw ArgumentTypeError("a tensor with axes takes no format");
   return printed(tensor);
 }
 

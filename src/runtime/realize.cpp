@@ -117,19 +117,20 @@ class WithoutSteps {
   }
 };
 
-// What a plain loop recorded many times runs as a loop, even if nobody captured it.
+// What a plain loop recorded many times runs as a loop, even if nobody captured it. Empty: there is none. Nothing else
+// may hold the roots meanwhile: memory that nobody else holds is taken over.
 std::vector<NodeRef> with_loops(std::span<const NodeRef> roots, GraphKey& key,
                                 std::span<const Storage* const> donatable) {
   constexpr size_t kManyNodes = 512;
-  std::vector<NodeRef> result(roots.begin(), roots.end());
   WithoutSteps known;
-  if (key.nodes.size() < kManyNodes || known.contains(key.hash)) return result;
-  result = roll(roots);
-  if (std::ranges::equal(result, roots))
+  if (key.nodes.size() < kManyNodes || known.contains(key.hash)) return {};
+  std::vector<NodeRef> rolled = roll(roots);
+  if (std::ranges::equal(rolled, roots)) {
     known.add(key.hash);
-  else
-    key.read(result, donatable);
-  return result;
+    return {};
+  }
+  key.read(rolled, donatable);
+  return rolled;
 }
 
 }  // namespace
@@ -148,7 +149,8 @@ std::vector<NodeRef> realize(std::span<const NodeRef> given, std::span<const Sto
   ForgetOutputs forget;
   GraphKey& key = work.key;
   key.read(given, donatable);
-  const std::vector<NodeRef> roots = with_loops(given, key, donatable);
+  const std::vector<NodeRef> rolled = with_loops(given, key, donatable);
+  const std::span<const NodeRef> roots = rolled.empty() ? given : std::span<const NodeRef>(rolled);
   std::shared_ptr<const CachedPlan> plan = plan_for(roots, key);
   run(*plan, work);
 

@@ -82,7 +82,8 @@ class Splitter {
   }
 
   // How many copies lie before a node: the earliest level at which it can be computed. It is computed at the latest
-  // that still makes roots and copies early, so that little has to be kept from level to level.
+  // that still makes roots and copies early, so that little has to be kept from level to level. But what takes long is
+  // computed as early as possible: a device works on it while others work, or values are copied.
   void find_levels() {
     earliest_.assign(order_.size(), 0);
     level_.assign(order_.size(), INT_MAX);
@@ -98,6 +99,7 @@ class Splitter {
     }
     for (uint32_t i = static_cast<uint32_t>(order_.size()); i-- > 0;) {
       if (level_[i] == INT_MAX) continue;
+      if (takes_long(*order_[i])) level_[i] = earliest_[i];
       for_inputs(*order_[i], [&](size_t, const Node* input) {
         const uint32_t k = number(input);
         level_[k] = std::min(level_[k], order_[i]->op == NodeOp::To ? earliest_[k] : level_[i]);
@@ -106,6 +108,13 @@ class Splitter {
     // A node with several results is in one part, and these with it.
     for (uint32_t i = 0; i < order_.size(); ++i)
       if (order_[i]->op == NodeOp::Get && level_[i] != INT_MAX) level_[i] = level_[number(order_[i]->inputs[0].get())];
+  }
+
+  // And leaves little to keep.
+  static bool takes_long(const Node& node) {
+    constexpr double kMuch = 1 << 20, kLess = 16;
+    if (node.op == NodeOp::Loop) return true;
+    return node.op == NodeOp::Reduce && elements(*node.inputs[0]) > std::max(kMuch, kLess * elements(node));
   }
 
   // Which nodes are computed again in a part rather than kept from an earlier one: those that take no work, and those
