@@ -62,6 +62,7 @@ TEST(Interrupt, a_check_that_says_no_changes_nothing) {
 }
 
 TEST(Interrupt, one_long_kernel_stops) {
+  if (default_device().name() != "cpu") GTEST_SKIP() << "other devices run a kernel to its end";
   const int64_t n = 1 << 19;
   Tensor a = uniform({n}), b = uniform({n});
   realize({a, b});

@@ -362,16 +362,19 @@ TEST(Cuda, a_loop_with_a_condition_is_one_launch) {
   const int loops = fake().loops;
   for (int i = 0; i < 4; ++i) run(x);
   EXPECT_EQ(fake().loops, loops);
-  // A driver that has no such nodes: the host looks.
+  // A driver that has no such nodes.
+  Backend& gpu = device("cuda");
+  std::shared_ptr<Executable> copy = copy_of_32(gpu);
+  auto from = gpu.allocate(128), to = gpu.allocate(128);
+  const BufferPart parts[] = {whole(*from), whole(*to)};
+  const LaunchSegment segment{parts, {}};
+  const Submission round{copy.get(), {&segment, 1}};
+  std::shared_ptr<void> recording;
   fake().fails_in = "cuGraphConditionalHandleCreate";
   fake().fails_with = 801;
-  auto other = jit([](const Tensor& begin) {
-    return while_loop([](const TensorList& c) { return c[1] < 10; },
-                      [](const TensorList& c) { return TensorList{c[0] * 2, c[1] + 1}; },
-                      TensorList{begin, zeros({}, kI32)})[0];
-  });
-  other(x);
+  EXPECT_FALSE(gpu.launch_while({&round, 1}, {&round, 1}, whole(*to), recording));
   fake().fails_in = nullptr;
+  EXPECT_FALSE(gpu.launch_while({&round, 1}, {&round, 1}, whole(*to), recording)) << "it is not tried again";
   EXPECT_EQ(fake().loops, loops);
 }
 
