@@ -16,6 +16,7 @@ void bind_indexing(nanobind::module_& module);
 void bind_random(nanobind::module_& module);
 void bind_neural(nanobind::module_& module);
 void bind_interop(nanobind::module_& module);
+void bind_dlpack(nanobind::module_& module);
 void bind_pytrees(nanobind::module_& module);
 void bind_transforms(nanobind::module_& module);
 void bind_jit(nanobind::module_& module);

@@ -131,34 +131,12 @@ class BufferView {
   Py_buffer view{};
 };
 
-// The elements of memory with strides (in bytes), one after the other.
-void copy_strided(const std::byte* from, std::byte* to, std::span<const int64_t> shape,
-                  std::span<const int64_t> strides, size_t bytes) {
-  std::vector<int64_t> at(shape.size(), 0);
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return;
-  for (;;) {
-    std::memcpy(to, from, bytes);
-    to += bytes;
-    size_t axis = shape.size();
-    for (;; --axis) {
-      if (axis == 0) return;
-      from += strides[axis - 1];
-      if (++at[axis - 1] < shape[axis - 1]) break;
-      from -= strides[axis - 1] * shape[axis - 1];
-      at[axis - 1] = 0;
-    }
-  }
-}
-
 Dims shape_of(const Py_buffer& view) {
   Dims shape;
   for (int i = 0; i < view.ndim; ++i) shape.push_back(view.shape[i]);
   return shape;
 }
 
-}  // namespace
-
-namespace {
 // Not of the stable ABI, but there in every version so far. Without it objects are let go of later.
 bool has_lock() {
   static const auto check = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
@@ -229,7 +207,8 @@ std::vector<Py_ssize_t> strides_of(const std::vector<Py_ssize_t>& shape, Py_ssiz
   return strides;
 }
 
-// `what` is the call that needs the values.
+}  // namespace
+
 std::shared_ptr<const void> memory_of(const char* what, const Tensor& tensor) {
   std::source_location here = std::source_location::current();  // the place finder knows better
   refuse_in_capture(what, tensor, &here);
@@ -238,8 +217,6 @@ std::shared_ptr<const void> memory_of(const char* what, const Tensor& tensor) {
   Unlocked unlocked;
   return host_memory(tensor);
 }
-
-}  // namespace
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
   view->obj = nullptr;
@@ -287,171 +264,6 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
 void release_buffer(PyObject*, Py_buffer* view) noexcept { delete static_cast<Exported*>(view->internal); }
 
 namespace {
-
-// The structures of DLPack 1.
-struct DLDevice {
-  int32_t type, number;
-};
-struct DLDataType {
-  uint8_t code, bits;
-  uint16_t lanes;
-};
-struct DLTensor {
-  void* data;
-  DLDevice device;
-  int32_t rank;
-  DLDataType dtype;
-  int64_t *shape, *strides;
-  uint64_t byte_offset;
-};
-struct DLManagedTensor {
-  DLTensor tensor;
-  void* context;
-  void (*deleter)(DLManagedTensor*);
-};
-struct DLManagedTensorVersioned {
-  uint32_t major, minor;
-  void* context;
-  void (*deleter)(DLManagedTensorVersioned*);
-  uint64_t flags;
-  DLTensor tensor;
-};
-constexpr int32_t kDlCpu = 1, kDlPinned = 3;
-constexpr uint64_t kDlReadOnly = 1, kDlCopied = 2;
-constexpr const char *kPlainName = "dltensor", *kVersionedName = "dltensor_versioned";
-
-struct DlCode {
-  DType dtype;
-  uint8_t code;
-};
-constexpr DlCode kDlCodes[] = {
-    {kBool, 6}, {kI8, 0},      {kI16, 0},     {kI32, 0}, {kI64, 0},  {kU8, 1},  {kU16, 1}, {kU32, 1},
-    {kU64, 1},  {kF8E4M3, 10}, {kF8E5M2, 12}, {kF16, 2}, {kBF16, 4}, {kF32, 2}, {kF64, 2},
-};
-DLDataType dl_type(DType dtype) {
-  for (const DlCode& c : kDlCodes)
-    if (c.dtype == dtype) return {c.code, static_cast<uint8_t>(8 * size_of(dtype)), 1};
-  throw DTypeError(text("DLPack has no elements of dtype ", dtype));
-}
-DType dtype_of(const DLDataType& type) {
-  for (const DlCode& c : kDlCodes)
-    if (c.code == type.code && 8 * size_of(c.dtype) == type.bits && type.lanes == 1) return c.dtype;
-  throw ArgumentTypeError(text("no dtype for DLPack's elements of code ", int{type.code}, ", ", int{type.bits},
-                               " bits and ", type.lanes, " lanes"));
-}
-
-template <class Managed>
-struct DlExport {
-  Managed managed{};
-  std::shared_ptr<const void> memory;
-  std::vector<int64_t> shape, strides;
-  static void forget(Managed* managed) { delete static_cast<DlExport*>(managed->context); }
-};
-template <class Managed>
-void forget_capsule(PyObject* capsule) {
-  const char* name = std::is_same_v<Managed, DLManagedTensor> ? kPlainName : kVersionedName;
-  if (!PyCapsule_IsValid(capsule, name)) return;  // somebody has taken it
-  auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
-  managed->deleter(managed);
-}
-template <class Managed>
-nb::object export_capsule(const Tensor& tensor, bool copied) {
-  auto exported = std::make_unique<DlExport<Managed>>();
-  exported->memory = memory_of("__dlpack__()", tensor);
-  if (copied) {
-    size_t bytes = static_cast<size_t>(tensor.numel()) * static_cast<size_t>(size_of(tensor.dtype()));
-    std::shared_ptr<std::byte[]> copy(new std::byte[bytes + 1]);
-    std::memcpy(copy.get(), exported->memory.get(), bytes);
-    exported->memory = copy;
-  }
-  exported->shape = tensor.shape();
-  exported->strides.resize(exported->shape.size());
-  int64_t step = 1;
-  for (size_t i = exported->shape.size(); i-- > 0; step *= exported->shape[i]) exported->strides[i] = step;
-  Managed& managed = exported->managed;
-  managed.tensor = {const_cast<void*>(exported->memory.get()),
-                    {kDlCpu, 0},
-                    static_cast<int32_t>(exported->shape.size()),
-                    dl_type(tensor.dtype()),
-                    exported->shape.data(),
-                    exported->strides.data(),
-                    0};
-  if constexpr (std::is_same_v<Managed, DLManagedTensorVersioned>) {
-    managed.major = 1;
-    managed.minor = 0;
-    managed.flags = copied ? kDlCopied : kDlReadOnly;
-  }
-  managed.deleter = DlExport<Managed>::forget;
-  managed.context = exported.get();
-  const char* name = std::is_same_v<Managed, DLManagedTensor> ? kPlainName : kVersionedName;
-  nb::object capsule = nb::steal(PyCapsule_New(&managed, name, forget_capsule<Managed>));
-  if (!capsule.is_valid()) nb::raise_python_error();
-  exported.release();
-  return capsule;
-}
-
-// Without the last arguments of newer versions the memory cannot be marked as read-only; it is the same memory still.
-nb::object dlpack(const Tensor& tensor, PyObject* stream, PyObject* max_version, PyObject* device, PyObject* copy) {
-  if (stream != Py_None && !(PyLong_Check(stream) && PyLong_AsLong(stream) == -1))
-    throw ValueError("__dlpack__: there are no streams on a CPU");
-  if (device != Py_None) {
-    std::vector<int64_t> wanted = to_ints(device);
-    if (wanted.size() != 2 || wanted[0] != kDlCpu) {
-      PyErr_SetString(PyExc_BufferError, "__dlpack__: the memory is that of the CPU");
-      nb::raise_python_error();
-    }
-  }
-  bool copied = copy != Py_None && to_bool(copy);
-  bool versioned = false;
-  if (max_version != Py_None) {
-    const std::vector<int64_t> version = to_ints(max_version);
-    if (version.size() != 2) throw ValueError("__dlpack__: max_version is a pair of numbers");
-    versioned = version[0] >= 1;
-  }
-  return versioned ? export_capsule<DLManagedTensorVersioned>(tensor, copied)
-                   : export_capsule<DLManagedTensor>(tensor, copied);
-}
-
-template <class Managed>
-Tensor take_capsule(PyObject* capsule, const char* name, const char* used, bool copy) {
-  auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
-  if (!managed) nb::raise_python_error();
-  if constexpr (std::is_same_v<Managed, DLManagedTensorVersioned>)
-    if (managed->major > 1)
-      throw ValueError(text("from_dlpack: memory as version ", managed->major, " of DLPack describes it"));
-  PyCapsule_SetName(capsule, used);
-  std::shared_ptr<Managed> held(managed, [](Managed* m) {
-    if (m->deleter) m->deleter(m);
-  });
-  const DLTensor& t = managed->tensor;
-  if (t.device.type != kDlCpu && t.device.type != kDlPinned)
-    throw DeviceError(text("from_dlpack: memory of a device of DLPack's kind ", t.device.type, "; copy it to the CPU"));
-  DType dtype = dtype_of(t.dtype);
-  Dims shape(std::vector<int64_t>(t.shape, t.shape + t.rank));
-  const auto* data = static_cast<const std::byte*>(t.data) + t.byte_offset;
-  int64_t step = 1;
-  bool dense = true;
-  for (size_t i = shape.size(); i-- > 0; step *= shape[i])
-    dense = dense && (!t.strides || shape[i] <= 1 || t.strides[i] == step);
-  if (dense && copy) return from_memory(data, shape, dtype);
-  if (dense) {
-    // The producer's deleter may be Python code: it gets a capsule that is let go of under the interpreter's lock.
-    auto* keep = new std::shared_ptr<Managed>(std::move(held));
-    PyObject* holder = PyCapsule_New(keep, "heddle.memory", [](PyObject* object) {
-      delete static_cast<std::shared_ptr<Managed>*>(PyCapsule_GetPointer(object, "heddle.memory"));
-    });
-    if (!holder) nb::raise_python_error();
-    std::shared_ptr<const void> elements(static_cast<const void*>(data),
-                                         [holder](const void*) { release_anywhere(holder); });
-    return share_memory(std::move(elements), shape, dtype);
-  }
-  auto size = static_cast<size_t>(size_of(dtype));
-  std::vector<int64_t> strides(t.strides, t.strides + t.rank);
-  for (int64_t& stride : strides) stride *= static_cast<int64_t>(size);
-  std::vector<std::byte> bytes(static_cast<size_t>(std::max<int64_t>(step, 0)) * size + 1);
-  copy_strided(data, bytes.data(), shape, strides, size);
-  return from_memory(bytes.data(), shape, dtype);
-}
 
 nb::object list_of(const std::byte* data, DType dtype, std::span<const int64_t> shape, int64_t step) {
   if (shape.empty()) {
@@ -522,38 +334,12 @@ Tensor from_bytes(PyObject* object, const Dims& shape, DType dtype) {
 
 }  // namespace
 
-Tensor from_dlpack(PyObject* object, bool copy) {
-  release_late();
-  nb::object capsule;
-  if (PyCapsule_CheckExact(object)) {
-    capsule = nb::borrow(object);
-  } else {
-    if (!nb::hasattr(object, "__dlpack__"))
-      throw ArgumentTypeError("expected an object with __dlpack__, not " + type_name(object));
-    nb::handle given(object);
-    try {
-      capsule = given.attr("__dlpack__")(nb::arg("max_version") = nb::make_tuple(1, 0));
-    } catch (nb::python_error& e) {
-      if (!e.matches(PyExc_TypeError)) throw;
-      capsule = given.attr("__dlpack__")();
-    }
-  }
-  if (PyCapsule_IsValid(capsule.ptr(), kVersionedName))
-    return take_capsule<DLManagedTensorVersioned>(capsule.ptr(), kVersionedName, "used_dltensor_versioned", copy);
-  if (PyCapsule_IsValid(capsule.ptr(), kPlainName))
-    return take_capsule<DLManagedTensor>(capsule.ptr(), kPlainName, "used_dltensor", copy);
-  throw ArgumentTypeError("expected a capsule of DLPack that nobody has used");
-}
-
 void bind_interop(nb::module_& module) {
   using enum Row::Kind;
   static constexpr Row rows[] = {
       {"from_numpy(x)", call<from_numpy>, Function},
-      {"from_dlpack(x)", call<[](PyObject* x) { return from_dlpack(x, false); }>, Function},
       {"_from_bytes(data, shape, dtype)", call<from_bytes>, Function},
       {"_bytes(x)", call<bytes_of>, Method},
-      {"__dlpack__(x, stream=None, max_version=None, dl_device=None, copy=None)", call<dlpack>, Method},
-      {"__dlpack_device__(x)", call<[](const Tensor&) -> nb::object { return nb::make_tuple(kDlCpu, 0); }>, Method},
       {"tolist(x)", call<tolist>, Method},
       {"item(x)", call<item>, Method},
       {"numpy(x)", call<numpy>, Method},

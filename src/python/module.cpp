@@ -18,6 +18,7 @@ NB_MODULE(_core, module) {
   bind_random(module);
   bind_neural(module);
   bind_interop(module);
+  bind_dlpack(module);
   bind_pytrees(module);
   bind_transforms(module);
   bind_jit(module);

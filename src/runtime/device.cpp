@@ -1,5 +1,6 @@
 #include "runtime/device.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <map>
@@ -15,6 +16,7 @@ namespace {
 struct Registered {
   DeviceFactory factory;
   DeviceCount count;
+  std::vector<int> memory;
   Mutex making;
   std::map<int, std::unique_ptr<Backend>> instances;  // by number
 };
@@ -88,12 +90,21 @@ std::function<int64_t(const Expr&)> symbol_values(const kernel::Kernel& kernel, 
   };
 }
 
-void register_device(const std::string& kind, DeviceFactory factory, DeviceCount count) {
+void register_device(const std::string& kind, DeviceFactory factory, DeviceCount count, std::vector<int> memory) {
   std::lock_guard guard(registry().lock);
   auto [entry, fresh] = registry().entries.try_emplace(kind);
   if (!fresh) throw ValueError(text("a device called '", kind, "' is registered already"));
   entry->second.factory = factory;
   entry->second.count = count;
+  entry->second.memory = std::move(memory);
+}
+
+std::string device_at(const MemoryPlace& place) {
+  std::lock_guard guard(registry().lock);
+  for (const auto& [kind, entry] : registry().entries)
+    if (std::find(entry.memory.begin(), entry.memory.end(), place.kind) != entry.memory.end())
+      return text(kind, ":", place.number);
+  return "";
 }
 
 std::vector<std::string> device_kinds() {

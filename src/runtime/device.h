@@ -86,6 +86,13 @@ struct Submission {
   std::span<const LaunchSegment> segments;
 };
 
+// Where memory is, in DLPack's numbers: its kind, and which device of those that have it.
+constexpr int kHostMemory = 1, kPinnedMemory = 3;
+struct MemoryPlace {
+  int kind = kHostMemory, number = 0;
+  friend bool operator==(const MemoryPlace&, const MemoryPlace&) = default;
+};
+
 // Device errors are exceptions at the next synchronize(), except those a call can see at once.
 class Backend {
  public:
@@ -108,6 +115,21 @@ class Backend {
   virtual std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes) = 0;
   // The host's memory as it is, for as long as the buffer lives. Null where the device cannot use it.
   virtual std::shared_ptr<DeviceBuffer> share(const std::shared_ptr<const void>&, uint64_t) { return nullptr; }
+  // Memory of the device's own that others made, at an address that is a multiple of 64, for as long as the buffer
+  // lives; then what was queued with it has run. Null where the device cannot use it.
+  virtual std::shared_ptr<DeviceBuffer> adopt(const std::shared_ptr<const void>& memory, uint64_t bytes) {
+    return share(memory, bytes);
+  }
+  virtual MemoryPlace memory_place() const { return {}; }
+  // What its driver calls the queue of the device's launches, and that of others who do not say which they have. Null:
+  // launches are done when they return.
+  virtual void* queue() const { return nullptr; }
+  virtual void* queue_of_others() const { return nullptr; }
+  // The address of memory for others, who put what reads it into `queue` from now on: that comes after all that is in
+  // this device's. Null: they see to that themselves.
+  virtual void* lend(const DeviceBuffer& memory, void*) { return memory.address(); }
+  // Waits for what others have in queues of their own, too.
+  virtual void synchronize_all() { synchronize(); }
   virtual void copy_from_host(DeviceBuffer& to, const void* from, uint64_t bytes) = 0;
   virtual void copy_to_host(void* to, const DeviceBuffer& from, uint64_t bytes) = 0;
   // As many bytes of one part of its memory as `to` has, which may begin anywhere, in the order of launches.
@@ -156,7 +178,9 @@ class Backend {
 using DeviceFactory = std::unique_ptr<Backend> (*)(int number);
 // How many there are; 0 where the hardware or its driver is absent.
 using DeviceCount = int (*)();
-void register_device(const std::string& kind, DeviceFactory factory, DeviceCount count = [] { return 1; });
+// `memory`: the kinds of memory that such a device can use besides the host's.
+void register_device(
+    const std::string& kind, DeviceFactory factory, DeviceCount count = [] { return 1; }, std::vector<int> memory = {});
 std::vector<std::string> device_kinds();
 // Names of the devices that are there.
 std::vector<std::string> device_names();
@@ -165,6 +189,8 @@ std::vector<std::string> device_names();
 // unknown kind, DeviceError when it is not there, both listing those that are.
 Backend& device(const std::string& name = "");
 Backend& backend_of(DeviceNumber number);
+// The name of the device that can use memory of that kind, beside the host's; empty: none can.
+std::string device_at(const MemoryPlace& place);
 // Bytes from one device to another, or to another place of the same. Waits for the device that they come from.
 void copy_between(const BufferPart& from, DeviceBuffer& to, uint64_t bytes);
 

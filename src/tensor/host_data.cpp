@@ -1,4 +1,4 @@
-// Elements from and to the host.
+// Elements from and to the host, and from and to others who use the same device.
 #include <heddle/memory.h>
 #include <heddle/ops.h>
 
@@ -103,6 +103,43 @@ Tensor share_memory(std::shared_ptr<const void> elements, const Dims& dims, DTyp
 std::shared_ptr<const void> host_memory(const Tensor& tensor, const std::source_location& where) {
   auto view = std::make_shared<HostView>(host_view("host_memory()", tensor, where, true));
   return {view, view->data};
+}
+
+void* device_queue(const Device& device) { return device.backend().queue(); }
+
+Tensor share_device_memory(std::shared_ptr<const void> elements, const Dims& dims, DType dtype, const Device& device) {
+  Shape shape = to_shape("share_device_memory", dims, dtype);
+  Backend& backend = device.backend();
+  const uint64_t bytes = static_cast<uint64_t>(shape.static_numel()) * static_cast<uint64_t>(size_of(dtype));
+  if (bytes == 0) return Tensor(make_buffer(backend.allocate(0), dtype, shape));
+  const uint64_t before = reinterpret_cast<uintptr_t>(elements.get()) % 64;
+  std::shared_ptr<const void> begin(elements, static_cast<const std::byte*>(elements.get()) - before);
+  std::shared_ptr<DeviceBuffer> shared = backend.adopt(begin, before + bytes);
+  if (!shared) throw DeviceError(text("share_device_memory: ", device, " does not use memory that others made"));
+  if (before == 0) return Tensor(make_buffer(shared, dtype, shape));
+  std::shared_ptr<DeviceBuffer> own = backend.allocate(bytes);
+  backend.copy(whole(*own), {shared.get(), before, bytes});
+  return Tensor(make_buffer(own, dtype, shape));
+}
+
+namespace {
+// Of others: what they still do with the memory, in queues of their own, is done before somebody else has it.
+struct LentMemory {
+  NodeRef node;
+  ~LentMemory() {
+    try {
+      static_cast<const DeviceBuffer&>(*node->storage).device().synchronize_all();
+    } catch (const Error&) {  // whoever looks next is told
+    }
+  }
+};
+}  // namespace
+
+std::shared_ptr<const void> device_memory(const Tensor& tensor, void* queue, const std::source_location& where) {
+  refuse_in_capture("device_memory()", tensor, &where);
+  auto lent = std::make_shared<LentMemory>(realized(tensor));
+  const auto& memory = static_cast<const DeviceBuffer&>(*lent->node->storage);
+  return {lent, memory.device().lend(memory, queue)};
 }
 
 namespace {

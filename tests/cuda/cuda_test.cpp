@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <heddle/heddle.h>
+#include <heddle/memory.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -296,6 +297,64 @@ TEST(Cuda, profiles_and_measures_what_the_device_can_do) {
   ProfileResult result = profile.result();
   ASSERT_EQ(result.kernels.size(), 1u);
   EXPECT_GT(result.roofline.flops_per_second, 0);
+}
+
+// Others work in streams of their own: theirs wait for ours before they read, and we for all before memory is ours
+// again.
+TEST(Cuda, memory_that_others_see_is_theirs_in_time) {
+  Tensor x = (ones({100}) + 1).realize();
+  int theirs = 0;
+  const int waits = fake().waits, before = fake().context_waits;
+  std::shared_ptr<const void> memory = device_memory(x, &theirs);
+  EXPECT_EQ(fake().waits, waits + 1);
+  EXPECT_EQ(fake().waiting, &theirs);
+  EXPECT_EQ(device_memory(x), memory) << "without a queue";
+  EXPECT_EQ(fake().waits, waits + 1);
+  EXPECT_EQ(fake().context_waits, before + 1) << "of the second, let go of";
+  x += 1;
+  x.realize();
+  EXPECT_NE(device_memory(x), memory) << "somebody has it: nothing is written there";
+  x = Tensor();
+  memory.reset();
+  EXPECT_EQ(fake().context_waits, before + 3);
+  EXPECT_NE(device_queue("cuda"), nullptr);
+  EXPECT_EQ(device_queue("cpu"), nullptr);
+}
+
+TEST(Cuda, memory_of_others_is_used_where_it_lies_and_let_go_of_when_all_has_run) {
+  Backend& gpu = device("cuda");
+  std::shared_ptr<DeviceBuffer> theirs = gpu.allocate(4096);
+  std::vector<float> values(1024);
+  std::iota(values.begin(), values.end(), 0.0F);
+  gpu.copy_from_host(*theirs, values.data(), 4096);
+  auto elements = [&](int64_t first) {
+    return std::shared_ptr<const void>(theirs, static_cast<const float*>(theirs->address()) + first);
+  };
+  const long holders = theirs.use_count();
+  Tensor x = share_device_memory(elements(16), {4, 8}, kF32, "cuda");
+  EXPECT_EQ(device_memory(x), elements(16));
+  EXPECT_EQ(x.to_vector<float>()[3], 19);
+  x.set({0}, 7.0F);
+  x.realize();
+  EXPECT_NE(device_memory(x), elements(16)) << "written elsewhere";
+  (share_device_memory(elements(32), {8}, kF32, "cuda") + 1).realize();  // still queued
+  gpu.synchronize();
+  const int waits = fake().stream_waits;
+  {
+    Tensor y = share_device_memory(elements(32), {8}, kF32, "cuda");
+    (y + 1).realize();
+  }
+  EXPECT_EQ(fake().stream_waits, waits + 1);
+  { Tensor unused = share_device_memory(elements(32), {8}, kF32, "cuda"); }
+  EXPECT_EQ(fake().stream_waits, waits + 1);
+  EXPECT_EQ(theirs.use_count(), holders);
+  Tensor copied = share_device_memory(elements(3), {5}, kF32, "cuda");
+  EXPECT_EQ(theirs.use_count(), holders) << "begins anywhere: a copy";
+  EXPECT_EQ(copied.to_vector<float>(), (std::vector<float>{3, 4, 5, 6, 7}));
+  EXPECT_EQ(share_device_memory(nullptr, {0, 2}, kF32, "cuda").shape(), (Dims{0, 2}));
+  EXPECT_THROW(share_device_memory(elements(0), {-1}, kF32, "cuda"), ShapeError);
+  EXPECT_THROW(share_device_memory(elements(0), {4}, kF32, "simulated"), DeviceError);
+  EXPECT_EQ(share_device_memory(elements(3), {2}, kF32, "cpu").to_vector<float>()[1], 4) << "here it is the host's too";
 }
 
 // Only a copy to memory that queued kernels may still need waits for them; kernels always wait for the copy.

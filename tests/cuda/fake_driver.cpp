@@ -128,16 +128,23 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
   return 0;
 }
 int cuCtxSetCurrent(void*) { return 0; }
+int cuCtxSynchronize() {
+  ANSWER;
+  ++state.context_waits;
+  return 0;
+}
 int cuStreamCreate(void** stream, unsigned) {
   *stream = &state;
   return 0;
 }
 int cuStreamSynchronize(void*) {
   ANSWER;
+  ++state.stream_waits;
   return 0;
 }
-int cuStreamWaitEvent(void*, void*, unsigned) {
+int cuStreamWaitEvent(void* stream, void*, unsigned) {
   ANSWER;
+  state.waiting = stream;
   ++state.waits;
   return 0;
 }

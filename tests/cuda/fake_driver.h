@@ -17,11 +17,13 @@ struct FakeDriver {
   int fails_with = 0;
   int broken = 0;  // what every function answers
   int launches = 0, graph_launches = 0, graphs_made = 0, nodes_changed = 0, nodes = 0, allocations = 0, modules = 0;
-  int loops = 0, loop_nodes = 0;   // conditional nodes, and kernels inside of the last one
-  int pinned = 0;                  // pieces of pinned memory
-  int waits = 0;                   // of one stream for an event of another
-  int edges = 0, early_edges = 0;  // between nodes of graphs, the latter of kernels that wait themselves
-  int maps = 0;                    // descriptors of matrices
+  int loops = 0, loop_nodes = 0;            // conditional nodes, and kernels inside of the last one
+  int pinned = 0;                           // pieces of pinned memory
+  int waits = 0;                            // of one stream for an event of another
+  void* waiting = nullptr;                  // the last stream that did
+  int stream_waits = 0, context_waits = 0;  // of the host
+  int edges = 0, early_edges = 0;           // between nodes of graphs, the latter of kernels that wait themselves
+  int maps = 0;                             // descriptors of matrices
   FakeLaunch last;
   int wanted_words = 0;
 };

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import heddle as hd
+from conftest import host_only
 
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
 
@@ -68,7 +69,7 @@ def test_numpy_there_and_back(dtype):
     a = np.array([[0, 1, 2], [3, 100, 5]]).astype(dtype)
     x = hd.tensor(a)
     assert x.dtype == dtype
-    for b in (x.numpy(), np.asarray(x), np.from_dlpack(x), np.array(memoryview(x))):
+    for b in (x.numpy(), np.asarray(x), np.from_dlpack(x, device="cpu"), np.array(memoryview(x))):
         assert b.dtype == a.dtype and b.shape == a.shape and (b == a).all()
     assert x.tolist() == a.tolist()
     assert (np.array(hd.from_dlpack(a)) == a).all() and (hd.from_numpy(a).numpy() == a).all()
@@ -92,6 +93,7 @@ def test_odd_memory():
             hd.tensor(bad)
 
 
+@host_only
 def test_exports_are_views_that_nobody_writes():
     x = hd.arange(1000.0).realize()
     a, b = np.asarray(x), np.from_dlpack(x)
@@ -117,6 +119,7 @@ def aligned(count):
     return raw[start : start + count * 4].view(np.float32)
 
 
+@host_only
 def test_aligned_memory_is_shared_and_never_written():
     a = aligned(1000)
     x = hd.from_numpy(a)
@@ -300,7 +303,7 @@ def test_no_leaks():
             x.reshape(5)
         except ValueError:
             pass
-        return hd.from_numpy(y), z.tolist(), hd.split(x, 4), hd.sort(x), np.from_dlpack(x)
+        return hd.from_numpy(y), z.tolist(), hd.split(x, 4), hd.sort(x), np.from_dlpack(x, device="cpu")
 
     for _ in range(5):
         work()

@@ -20,17 +20,21 @@
 namespace heddle::cuda {
 namespace {
 
+constexpr int kDeviceMemory = 2, kManagedMemory = 13;  // DLPack's numbers
+
 class CudaDevice;
 
 class CudaBuffer final : public DeviceBuffer {
  public:
   CudaBuffer(CudaDevice& device, uint64_t bytes);
+  CudaBuffer(CudaDevice& device, std::shared_ptr<const void> memory, uint64_t bytes);  // of somebody else
   ~CudaBuffer() override;
   CudaBuffer(const CudaBuffer&) = delete;
   CudaBuffer& operator=(const CudaBuffer&) = delete;
 
   const void* host_data() const override;
   bool on_host() const override { return false; }
+  bool is_shared() const override { return owner_ != nullptr; }
 
   // The number of the last piece of work in the device's stream that touches the memory.
   void use(uint64_t work) const { last_use_.store(work, std::memory_order_relaxed); }
@@ -38,7 +42,8 @@ class CudaBuffer final : public DeviceBuffer {
 
  private:
   CudaDevice& device_;
-  MemoryPool::Block memory_;
+  std::shared_ptr<const void> owner_;
+  MemoryPool::Block memory_;  // where there is no owner
   mutable std::atomic<uint64_t> last_use_;
   mutable Mutex lock_;
   mutable std::unique_ptr<std::byte[]> copy_;  // for whoever reads from the host
@@ -65,6 +70,7 @@ class CudaDevice final : public Backend {
  public:
   CudaDevice(const Driver& driver, int ordinal, DeviceNumber number, Context context, uint64_t bytes)
       : driver_(driver),
+        ordinal_(ordinal),
         name_(text("cuda:", ordinal)),
         context_(context),
         target_(target_of(driver, number)),
@@ -77,7 +83,8 @@ class CudaDevice final : public Backend {
     driver_.check(driver_.cuStreamCreate(&stream_, kApart), "making a stream");
     driver_.check(driver_.cuStreamCreate(&copies_, kApart), "making a stream");
     constexpr unsigned kNoTiming = 2;
-    for (Event* event : {&free_, &copied_}) driver_.check(driver_.cuEventCreate(event, kNoTiming), "making an event");
+    for (Event* event : {&free_, &copied_, &lent_})
+      driver_.check(driver_.cuEventCreate(event, kNoTiming), "making an event");
   }
 
   const std::string& name() const override { return name_; }
@@ -89,6 +96,10 @@ class CudaDevice final : public Backend {
   std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes) override {
     enter();
     return std::make_shared<CudaBuffer>(*this, bytes);
+  }
+  std::shared_ptr<DeviceBuffer> adopt(const std::shared_ptr<const void>& memory, uint64_t bytes) override {
+    HD_ASSERT(reinterpret_cast<uintptr_t>(memory.get()) % 64 == 0);
+    return std::make_shared<CudaBuffer>(*this, memory, bytes);
   }
   void copy_from_host(DeviceBuffer& to, const void* from, uint64_t bytes) override {
     HD_ASSERT(bytes <= to.bytes());
@@ -190,6 +201,31 @@ class CudaDevice final : public Backend {
     const uint64_t before = queued_.load();
     check(driver_.cuStreamSynchronize(stream_), "waiting");
     is_done(before);
+  }
+  MemoryPlace memory_place() const override { return {kDeviceMemory, ordinal_}; }
+  void* queue() const override { return stream_; }
+  void* queue_of_others() const override { return reinterpret_cast<void*>(1); }  // the driver's default stream
+  void* lend(const DeviceBuffer& memory, void* queue) override {
+    enter();
+    if (queue) {
+      std::lock_guard guard(lending_);
+      check(driver_.cuEventRecord(lent_, stream_), "lending memory");
+      check(driver_.cuStreamWaitEvent(static_cast<Stream>(queue), lent_, 0), "lending memory");
+    }
+    return memory.address();
+  }
+  void synchronize_all() override {
+    enter();
+    const uint64_t before = queued_.load();
+    check(driver_.cuCtxSynchronize(), "waiting");
+    is_done(before);
+  }
+  // Waits until what touched memory of somebody else has run. What went wrong is said by whoever looks next.
+  void finish(uint64_t last_use) noexcept {
+    if (last_use <= done_.load(std::memory_order_relaxed)) return;
+    try {
+      synchronize();
+    } catch (const Error&) {}
   }
   Memory memory() const override {
     MemoryPool::Use use = memory_.use();
@@ -302,6 +338,7 @@ class CudaDevice final : public Backend {
   }
 
   const Driver& driver_;
+  const int ordinal_;
   std::string name_;
   Context context_;
   Target target_, tf32_target_;
@@ -310,6 +347,8 @@ class CudaDevice final : public Backend {
   Stream stream_ = nullptr, copies_ = nullptr;
   Mutex copying_;
   Event free_ = nullptr, copied_ = nullptr;
+  Mutex lending_;
+  Event lent_ = nullptr;
   std::atomic<uint64_t> queued_{0}, done_{0};
   std::atomic<bool> broken_{false};
   std::atomic<uint32_t> noted_{0};
@@ -326,9 +365,17 @@ CudaBuffer::CudaBuffer(CudaDevice& device, uint64_t bytes)
       last_use_(memory_.last_use) {
   address_ = reinterpret_cast<void*>(memory_.address);
 }
+CudaBuffer::CudaBuffer(CudaDevice& device, std::shared_ptr<const void> memory, uint64_t bytes)
+    : DeviceBuffer(device, bytes), device_(device), owner_(std::move(memory)), last_use_(0) {
+  address_ = const_cast<void*>(owner_.get());
+}
 CudaBuffer::~CudaBuffer() {
-  memory_.last_use = last_use();
-  device_.pool().release(memory_);
+  if (owner_) {
+    device_.finish(last_use());
+  } else {
+    memory_.last_use = last_use();
+    device_.pool().release(memory_);
+  }
 }
 
 // A copy, made anew each time because the memory may have been written since.
@@ -366,7 +413,7 @@ int count_devices() {
 }
 
 struct Registrar {
-  Registrar() { register_device("cuda", make_cuda_device, count_devices); }
+  Registrar() { register_device("cuda", make_cuda_device, count_devices, {kDeviceMemory, kManagedMemory}); }
 } registrar;
 
 }  // namespace

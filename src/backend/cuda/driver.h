@@ -70,6 +70,7 @@ static_assert(sizeof(WhileNode) == 256);
   X(cuDeviceTotalMem_v2, (size_t* bytes, DeviceNumber device))                                                         \
   X(cuDevicePrimaryCtxRetain, (Context * context, DeviceNumber device))                                                \
   X(cuCtxSetCurrent, (Context context))                                                                                \
+  X(cuCtxSynchronize, ())                                                                                              \
   X(cuStreamCreate, (Stream * stream, unsigned flags))                                                                 \
   X(cuStreamSynchronize, (Stream stream))                                                                              \
   X(cuStreamWaitEvent, (Stream stream, Event event, unsigned flags))                                                   \
