@@ -131,7 +131,7 @@ class Backend {
   // Waits for what others have in queues of their own, too.
   virtual void synchronize_all() { synchronize(); }
   virtual void copy_from_host(DeviceBuffer& to, const void* from, uint64_t bytes) = 0;
-  virtual void copy_to_host(void* to, const DeviceBuffer& from, uint64_t bytes) = 0;
+  virtual void copy_to_host(void* to, const DeviceBuffer& from, uint64_t bytes) = 0;  // when all work before is done
   // As many bytes of one part of its memory as `to` has, which may begin anywhere, in the order of launches.
   virtual void copy(const BufferPart& to, const BufferPart& from) = 0;
   // The first bytes of a part, which may begin anywhere.

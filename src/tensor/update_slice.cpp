@@ -113,6 +113,8 @@ Tensor for_all_axes(const char* op, const Tensor& begin, const Shape& of, const 
 
 Tensor update_slice(const Tensor& x, const Tensor& value, const Tensor& begins) {
   const char* op = "update_slice";
+  OnDeviceOf there(x);
+  for (const Tensor* other : {&value, &begins}) check_same_device(op, x.node()->device, other->node()->device);
   NodeRef n = with_numbers(x.node()), v = with_numbers(value.node());
   if (v->shape.size() != n->shape.size())
     throw ShapeError(text(op, ": a value of shape ", v->shape, " for ", n->shape));

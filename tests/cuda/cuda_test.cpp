@@ -109,17 +109,36 @@ TEST(Cuda, a_captured_function_is_one_launch) {
   y.realize();
   auto step = jit([](Tensor a, Tensor b) { return softmax(a + b, -1) + cumsum(a, -1).sum(); });
   step(x, y);
-  Tensor kept = step(x, y);
+  std::vector<Tensor> kept;
+  for (int i = 0; i < 3; ++i) kept.push_back(step(x, y));
   const int graphs = fake().graphs_made, launches = fake().launches, before = fake().graph_launches;
   for (int i = 0; i < 5; ++i) step(x, y);
   EXPECT_EQ(fake().graph_launches, before + 5);
   EXPECT_EQ(fake().launches, launches);
-  EXPECT_EQ(fake().graphs_made, graphs) << "other memory for a result changes a node, and makes no new graph";
+  EXPECT_EQ(fake().graphs_made, graphs) << "more memory for a result changes a node, and makes no new graph";
   const int changed = fake().nodes_changed;
   for (int i = 0; i < 5; ++i) step(x, y);
   EXPECT_EQ(fake().nodes_changed, changed) << "the same memory again";
   step(y, x);
   EXPECT_GT(fake().nodes_changed, changed);
+}
+
+TEST(Cuda, state_that_takes_turns_between_two_memories_changes_no_node) {
+  Tensor state = ones({64, 64}).realize(), w = ones({64, 64}).realize();
+  auto step = jit([&](Tensor x) {
+    state.assign(matmul(state, x));
+    return sort(state, -1).values;
+  });
+  for (int i = 0; i < 4; ++i) step(w);
+  ASSERT_GT(step.plans()[0].launches, 1u);
+  const int graphs = fake().graphs_made, changed = fake().nodes_changed, before = fake().graph_launches;
+  const Storage* memory = state.node()->storage.get();
+  step(w);
+  EXPECT_NE(state.node()->storage.get(), memory);
+  for (int i = 0; i < 5; ++i) step(w);
+  EXPECT_EQ(fake().graph_launches, before + 6);
+  EXPECT_EQ(fake().graphs_made, graphs);
+  EXPECT_EQ(fake().nodes_changed, changed);
 }
 
 // The check of the index is followed by kernels that need all of what was read.
@@ -239,8 +258,9 @@ TEST(Cuda, recorded_launches_wait_for_what_they_need) {
   EXPECT_EQ(anew({{0, 1}, {2, 3}, {1, 3}}), std::pair(2, 0)) << "reads one result, overwrites another";
   EXPECT_EQ(anew({{0, 1}, {2, 0}}), std::pair(0, 1)) << "overwrites what was read";
   EXPECT_EQ(anew({{0, 1}, {1, 2}, {0, 1}}), std::pair(0, 2)) << "what a launch waits for waits for the rest";
-  // Other memory, in the same order: parameters are replaced. In another order: a new graph.
+  // A third memory, in the same order: parameters are replaced. In another order: a new graph.
   anew({{0, 1}, {2, 3}});
+  run({{0, 1}, {4, 3}});
   const int graphs = fake().graphs_made;
   EXPECT_EQ(run({{0, 1}, {4, 5}}), std::pair(0, 0));
   EXPECT_EQ(fake().graphs_made, graphs);

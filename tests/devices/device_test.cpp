@@ -153,6 +153,7 @@ TEST(Devices, an_operator_works_where_its_operand_is) {
     EXPECT_EQ(tril(x).realize().device(), kOther);
     EXPECT_EQ(sort(x).indices.realize().device(), kOther);
     EXPECT_EQ(dynamic_slice(x, tensor({0, 1}, {.dtype = kI64, .device = kOther}), {1, 2}).realize().device(), kOther);
+    EXPECT_EQ(update_slice(x, slice(x, 0, 0, 1), tensor(1, {.dtype = kI64, .device = kOther})).device(), kOther);
     EXPECT_EQ(adaptive_avg_pool2d(reshape(x, {1, 1, 2, 3}), {1, 2}).realize().device(), kOther);
     EXPECT_EQ(avg_pool2d(reshape(x, {1, 1, 2, 3}), 2).realize().device(), kOther);
     EXPECT_EQ(cross_entropy(x, ids).realize().device(), kOther);

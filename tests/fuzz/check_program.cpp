@@ -19,14 +19,18 @@ const char* name(ProgramWay way) {
     case ProgramWay::Steps: return "steps";
     case ProgramWay::Captured: return "captured";
     case ProgramWay::Differences: return "differences";
+    case ProgramWay::Devices: return "devices";
+    case ProgramWay::CapturedDevices: return "captured_devices";
   }
   return "?";
 }
 
 std::vector<ProgramWay> ways_of_seed(uint64_t seed) {
-  constexpr uint64_t kFirst = 2;  // the others are at the end
-  return {seed % 2 == 0 ? ProgramWay::Together : ProgramWay::Some,
-          kProgramWays[kFirst + seed % (std::size(kProgramWays) - kFirst)]};
+  constexpr uint64_t kFirst = 2, kOthers = 6;
+  std::vector<ProgramWay> ways{seed % 2 == 0 ? ProgramWay::Together : ProgramWay::Some,
+                               kProgramWays[kFirst + seed % kOthers]};
+  if (seed % 4 == 3) ways.push_back(seed % 8 == 3 ? ProgramWay::Devices : ProgramWay::CapturedDevices);
+  return ways;
 }
 
 ProgramCounts& program_counts() {
@@ -91,6 +95,14 @@ std::vector<size_t> chosen(const Program& program, ProgramWay way) {
   return result;
 }
 
+bool is_captured(ProgramWay way) { return way == ProgramWay::Captured || way == ProgramWay::CapturedDevices; }
+
+// What a way asks of the program itself.
+void set_way(Recipe& recipe, ProgramWay way) {
+  recipe.captured |= is_captured(way);
+  recipe.devices |= way == ProgramWay::Devices || way == ProgramWay::CapturedDevices;
+}
+
 // Whether the device computes anything. One that does not still compiles everything.
 bool computes() { return device().name() != "null"; }
 
@@ -101,8 +113,8 @@ class ProgramCheck {
 
   void run(ProgramWay way) {
     if (way == ProgramWay::Differences) return differences();
-    if (which_.empty()) return;
-    if (way == ProgramWay::Captured) return captured();
+    if (which_.empty() || (recipe_.devices && !computes())) return;
+    if (is_captured(way)) return captured();
     std::vector<Bounded> want = references(program_);
     if (way == ProgramWay::Alone) return each_alone(want);
     Program again = build_program(recipe_, &program_.inputs, way == ProgramWay::Steps);
@@ -159,13 +171,14 @@ class ProgramCheck {
     std::vector<size_t> which = which_;
     const Tensor& first = program_.outputs[which[0]].tensor;
     bool has_state = is_float(first.dtype());
-    Tensor state = zeros(first.shape(), first.dtype());
+    const Device device = first.device();
+    Tensor state = zeros(first.shape(), first.dtype()).to(device);
     state.realize();
     constexpr int64_t kCalls = 3;
     const size_t how = recipe.seed % 3;
     Dims rows = first.shape();
     rows.insert(rows.begin(), kCalls);
-    Tensor table = zeros(std::vector<int64_t>(rows), first.dtype()), at = zeros({}, kI64);
+    Tensor table = zeros(std::vector<int64_t>(rows), first.dtype()).to(device), at = zeros({}, kI64).to(device);
     realize({table, at});
     auto f = jit([recipe, which, has_state, state, table, at, how](const TensorList& inputs) mutable {
       Program program = build_program(recipe, &inputs);
@@ -250,7 +263,7 @@ bool is_exception(const Failure& failure) { return failure.message.starts_with("
 
 void check_program(const Recipe& given, ProgramWay way) {
   Recipe recipe = given;
-  recipe.captured |= way == ProgramWay::Captured;
+  set_way(recipe, way);
   std::string detail;
   try {
     Program program = resolved(recipe);
@@ -297,9 +310,9 @@ Failure shrink(Recipe& recipe, ProgramWay& way, Failure failure) {
       found = fails(less, ProgramWay::Together);
     }
   };
-  recipe.captured |= way == ProgramWay::Captured;
+  set_way(recipe, way);
   recipe.smaller = resolved(recipe).recipe.smaller;
-  if (way != ProgramWay::Captured && way != ProgramWay::Differences) simplify_way();
+  if (!is_captured(way) && way != ProgramWay::Differences && way != ProgramWay::Devices) simplify_way();
   const int blocks = resolved(recipe).blocks;
   for (size_t before = SIZE_MAX; before != recipe.without.size();) {
     before = recipe.without.size();

@@ -8,18 +8,21 @@ namespace heddle::fuzz {
 
 // How a program's outputs, values and gradients alike, come to be computed.
 enum class ProgramWay {
-  Together,     // all in one call
-  Some,         // a random half of them
-  Forward,      // the values alone
-  Gradients,    // the gradients alone
-  Alone,        // each by itself
-  Steps,        // every value as soon as it has a name, then the rest
-  Captured,     // by a captured function, three times with other values, while a state is assigned
-  Differences,  // not at all: the gradients are compared with differences, in double precision
+  Together,         // all in one call
+  Some,             // a random half of them
+  Forward,          // the values alone
+  Gradients,        // the gradients alone
+  Alone,            // each by itself
+  Steps,            // every value as soon as it has a name, then the rest
+  Captured,         // by a captured function, three times with other values, while a state is assigned
+  Differences,      // not at all: the gradients are compared with differences, in double precision
+  Devices,          // all in one call, the blocks spread over the CPU and simulated devices
+  CapturedDevices,  // both
 };
-inline constexpr ProgramWay kProgramWays[] = {ProgramWay::Together,  ProgramWay::Some,       ProgramWay::Forward,
-                                              ProgramWay::Gradients, ProgramWay::Alone,      ProgramWay::Steps,
-                                              ProgramWay::Captured,  ProgramWay::Differences};
+inline constexpr ProgramWay kProgramWays[] = {ProgramWay::Together,       ProgramWay::Some,        ProgramWay::Forward,
+                                              ProgramWay::Gradients,      ProgramWay::Alone,       ProgramWay::Steps,
+                                              ProgramWay::Captured,       ProgramWay::Differences, ProgramWay::Devices,
+                                              ProgramWay::CapturedDevices};
 const char* name(ProgramWay way);
 // What a seed is put through when nobody asks for something else.
 std::vector<ProgramWay> ways_of_seed(uint64_t seed);

@@ -4,9 +4,9 @@
 //   fuzz_programs --seconds 60          new seeds until the time is over
 //   --only BLOCKS                       programs of these blocks alone, several with commas; --list names them
 //   --blocks N                          so many in every program
-//   --way WAYS                          together, some, forward, gradients, alone, steps, captured, differences;
-//   several
-//                                       with commas. Without it every seed goes two of them.
+//   --way WAYS                          together, some, forward, gradients, alone, steps, captured, differences,
+//                                       devices, captured_devices; several with commas. Without it every seed goes two
+//                                       of them or three.
 //   --threads N                         seeds at the same time (default: 1)
 //   --survey                            do not stop at a failure: one line for each, with the command
 //   --show                              print the programs

@@ -72,6 +72,8 @@ Builder::Builder(const Recipe& recipe, const std::vector<Tensor>* inputs, bool r
       inputs_(inputs),
       realize_steps_(realize_steps),
       random_(recipe.seed),
+      places_(recipe.seed ^ 0x646576),
+      device_(default_device()),
       smaller_(std::max(0, recipe.smaller)) {
   program_.recipe = recipe;
   double which = random_.uniform();
@@ -125,7 +127,17 @@ Term Builder::new_leaf(const Leaf& leaf) {
     parameters_.push_back(term);
     program_.parameters.push_back(number);
   }
-  return term;
+  return here(term);
+}
+
+void Builder::draw_device() {
+  if (!recipe_.devices) return;
+  device_ = Device(places_.of(std::vector<const char*>{"cpu", "simulated", "simulated:1"}));
+  program_.lines.push_back("# on " + device_.name());
+}
+
+Term Builder::here(const Term& x) const {
+  return recipe_.devices && x.tensor.device() != device_ ? Term{x.tensor.to(device_), x.name} : x;
 }
 
 Term Builder::leaf(const Dims& shape, int64_t fan) {
@@ -165,7 +177,7 @@ Term Builder::any(int64_t limit) {
   // What was made last comes most often, so that blocks follow each other.
   for (int attempt = 0; attempt < 4 && !pool_.empty() && !chance(0.15); ++attempt) {
     const Term& x = chance(0.5) ? pool_.back() : random_.of(pool_);
-    if (x.tensor.numel() <= limit) return x;
+    if (x.tensor.numel() <= limit) return here(x);
   }
   int64_t n = chance(0.5) ? std::min(sizes_[0], limit) : size(limit);
   Term x = leaf({n, chance(0.4) ? small(limit / n) : size(limit / n)});
@@ -197,7 +209,7 @@ Term Builder::images(int64_t limit) {
   limit = limit > 0 ? limit : most_elements() / 4;
   for (int attempt = 0; attempt < 6 && !pool_.empty(); ++attempt)
     if (const Term& x = random_.of(pool_); x.tensor.rank() == 4 && x.tensor.numel() <= limit && x.tensor.numel() > 0)
-      return x;
+      return here(x);
   int64_t batch = between(1, 3), channels = of<int64_t>({1, 2, 3, 4, 6, 8, 16});
   int64_t height = small(std::max<int64_t>(2, limit / (batch * channels * 4)));
   int64_t width = chance(0.5) ? height : small(std::max<int64_t>(2, limit / (batch * channels * height)));
@@ -233,6 +245,8 @@ void Builder::run_blocks() {
     if (recipe_.without.contains(number)) continue;
     const Block& block = *random_.of(usable);
     program_.lines.push_back(text("# ", number, ": ", block.name));
+    draw_device();
+    DeviceScope constants_too(device_);
     block.run(*this);
   }
 }
@@ -258,9 +272,11 @@ void Builder::choose_outputs() {
 void Builder::add_gradients() {
   random_ = Random(hash_combine(recipe_.seed, 3000));
   if (!is_float(dtype()) || parameters_.empty() || chance(0.15)) return;
-  std::vector<Term> terms = losses_;
+  draw_device();
+  std::vector<Term> terms;
+  for (const Term& loss : losses_) terms.push_back(here(loss));
   for (size_t i = 0; i < program_.forward; ++i) {
-    const Term& x = program_.outputs[i];
+    const Term x = here(program_.outputs[i]);
     if (!is_float(x.tensor.dtype()) || x.tensor.numel() == 0) continue;
     if (!x.tensor.requires_grad() || (!losses_.empty() && chance(0.5))) continue;
     switch (between(0, exact_ ? 1 : 3)) {
@@ -280,7 +296,7 @@ void Builder::add_gradients() {
   // A penalty on the length of a gradient: derivatives of second order.
   if (!exact_ && chance(0.06)) {
     const Term& p = random_.of(parameters_);
-    Tensor first = grad(all.tensor, p.tensor, {.allow_unused = true});
+    Tensor first = here({grad(all.tensor, p.tensor, {.allow_unused = true}), ""}).tensor;
     if (first.requires_grad()) {
       Term g{first, "grad(" + all.name + ", " + p.name + ")"};
       all = expression("$ + 0.1 * mean(square($))", {all, g}, all.tensor + 0.1 * mean(square(first)));
@@ -308,7 +324,7 @@ void Builder::add_gradients() {
 void Builder::add_updates(const std::vector<Term>& parameters, const std::vector<Term>& gradients) {
   bool alone = chance(0.3);  // only the new parameter is wanted
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const Term &p = parameters[i], &g = gradients[i];
+    const Term p = here(parameters[i]), g = here(gradients[i]);
     if (chance(0.3)) {
       program_.outputs.push_back({p.tensor - 0.1 * g.tensor, "new_" + p.name});
       program_.lines.push_back(text("new_", p.name, " = ", p.name, " - 0.1 * ", g.name));

@@ -29,6 +29,7 @@ struct Recipe {
   std::set<int> without;          // blocks left out, by number
   std::set<int> keep;             // results that count, by number; empty: all
   bool captured = false;  // for a captured function, which draws other random numbers at each call: none are used
+  bool devices = false;   // every block is on a device of its own, which its operands are copied to
 };
 
 // A tensor, and how the program calls it.
@@ -128,12 +129,15 @@ class Builder {
   void add_gradients();
   void add_updates(const std::vector<Term>& parameters, const std::vector<Term>& gradients);
   Term new_leaf(const Leaf& leaf);
+  void draw_device();
+  Term here(const Term& x) const;  // on the block's device, by the same name
   void output(const Term& x) { candidates_.push_back(x); }
 
   Recipe recipe_;
   const std::vector<Tensor>* inputs_;
   bool realize_steps_;
-  Random random_;
+  Random random_, places_;
+  Device device_;  // of the block
   int smaller_;
   bool exact_ = false, updates_ = false;
   std::vector<int64_t> sizes_;  // that come again and again

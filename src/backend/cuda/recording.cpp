@@ -16,6 +16,12 @@ constexpr Result kOtherOrder = -1;  // no answer of the driver's
 // In longer rows every launch waits for the one before: finding out more would take too long.
 constexpr size_t kMostCalls = 256;
 
+bool differs(const Calls& a, const Calls& b, size_t number) {
+  const Call &now = a.calls[number], &before = b.calls[number];
+  return now.function != before.function || now.blocks != before.blocks ||
+         !std::ranges::equal(a.words_of(now), b.words_of(before));
+}
+
 bool collide(std::span<const Touch> a, std::span<const Touch> b) {
   for (const Touch& x : a)
     for (const Touch& y : b)
@@ -74,52 +80,64 @@ Result Row::add(const Driver& driver, Graph graph, Calls& calls, bool early) {
 }
 
 Recording::~Recording() {
-  if (!driver_.is_inherited() && driver_.cuCtxSetCurrent(context_) == kSuccess) clear();
+  if (driver_.is_inherited() || driver_.cuCtxSetCurrent(context_) != kSuccess) return;
+  for (Made& made : made_) clear(made);
 }
 
-void Recording::clear() {
-  if (exec_) driver_.cuGraphExecDestroy(exec_);
-  if (graph_) driver_.cuGraphDestroy(graph_);
-  exec_ = nullptr;
-  graph_ = nullptr;
-  row_.clear();
+void Recording::clear(Made& made) {
+  if (made.exec) driver_.cuGraphExecDestroy(made.exec);
+  if (made.graph) driver_.cuGraphDestroy(made.graph);
+  made.exec = nullptr;
+  made.graph = nullptr;
+  made.row.clear();
 }
 
-Result Recording::make(Calls& calls) {
-  clear();
-  Result result = driver_.cuGraphCreate(&graph_, 0);
-  if (result == kSuccess) result = row_.add(driver_, graph_, calls, early_);
-  if (result == kSuccess) result = driver_.cuGraphInstantiateWithFlags(&exec_, graph_, 0);
-  if (result != kSuccess) clear();
+Result Recording::make(Made& made, Calls& calls) {
+  clear(made);
+  Result result = driver_.cuGraphCreate(&made.graph, 0);
+  if (result == kSuccess) result = made.row.add(driver_, made.graph, calls, early_);
+  if (result == kSuccess) result = driver_.cuGraphInstantiateWithFlags(&made.exec, made.graph, 0);
+  if (result != kSuccess) clear(made);
   return result;
 }
 
-Result Recording::update(Calls& calls) {
+Result Recording::update(Made& made, Calls& calls) {
   thread_local std::vector<void*> parameters;
-  auto changed = [&](size_t i) {
-    const Call &now = calls.calls[i], &before = calls_.calls[i];
-    return now.function != before.function || now.blocks != before.blocks ||
-           !std::ranges::equal(calls.words_of(now), calls_.words_of(before));
-  };
+  auto changed = [&](size_t i) { return differs(calls, made.calls, i); };
   for (size_t i = 0; i < calls.calls.size(); ++i)
-    if (changed(i) && !row_.in_order(calls, i)) return kOtherOrder;
+    if (changed(i) && !made.row.in_order(calls, i)) return kOtherOrder;
   for (size_t i = 0; i < calls.calls.size(); ++i) {
     const Call& now = calls.calls[i];
     if (!changed(i)) continue;
     calls.addresses(now, parameters);
     KernelNode node = describe(now, parameters);
-    if (Result result = driver_.cuGraphExecKernelNodeSetParams_v2(exec_, row_.nodes()[i], &node); result != kSuccess)
+    if (Result result = driver_.cuGraphExecKernelNodeSetParams_v2(made.exec, made.row.nodes()[i], &node);
+        result != kSuccess)
       return result;
   }
   return kSuccess;
 }
 
+Recording::Made& Recording::choose(const Calls& calls) {
+  auto same = std::ranges::find_if(made_, [&](const Made& made) {
+    if (!made.exec || made.calls.calls.size() != calls.calls.size()) return false;
+    for (size_t i = 0; i < calls.calls.size(); ++i)
+      if (differs(calls, made.calls, i)) return false;
+    return true;
+  });
+  if (same != made_.end()) return *same;
+  if (made_.size() < kMemories) return made_.emplace_back();
+  return *std::ranges::min_element(made_, {}, &Made::last_use);
+}
+
 Result Recording::run(Calls& calls, Stream stream) {
+  Made& made = choose(calls);
+  made.last_use = ++clock_;
   // What the driver cannot change in place is made anew.
-  if (!exec_ || calls.calls.size() != calls_.calls.size() || update(calls) != kSuccess)
-    if (Result result = make(calls); result != kSuccess) return result;
-  std::swap(calls_, calls);
-  return driver_.cuGraphLaunch(exec_, stream);
+  if (!made.exec || calls.calls.size() != made.calls.calls.size() || update(made, calls) != kSuccess)
+    if (Result result = make(made, calls); result != kSuccess) return result;
+  std::swap(made.calls, calls);
+  return driver_.cuGraphLaunch(made.exec, stream);
 }
 
 }  // namespace heddle::cuda

@@ -31,22 +31,31 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  // Runs the calls in this order. The graph is made at the first time; later only parameters that changed are replaced.
-  // What `calls` holds afterwards means nothing.
+  // Runs the calls in this order. What `calls` holds afterwards means nothing.
   Result run(Calls& calls, Stream stream);
 
  private:
-  Result make(Calls& calls);
-  Result update(Calls& calls);
-  void clear();
+  // A graph, and what it runs. State that takes turns between two memories has one for each: the driver needs longer
+  // for a launch of what was changed than for the change.
+  struct Made {
+    Graph graph = nullptr;
+    GraphExec exec = nullptr;
+    Row row;
+    Calls calls;
+    uint64_t last_use = 0;
+  };
+  static constexpr size_t kMemories = 2;
+
+  Made& choose(const Calls& calls);
+  Result make(Made& made, Calls& calls);
+  Result update(Made& made, Calls& calls);
+  void clear(Made& made);
 
   const Driver& driver_;
   Context context_;
   bool early_;
-  Graph graph_ = nullptr;
-  GraphExec exec_ = nullptr;
-  Row row_;
-  Calls calls_;
+  std::vector<Made> made_;
+  uint64_t clock_ = 0;
 };
 
 }  // namespace heddle::cuda
