@@ -10,6 +10,7 @@
 
 #include <map>
 #include <mutex>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/fork.h"
@@ -18,6 +19,7 @@
 #include "codegen/emit.h"
 #include "codegen/generate.h"
 #include "codegen/link.h"
+#include "kernel/structure.h"
 
 namespace heddle {
 namespace codegen {
@@ -45,6 +47,22 @@ std::vector<int64_t> scratch_offsets(const kernel::Kernel& kernel, int64_t& byte
     bytes += (buffer.size.value() * size_of(buffer.dtype) + kSharedAlign - 1) / kSharedAlign * kSharedAlign;
   }
   return offsets;
+}
+
+// The number of the first phase that does the same, for each phase: they share a function.
+std::vector<size_t> first_alike(const kernel::Kernel& kernel) {
+  std::unordered_map<Structure, size_t> seen;
+  std::vector<size_t> first;
+  for (const kernel::Phase& phase : kernel.phases) {
+    Structure structure;
+    kernel::StructureWriter writer(structure, kernel.values, kernel::Variables::Scoped);
+    writer.exprs(kernel.symbols);
+    writer.write(kernel.thread);
+    writer.declare(phase.blocks);
+    writer.write(phase.body);
+    first.push_back(seen.try_emplace(std::move(structure), first.size()).first->second);
+  }
+  return first;
 }
 
 // Making one takes long and using one is not thread-safe: each thread keeps its own.
@@ -97,7 +115,9 @@ void emit_host(const kernel::Kernel& kernel, const Target& target, llvm::Module&
   llvm::Type* pointer = b.getPtrTy();
   llvm::Type* word = b.getInt64Ty();
   auto* type = llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, word, word, pointer}, false);
+  const std::vector<size_t> first = first_alike(kernel);
   for (size_t phase = 0; phase < kernel.phases.size(); ++phase) {
+    if (first[phase] != phase) continue;
     auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol_name(kernel, phase), module);
     function->addFnAttr(llvm::Attribute::NoUnwind);
     std::string width = std::to_string(target.vector_bytes * 8);
@@ -159,7 +179,7 @@ CompiledKernel load_host(const kernel::Kernel& kernel, const std::string& object
   CompiledKernel result;
   scratch_offsets(kernel, result.scratch_bytes);
   std::vector<std::string> names;
-  for (size_t phase = 0; phase < kernel.phases.size(); ++phase) names.push_back(symbol_name(kernel, phase));
+  for (size_t phase : first_alike(kernel)) names.push_back(symbol_name(kernel, phase));
   Linked linked = link(kernel.name, llvm::MemoryBufferRef(object, kernel.name), names);
   for (void* symbol : linked.symbols) result.phases.push_back(reinterpret_cast<PhaseFunction>(symbol));
   result.code = std::const_pointer_cast<void>(linked.code);

@@ -37,6 +37,24 @@ TEST(Compile, code_is_as_wide_as_the_machine_and_calls_nothing) {
   }
 }
 
+TEST(Compile, phases_that_are_alike_share_a_function) {
+  auto phase = [](int add) {
+    return text("phase grid(i < 8) {\n%v", add, " = load %x[i] : f32\n%c = constant ", add % 10, " : f32\n%w = add %v",
+                add, ", %c\nstore %x[i], %w\n}\n");
+  };
+  kernel::Kernel kernel =
+      kernel::parse(text("kernel.thread @again(inout %x: f32[8]) {\n", phase(1), phase(2), phase(11), phase(3), "}\n"));
+  CompiledKernel compiled = compile_host(kernel, host_target());
+  ASSERT_EQ(compiled.phases.size(), 4u);
+  EXPECT_EQ(compiled.phases[0], compiled.phases[2]);
+  EXPECT_NE(compiled.phases[0], compiled.phases[1]);
+  EXPECT_NE(compiled.phases[1], compiled.phases[3]);
+  Memory x(kF32, 8);
+  for (int64_t i = 0; i < 8; ++i) x.set(i, Scalar::of(kF32, static_cast<double>(i)));
+  run_compiled(kernel, compiled, {x.data()}, {});
+  for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(x.at(i).f, static_cast<double>(i + 7));
+}
+
 TEST(Compile, addresses_that_do_not_change_leave_the_loop) {
   std::string ir = llvm_ir(kernel::parse(R"(
 kernel.thread @hoist(in %x: f32[4096], out %y: f32[4096]) symbols (n in [1, 64]) {
