@@ -200,6 +200,57 @@ TEST(Sort, long_rows_are_cut_into_blocks) {
   Sorter(task, small).interpret(make_data(task, Data::Few, 5));
 }
 
+// As many rows as a vector has lanes, and a few more; lengths around those of vectors and of what registers hold.
+TEST(Sort, many_rows_are_sorted_in_lanes) {
+  uint32_t seed = 200;
+  for (DType dtype : kAllDTypes)
+    for (int64_t n : {2, 7, 8, 9, 15, 16, 17, 33, 64, 65, 130}) {
+      const uint32_t what = 1 + ++seed % 3;
+      if (seed % 2 == n % 3 % 2) continue;
+      const int64_t rows = seed % 2 == 0 ? 64 : 37, kept = seed % 5 == 0 ? n - 1 : n;
+      SortTask task{rows, n, kept, dtype, seed % 7 < 3, (what & 1) != 0, (what & 2) != 0};
+      Sorter sorter(task, any_cpu(seed / 2));
+      for (Data data : {Data::Mixed, Data::Zeros, Data::Few}) sorter.run_compiled(make_data(task, data, seed));
+      if (seed % 9 == 0) sorter.interpret(make_data(task, Data::Zeros, seed));
+    }
+}
+
+TEST(Sort, zeros_of_both_signs_keep_their_order) {
+  uint32_t seed = 0;
+  for (DType dtype : {kF16, kBF16, kF32, kF64})
+    for (int64_t rows : {1, 70})
+      for (bool descending : {false, true}) {
+        SortTask task{rows, 700, descending ? 699 : 700, dtype, descending, true, false};
+        Sorter sorter(task, any_cpu(++seed % 4));
+        Memory x = make_data(task, Data::Zeros, 12);
+        sorter.run_compiled(x);
+        for (int64_t i = 0; i < x.count(); ++i)  // one row, or few, with a single zero of the other sign
+          x.set(i, Scalar::of(dtype, i == 300 ? -0.0 : static_cast<double>(i % 3)));
+        sorter.run_compiled(x);
+      }
+}
+
+// Chunks are of 8192 elements of 4 bytes, and of as many bytes otherwise.
+TEST(Sort, chunks_of_a_row_are_merged) {
+  uint32_t seed = 300;
+  for (const Target& target : cpu_targets())
+    for (int64_t n : {255, 256, 257, 2048, 2049, 4097, 8191, 8192, 8193, 16385, 65537, 90001}) {
+      SortTask task{seed % 2 + 1, n, n, seed % 3 == 0 ? kF64 : seed % 3 == 1 ? kF32 : kI32, seed % 2 == 0, true, false};
+      if (++seed % 3 == 0) task.indices = true;
+      if (seed % 4 == 0) task.kept = n / 2;
+      Sorter sorter(task, target);
+      for (Data data : {Data::Mixed, Data::Ascending, Data::Equal, Data::Zeros})
+        sorter.run_compiled(make_data(task, data, seed));
+    }
+}
+
+TEST(Sort, a_row_that_fills_its_chunks_but_for_a_little) {
+  for (int64_t n : {(int64_t{1} << 20) - 1, (int64_t{1} << 20) + 5000}) {
+    SortTask task{1, n, n, kF32, false, true, false};
+    Sorter(task, any_cpu(0)).run_compiled(make_data(task, Data::Mixed, 13));
+  }
+}
+
 TEST(Sort, keeps_the_first_of_a_full_sort) {
   for (int64_t n : {201, 9000})
     for (int64_t kept : {int64_t{190}, n - 1}) {

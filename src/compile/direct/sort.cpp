@@ -38,10 +38,13 @@ DirectKernel sort_kernel(const SortTask& task) {
   direct.build = [task, name = direct.name, buffers = direct.buffers](const Target& target) {
     SortWriter writer(task, target, name, buffers);
     const bool simt = target.machine == Machine::Simt;
-    if (!simt && ranks_are_best(task)) {
+    const bool networks = networks_are_best(writer);
+    if (!simt && ranks_are_best(task) && !(networks && task.rows >= writer.lanes)) {
       write_rank_sort(writer);
     } else if (selection_is_best(writer) && (simt || task.dtype != DType::boolean)) {
       write_selection(writer);
+    } else if (networks) {
+      write_vector_sort(writer);
     } else if (simt) {
       write_merge_sort(writer);
     } else {

@@ -77,6 +77,9 @@ SortWriter::Select block_selection(SortWriter& w, int64_t n, int number);
 int64_t block_selection_bytes(const SortWriter& w, int64_t n);  // of shared memory
 // Digit by digit, least significant first.
 void write_radix_sort(SortWriter& w);
+// By networks of comparisons, in vectors.
+bool networks_are_best(const SortWriter& w);
+void write_vector_sort(SortWriter& w);
 // Longer and longer runs, for SIMT machines.
 void write_merge_sort(SortWriter& w);
 
