@@ -59,6 +59,7 @@ UniqueResult unique(const Tensor& x, bool return_inverse, bool return_counts) {
     Tensor differs = ne(here, before);
     if (is_float(x.dtype())) differs = logical_and(differs, logical_not(logical_and(isnan(here), isnan(before))));
     starts = positions(cat({full({1}, true, kBool), differs}).node());
+    if (return_counts) starts.realize();  // for both results
   }
   result.values = n > 0 ? Tensor(make_gather(sorted.node(), starts.node(), 0)) : sorted;
   if (return_counts) {
