@@ -25,6 +25,7 @@ constexpr int64_t kSmallestChunk = 4096, kChunksPerCore = 8;
 // Scratch memory of a block that sorts a row on a CPU.
 constexpr int64_t kMostScratch = int64_t{32} << 20;
 constexpr int kUnroll = 4;
+constexpr int64_t kSkipped = 16;  // elements that are left out together
 
 // Keys, and the positions they had in their row, somewhere in memory.
 struct Place {
@@ -256,23 +257,50 @@ class RadixWriter {
       places.push_back(w.load(counts, d));
       ends.push_back(w.op(ScalarOp::minimum, w.op(ScalarOp::add, places.back(), number[d]), w.i32(kept)));
     }
-    w.loop(
-        length, places,
-        [&](const Expr& i, const Values& place) {
-          Expr at = pass.from.base + begin + i;
-          Value k = w.load(pass.from.keys, at), d = w.b().cast(digit(pass, k), DType::i32);
-          Value element = pass.to.keys < 0 ? k : pass.to.final ? w.from_key(k) : k;
-          Value origin = carries ? position(pass, begin + i, at, 1) : k;
-          for (size_t turn = 0; turn < 2; ++turn)
-            w.b().branch_on(w.op(ScalarOp::lt, place[turn], ends[turn]), [&] {
-              if (pass.to.keys >= 0) w.store_at(pass.to.keys, element, place[turn], pass.to.base, kept);
-              if (carries) w.store_at(pass.to.positions, origin, place[turn], pass.to.base, kept);
-              return Values{};
-            });
-          Value first = w.op(ScalarOp::sub, w.i32(1), d);
-          return Values{w.op(ScalarOp::add, place[0], first), w.op(ScalarOp::add, place[1], d)};
+    auto step = [&](const Expr& i, const Values& place) {
+      Expr at = pass.from.base + begin + i;
+      Value k = w.load(pass.from.keys, at), d = w.b().cast(digit(pass, k), DType::i32);
+      Value element = pass.to.keys < 0 ? k : pass.to.final ? w.from_key(k) : k;
+      Value origin = carries ? position(pass, begin + i, at, 1) : k;
+      for (size_t turn = 0; turn < place.size(); ++turn)
+        w.b().branch_on(w.op(ScalarOp::lt, place[turn], ends[turn]), [&] {
+          if (pass.to.keys >= 0) w.store_at(pass.to.keys, element, place[turn], pass.to.base, kept);
+          if (carries) w.store_at(pass.to.positions, origin, place[turn], pass.to.base, kept);
+          return Values{};
+        });
+      Values next{w.op(ScalarOp::add, place[0], w.op(ScalarOp::sub, w.i32(1), d))};
+      if (place.size() > 1) next.push_back(w.op(ScalarOp::add, place[1], d));
+      return next;
+    };
+    // Often only the first digit is wanted, and few have it: where the true elements of a mask are.
+    w.b().branch_on(
+        w.op(ScalarOp::lt, places[1], ends[1]),
+        [&] {
+          w.loop(length, places, step, kUnroll);
+          return Values{};
         },
-        kUnroll);
+        [&] {
+          move_first(pass, begin, length, places[0], step);
+          return Values{};
+        });
+  }
+
+  // Leaves out vectors in which nothing has the first of two digits.
+  void move_first(const Pass& pass, const Expr& begin, const Expr& length, Value place,
+                  const std::function<Values(const Expr& i, const Values& place)>& step) {
+    const Expr whole = floordiv(length, kSkipped);
+    Values places = w.loop(whole, {place}, [&](const Expr& group, const Values& before) {
+      const Value d = digit(pass, w.load(pass.from.keys, pass.from.base + begin + group * kSkipped, kSkipped));
+      const Value any = w.op(ScalarOp::eq, w.reduced(ScalarOp::minimum, d), w.number(w.key, 0));
+      auto move_group = [&] {
+        return w.loop(
+            kSkipped, before, [&](const Expr& i, const Values& now) { return step(group * kSkipped + i, now); },
+            kUnroll);
+      };
+      return w.b().branch_on(any, move_group, [&] { return before; });
+    });
+    w.loop(length - whole * kSkipped, places,
+           [&](const Expr& i, const Values& now) { return step(whole * kSkipped + i, now); });
   }
 
   // `counts` says where the next element with each digit goes.
