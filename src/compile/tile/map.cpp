@@ -48,6 +48,7 @@ void Tiler::write_store(const Inst& inst, Instance& in) {
   const auto* scan = as<Scan>(in.stage);
   if ((map && map->stream) || (scan && scan->stream)) access.hint = kernel::Hint::Stream;
   Value v = spread(value(inst.args[0], in), extents(access.coords));
+  if (copies_ >= 0) v = with_copies(v, access);
   if (inst.op == Op::store)
     builder_->store(inst.buffer, v, access);
   else

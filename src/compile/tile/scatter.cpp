@@ -51,4 +51,57 @@ void Tiler::write_atomic_update(const Inst& inst, Instance& in) {
   builder_->combine(inst.buffer, update, stage(in.stage).combine, access);
 }
 
+void Tiler::write_private_updates() {
+  const size_t s = loops_.stages.size() - 1;
+  const int64_t parts = schedule_.stages[s].parts(), updates = stage(s).inner[0].extent.value();
+  const int64_t each = (updates + parts - 1) / parts;
+  const int written = loops_.stages[0].body.insts.back().buffer;
+  const kernel::Buffer whole_result = kernel_.buffers[static_cast<size_t>(written)];
+  Expr part;
+  open_phase([&] { part = block_variable("u", parts); });
+  begin_copy(whole(0), 0);
+  Place p = whole(s);
+  p.base[outer_] = part * each;
+  p.size[outer_] = each;
+  write_stores(s, p, 0, {});
+  // All of that was said of the result.
+  const int copies = static_cast<int>(kernel_.buffers.size());
+  kernel_.buffers.push_back({"copies", whole_result.dtype, kernel::Space::Temp, whole_result.size * parts});
+  kernel::visit(kernel_.phases.back().body, [&](Inst& inst) {
+    if (inst.buffer != written) return;
+    inst.buffer = copies;
+    inst.address = inst.address + part * whole_result.size;
+  });
+  copies_ = copies;
+}
+
+void Tiler::begin_copy(const Place& p, size_t level) {
+  const std::vector<Level>& loops = schedule_.stages[0].loops;
+  if (level < loops.size()) {
+    const Expr var = loop_variable(0, p, loops[level]);
+    builder_->loop(var, {}, [&](std::span<const Value>) {
+      begin_copy(step_into(p, loops[level], var), level + 1);
+      return std::vector<Value>{};
+    });
+    return;
+  }
+  Instance in{0, p, substitution(0, p), {}, {}, {}};
+  const Inst& store = stage(0).body.insts.back();
+  in.map.emplace(store.args[0], builder_->constant(kernel::neutral(*loops_.stages.back().combine, 0)));
+  write_store(store, in);
+}
+
+Tiler::Value Tiler::with_copies(Value base, Builder::Access access) {
+  const kernel::Buffer copies = kernel_.buffers[static_cast<size_t>(copies_)];
+  const int64_t parts = schedule_.stages.back().parts();
+  const Expr first = access.address, size = floordiv(copies.size, parts);
+  access.hint = kernel::Hint::None;
+  for (int64_t part = 0; part < parts; ++part) {
+    access.address = first + size * Expr(part);
+    const Value copy = builder_->load(copies_, copies.dtype, access);
+    base = builder_->apply(*loops_.stages.back().combine, std::span(&base, 1), std::span(&copy, 1))[0];
+  }
+  return base;
+}
+
 }  // namespace heddle

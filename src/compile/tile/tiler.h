@@ -108,6 +108,13 @@ class Tiler {
   void write_atomic_updates();
   void write_atomic_update(const Inst& inst, Instance& in);
 
+  // A phase whose blocks take parts of the updates, each into a copy of its own.
+  void write_private_updates();
+  // Makes the copy neutral, walking it as the stage that stores the base does.
+  void begin_copy(const Place& p, size_t level);
+  // What the base stores, combined with what the copies have at the same place.
+  Value with_copies(Value base, Builder::Access access);
+
   // ---- scans ----
 
   std::vector<const Inst*> scans(size_t s) const;
@@ -310,6 +317,7 @@ class Tiler {
   Place block_;
   Expr part_;              // of an ordered stage's places, when they are divided
   int64_t part_size_ = 0;  // 0: they are not
+  int copies_ = -1;        // the buffer of a scatter's private copies, once they are written
   std::map<std::pair<size_t, int64_t>, Expr> coordinates_;
   std::unordered_map<Value, std::pair<size_t, const Inst*>> definition_;
   std::unordered_map<Value, Value> registers_;  // results of stages in the current nest
