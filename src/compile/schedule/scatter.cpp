@@ -66,6 +66,17 @@ std::string check_private(const Loops& loops) {
   return has_fixed_sizes(loops) ? "" : "copies of unknown size";
 }
 
+// Places that are more than read are computed a batch at a time, by vectors; the updates still go one by one.
+void take_batches(StageSchedule& plan, const Loops& loops, const Sizes& sizes, size_t updates_axis) {
+  constexpr int64_t kBatch = 256, kFewOps = 8;
+  const Stage& stage = loops.stages.back();
+  if (stage.inner.size() != 1 || sizes.inner.back()[0] < 2 * kBatch) return;
+  const int64_t ops = std::ranges::count_if(stage.body.insts, [](const kernel::Inst& inst) {
+    return kernel::is_scalar_op(inst.op) || inst.op == kernel::Op::cast;
+  });
+  if (ops > kFewOps) plan.loops.push_back({static_cast<int>(updates_axis), kBatch});
+}
+
 // Into how many copies: each must take many more updates than it has elements, for it is written and read once more.
 // Nothing here depends on the number of cores, and so no result does.
 int64_t private_copies(const Loops& loops, const Sizes& sizes) {
@@ -168,6 +179,7 @@ void schedule_scatter(Schedule& schedule, const Loops& loops, const Sizes& sizes
     schedule.stages[s].loops.insert(schedule.stages[s].loops.begin(), outer.begin(), outer.end());
   }
   StageSchedule& plan = schedule.stages[last];
+  if (simd) take_batches(plan, loops, sizes, rank);
   for (size_t i = 0; i < sizes.inner[last].size(); ++i) plan.loops.push_back({static_cast<int>(rank + i), 1});
   const double blocks = blocks_of(schedule, sizes);
   // Every part looks at all indices. That costs as much as 40 bytes of a row; more parts than cores, which even out

@@ -14,16 +14,54 @@ void Tiler::divide_places() {
   part_size_ = (places + parts - 1) / parts;
 }
 
+namespace {
+
+// The value that a variable of the instruction stands for.
+kernel::Value bound_to(const Expr& var, const kernel::Inst& inst) {
+  const size_t at = static_cast<size_t>(std::find(inst.binds.begin(), inst.binds.end(), var) - inst.binds.begin());
+  HD_ASSERT(at < inst.binds.size(), "an ordered store goes where no data says");
+  return inst.args[inst.args.size() - inst.binds.size() + at];
+}
+
+}  // namespace
+
+void Tiler::write_places(size_t s, const Place& p) {
+  places_ = -1;
+  Instance in{s, p, substitution(s, p), {}, {}, {}};
+  const int64_t batch = p.size[outer_];
+  const Value places = value(bound_to(stage(s).place, stage(s).body.insts.back()), in);
+  if (builder_->type(places).shape[dim(p, outer_)] != batch || builder_->type(places).numel() != batch) return;
+  write_checks(in);
+  const int buffer = static_cast<int>(kernel_.buffers.size());
+  kernel_.buffers.push_back({"places", builder_->type(places).dtype, kernel::Space::Shared, batch});
+  Builder::Access access;
+  std::vector<bool> used(axis_count(s), false);
+  used[outer_] = true;
+  access.address = index_at(p, outer_) - p.base[outer_];
+  access.coords = coords(p, used);
+  builder_->store(buffer, places, access);
+  places_ = buffer;
+  batch_base_ = p.base[outer_];
+}
+
+Tiler::Value Tiler::place_of_update(const Inst& inst, Instance& in) {
+  const Value named = bound_to(stage(in.stage).place, inst);
+  if (places_ < 0) return value(named, in);
+  Builder::Access access;
+  access.address = in.place.base[outer_] - batch_base_;
+  access.coords = coords(in.place, std::vector<bool>(axis_count(in.stage), false));
+  return builder_->load(places_, kernel_.buffers[static_cast<size_t>(places_)].dtype, access);
+}
+
 void Tiler::write_update(const Inst& inst, Instance& in) {
   const Expr& place = stage(in.stage).place;
   Expr mine = 1;
   if (part_size_ > 0) mine = logical_and(ge(place, part_ * part_size_), lt(place, part_ * part_size_ + part_size_));
-  size_t at = static_cast<size_t>(std::find(inst.binds.begin(), inst.binds.end(), place) - inst.binds.begin());
-  HD_ASSERT(at < inst.binds.size(), "an ordered store goes where no data says");
-  Value chosen = value(inst.args[inst.args.size() - inst.binds.size() + at], in);
+  const Value named = bound_to(place, inst);
+  const Value chosen = place_of_update(inst, in);
   Expr in_range = substitute(inst.guard, in.axes);
   Instance within{in.stage, in.place, in.axes, {}, {}, {}, in_range, logical_and(in_range, mine)};
-  within.map.emplace(inst.args[inst.args.size() - inst.binds.size() + at], chosen);
+  within.map.emplace(named, chosen);
   if (builder_->type(chosen).numel() != 1 || inst.binds.size() != 1) {
     write_store(inst, within);
     return;
@@ -54,7 +92,10 @@ void Tiler::write_atomic_update(const Inst& inst, Instance& in) {
 void Tiler::write_private_updates() {
   const size_t s = loops_.stages.size() - 1;
   const int64_t parts = schedule_.stages[s].parts(), updates = stage(s).inner[0].extent.value();
-  const int64_t each = (updates + parts - 1) / parts;
+  int64_t batch = 1;
+  for (const Level& level : schedule_.stages[s].loops)
+    if (is_batch(s, level)) batch = std::max(batch, level.step);
+  const int64_t each = round_up(pieces(updates, parts), batch);
   const int written = loops_.stages[0].body.insts.back().buffer;
   const kernel::Buffer whole_result = kernel_.buffers[static_cast<size_t>(written)];
   Expr part;
@@ -64,6 +105,7 @@ void Tiler::write_private_updates() {
   p.base[outer_] = part * each;
   p.size[outer_] = each;
   write_stores(s, p, 0, {});
+  places_ = -1;
   // All of that was said of the result.
   const int copies = static_cast<int>(kernel_.buffers.size());
   kernel_.buffers.push_back({"copies", whole_result.dtype, kernel::Space::Temp, whole_result.size * parts});
