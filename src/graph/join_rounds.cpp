@@ -9,7 +9,7 @@
 namespace heddle {
 namespace {
 
-constexpr int64_t kMostWork = 160;  // in the kernel of a round
+constexpr int64_t kMostWork = 256;  // in the kernel of a round
 
 bool is_one_element(const Node& node) { return node.shape.numel().is_const(1); }
 

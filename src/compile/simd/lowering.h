@@ -231,6 +231,7 @@ class Lowering {
   Expr lane(int width);
   Value fresh(Type type);
   Value emit(const Nest& nest, Value v, const Position& at);
+  void emit_in_turns(const Nest& nest, std::span<const Inst* const> stores, std::span<const Position> positions);
   Position project(const Position& at, const Dims& shape) const;
   Value emit_lazy(const Nest& nest, const Inst& inst, const Position& at, int level);
   Value emit_access(const Nest& nest, const Inst& inst, const Position& at, int level);

@@ -283,8 +283,9 @@ void Lowering::plan_walks(Nest& nest, int64_t cost) {
     for (Walk& w : nest.walks) w.whole = true;
 
   if (nest.axis < 0) {
-    // A few vectors per iteration, along the vector dimension first.
-    int64_t wanted = cost <= 12 ? 4 : cost <= 60 ? 2 : 1;
+    // A few vectors per iteration, along the vector dimension first. Long chains of operations wait for each other.
+    const int64_t longest = target_.vector_registers >= 32 ? 400 : 60;
+    int64_t wanted = cost <= 12 ? 4 : cost <= longest ? 2 : 1;
     SmallVector<int, 4> order;
     if (nest.vector_dim >= 0) order.push_back(nest.vector_dim);
     for (int d = rank - 1; d >= 0; --d)
