@@ -1,5 +1,5 @@
-// Several rounds of a loop as one, where all that a round does is arithmetic by the element: what is carried then passes
-// from round to round in registers, and through memory only now and then.
+// Several rounds of a loop as one, where all that a round does is arithmetic by the element: what is carried then
+// passes from round to round in registers, and through memory only now and then.
 #include <algorithm>
 
 #include "graph/build.h"

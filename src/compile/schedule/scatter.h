@@ -21,8 +21,9 @@ struct AtomicScatter {
   static constexpr auto fields() { return std::make_tuple(std::pair{"parts", &AtomicScatter::parts}); }
 };
 
-// SIMD, of updates that combine, where the result is small against them: each part of the updates goes, in its order, to
-// a copy of its own that begins with what changes nothing. A second phase combines the base with the copies, in order.
+// SIMD, of updates that combine, where the result is small against them: each part of the updates goes, in its order,
+// to a copy of its own that begins with what changes nothing. A second phase combines the base with the copies, in
+// order.
 struct PrivateScatter {
   int64_t parts = 2;  // of the updates, and of the axis that is written to in the second phase
 
