@@ -80,13 +80,13 @@ void take_batches(StageSchedule& plan, const Loops& loops, const Sizes& sizes, s
 // Into how many copies: each must take many more updates than it has elements, for it is written and read once more.
 // Nothing here depends on the number of cores, and so no result does.
 int64_t private_copies(const Loops& loops, const Sizes& sizes) {
-  constexpr double kUpdatesPerElement = 12, kFewUpdates = 1 << 15;
+  constexpr double kForTwo = 6, kForEach = 12, kFewUpdates = 1 << 15;  // updates of each element
   constexpr int64_t kMostCopies = 16;
   if (!check_private(loops).empty()) return 1;
   const double updates = static_cast<double>(sizes.inner.back()[0]) * sizes.rows;
   const double elements = static_cast<double>(loops.stages.back().places.value()) * sizes.rows;
-  if (updates < kFewUpdates) return 1;
-  return std::min(kMostCopies, static_cast<int64_t>(updates / (kUpdatesPerElement * elements)));
+  if (updates < kFewUpdates || updates < kForTwo * elements) return 1;
+  return std::clamp<int64_t>(static_cast<int64_t>(updates / (kForEach * elements)), 2, kMostCopies);
 }
 
 }  // namespace
