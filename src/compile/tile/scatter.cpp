@@ -30,7 +30,8 @@ void Tiler::write_places(size_t s, const Place& p) {
   Instance in{s, p, substitution(s, p), {}, {}, {}};
   const int64_t batch = p.size[outer_];
   const Value places = value(bound_to(stage(s).place, stage(s).body.insts.back()), in);
-  if (builder_->type(places).shape[dim(p, outer_)] != batch || builder_->type(places).numel() != batch) return;
+  const kernel::Type& type = builder_->type(places);
+  if (type.numel() != batch || type.shape[dim(p, outer_)] != batch) return;  // not one for each update
   write_checks(in);
   const int buffer = static_cast<int>(kernel_.buffers.size());
   kernel_.buffers.push_back({"places", builder_->type(places).dtype, kernel::Space::Shared, batch});
