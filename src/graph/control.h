@@ -56,6 +56,9 @@ std::vector<NodeRef> close_regions(std::span<Region> regions, const std::unorder
 // its rounds), without what nobody wants.
 std::vector<NodeRef> join_loops(std::span<const NodeRef> roots);
 
+// Loops of a fixed number of rounds that only compute by the element take several rounds at a time.
+std::vector<NodeRef> join_rounds(std::span<const NodeRef> roots);
+
 // A step that the graph repeats many times, as a plain loop of the host's records it, becomes the body of one Loop.
 // For whole programs, before anybody looks at their numbers: those in a body are part of it.
 std::vector<NodeRef> roll(std::span<const NodeRef> roots);

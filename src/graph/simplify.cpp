@@ -177,7 +177,7 @@ std::vector<NodeRef> simplify(std::span<const NodeRef> roots, const Modes& modes
     if (next == result) break;
     result = std::move(next);
   }
-  return join_pads(join_loops(result));
+  return join_pads(join_rounds(join_loops(result)));
 }
 
 std::vector<NodeRef> rebuild_graph(std::span<const NodeRef> roots, const MakeNode& make,

@@ -448,7 +448,7 @@ void Builder::clone(const Inst& inst, std::vector<Value>& map, const Substitutio
       copy.var = renamed;
     } else if (!(copy.extent == inst.extent)) {
       copy.var = Expr::index(inst.var.name(), copy.extent);
-      inner.emplace_back(inst.var, copy.var);
+      inner.emplace_back(inst.var, copy.extent.is_const(1) ? Expr(0) : copy.var);  // as expressions are read
     }
   }
   // The body must not be reached through `copy` while nested clones run: they append to bodies_.back().

@@ -1,7 +1,5 @@
 // Operators whose results' sizes depend on the data: they count first, and wait for the number.
 #include <algorithm>
-#include <cmath>
-#include <tuple>
 
 #include "base/error.h"
 #include "tensor/build.h"
@@ -69,51 +67,6 @@ UniqueResult unique(const Tensor& x, bool return_inverse, bool return_counts) {
   }
   if (return_inverse) result.inverse = searchsorted(result.values.realize(), x);
   return result;
-}
-
-Tensor bincount(const Tensor& x, int64_t minlength) {
-  refuse_in_capture("bincount()", x);
-  OnDeviceOf there(x);
-  if (x.rank() != 1 || !is_integer(x.dtype()))
-    throw ValueError(text("bincount: takes integers along one axis, not ", x.dtype(), x.node()->shape));
-  if (minlength < 0) throw ValueError(text("bincount: minlength ", minlength, " is negative"));
-  if (x.numel() == 0) return zeros({minlength}, kI64);
-  Tensor sorted = sort(x).values.realize();
-  int64_t n = x.numel(), least = sorted[0].item<int64_t>(), most = sorted[n - 1].item<int64_t>();
-  if (least < 0 || most < 0 || most == INT64_MAX)
-    throw ValueError(text("bincount: the elements lie between ", least, " and ", most, ", which cannot be counted"));
-  int64_t count = std::max(most + 1, minlength);
-  Tensor ends = searchsorted(cast(sorted, kI64), arange(count), true);
-  return sub(ends, cat({zeros({1}, kI64), slice(ends, 0, 0, count - 1)}));
-}
-
-Histogram histogram(const Tensor& x, int64_t bins, std::optional<std::pair<double, double>> limits) {
-  if (!limits) refuse_in_capture("histogram() without limits", x);
-  OnDeviceOf there(x);
-  if (bins < 1) throw ValueError(text("histogram: needs at least one bin, not ", bins));
-  to_shape("histogram", {bins}, kI64);
-  DType dtype = x.dtype() == kF64 ? kF64 : kF32;
-  Tensor sorted = sort(flatten(cast(x, dtype))).values;
-  double low = 0, high = 1;
-  if (limits) {
-    std::tie(low, high) = *limits;
-  } else if (sorted.numel() > 0) {
-    sorted.realize();
-    low = sorted[0].item<double>();
-    high = sorted[sorted.numel() - 1].item<double>();
-  }
-  if (!std::isfinite(low) || !std::isfinite(high) || low > high)
-    throw ValueError(text("histogram: the limits ", low, " and ", high, " are not an interval"));
-  if (low == high) {
-    low -= 0.5;
-    high += 0.5;
-  }
-  Tensor edges = add(mul(cast(arange(bins + 1), dtype), (high - low) / static_cast<double>(bins)), low);
-  // The last edge exactly, or the largest element may lie behind it.
-  edges = cat({slice(edges, 0, 0, bins), full({1}, high, dtype)});
-  Tensor before = searchsorted(sorted, slice(edges, 0, 0, bins));
-  Tensor last = searchsorted(sorted, slice(edges, 0, bins), true);
-  return {sub(cat({slice(before, 0, 1), last}), before), edges};
 }
 
 }  // namespace heddle

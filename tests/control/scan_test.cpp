@@ -1,5 +1,6 @@
 // scan, fori_loop and map: values and gradients against plain C++ loops.
 #include "control/control_helpers.h"
+#include "graph/control.h"
 
 namespace heddle {
 namespace {
@@ -251,6 +252,48 @@ TEST(Map, one_after_the_other) {
   TensorList both = map([](const TensorList& v) { return TensorList{v[0] + v[1], v[0] * 2}; }, TensorList{x, x});
   expect_same(both[0], x + x);
   expect_same(both[1], x * 2);
+}
+
+// Rounds that only compute by the element run several at a time.
+TEST(ForiLoop, of_arithmetic_by_the_element) {
+  const Tensor x = (rand({3, 5}) - 0.5).realize(), row = rand({5}).realize();
+  auto body = [&](const Tensor& i, const TensorList& c) {
+    Tensor a = clamp(c[0] * c[0] - c[1] + x, -2, 2) * row, b = c[0] * 0.5 + i.to(kF32) * 0.01;
+    return TensorList{a, b, c[2] + (a < b).to(kI32)};
+  };
+  for (int64_t rounds : {0, 1, 2, 3, 7, 13, 50, 97, 200}) {
+    SCOPED_TRACE(rounds);
+    TensorList start{zeros({3, 5}), x, zeros({3, 5}, kI32)}, want = start;
+    for (int64_t i = 3; i < 3 + rounds; ++i) {
+      want = body(scalar(i), want);
+      for (Tensor& value : want) value.realize();
+    }
+    const TensorList got = fori_loop(3, 3 + rounds, body, start);
+    for (size_t k = 0; k < 3; ++k) EXPECT_EQ(got[k].to_vector<double>(), want[k].to_vector<double>()) << k;
+  }
+}
+
+// The number of rounds of the only loop above the node once rounds are joined; 0: there is none.
+int64_t rounds_left(const Tensor& x) {
+  const NodeRef root = x.node();
+  const std::vector<NodeRef> joined = join_rounds(std::span(&root, 1));
+  for (const Node* node : topological(joined))
+    if (node->op == NodeOp::Loop) return node->control->length.value();
+  return 0;
+}
+
+TEST(ForiLoop, joins_rounds_of_arithmetic_alone) {
+  const Tensor x = rand({4, 6}).realize();
+  auto after = [&](int64_t rounds, const std::function<Tensor(const Tensor&)>& step) {
+    return rounds_left(fori_loop(0, rounds, [&](const Tensor&, const Tensor& v) { return step(v); }, x));
+  };
+  auto grow = [&](const Tensor& v) { return v * x + 1; };
+  EXPECT_EQ(after(5, grow), 0);
+  const int64_t left = after(1000, grow);
+  EXPECT_TRUE(left > 1 && left < 100) << left;
+  EXPECT_EQ(after(1000, [&](const Tensor& v) { return v * sum(v); }), 1000);
+  EXPECT_EQ(after(1000, [&](const Tensor& v) { return roll(v, {1}, {0}) * x; }), 1000);
+  EXPECT_EQ(after(1000, [&](const Tensor& v) { return flip(v, {0}) * x; }), 1000);
 }
 
 TEST(ForiLoop, counts) {

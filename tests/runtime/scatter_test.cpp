@@ -1,6 +1,10 @@
-// Scatters on a SIMT machine: by atomic operations, and one update after the other on request.
+// Scatters on a SIMT machine: by atomic operations, and one update after the other on request. On a CPU: many updates
+// of few places in private copies.
 #include <gtest/gtest.h>
 #include <heddle/deterministic.h>
+
+#include <cmath>
+#include <cstring>
 
 #include "base/error.h"
 #include "compile/schedule/schedule.h"
@@ -72,7 +76,7 @@ TEST(ScatterSimt, both_ways_agree_with_the_evaluator) {
       expect_right(home, ScatterOp::Add, kF32, 1, 1, 3, axis);
     }
     observe_steps(nullptr);
-    EXPECT_EQ(atomic, deterministic ? 0 : 24 + 8);
+    EXPECT_EQ(atomic, deterministic ? 12 + 2 : 24 + 8) << "integers are the same in any order";
   }
 }
 
@@ -89,6 +93,68 @@ TEST(ScatterSimt, the_mode_is_a_part_of_keys) {
   observe_steps(nullptr);
   ASSERT_EQ(kernels.size(), 2u) << "a plan for each mode";
   EXPECT_FALSE(kernels[0] == kernels[1]);
+}
+
+// How many scatters had private copies of the result while this lived; of schedules for other numbers of cores too.
+class PrivateCopies {
+ public:
+  PrivateCopies() {
+    observe_steps([this](const Program::Step& step, Backend& where) {
+      if (step.direct || !step.loops.stages.back().ordered) return;
+      Target target = where.target();
+      const std::string schedule = print(default_schedule(step.loops, target));
+      count_ += default_schedule(step.loops, target).stages.back().is<PrivateScatter>();
+      for (int cores : {1, 2, 64}) {
+        target.cores = cores;
+        if (default_schedule(step.loops, target).stages.back().is<PrivateScatter>()) {
+          EXPECT_EQ(print(default_schedule(step.loops, target)), schedule) << cores;
+        }
+      }
+    });
+  }
+  ~PrivateCopies() { observe_steps(nullptr); }
+  int count() const { return count_; }
+
+ private:
+  int count_ = 0;
+};
+
+TEST(ScatterPrivate, agrees_with_the_evaluator) {
+  Backend& home = device("cpu");
+  PrivateCopies copies;
+  for (ScatterOp op : {ScatterOp::Add, ScatterOp::Max, ScatterOp::Min, ScatterOp::Mul})
+    for (DType dtype : {kF32, kF64, kF16, kBF16, kI8, kI32, kI64, kU8}) expect_right(home, op, dtype, 5, 41, 1000, 0);
+  EXPECT_EQ(copies.count(), 32);
+  expect_right(home, ScatterOp::Set, kF32, 5, 41, 1000, 0);
+  expect_right(home, ScatterOp::Add, kF32, 5, 4000, 10, 0);  // large against its updates
+  EXPECT_EQ(copies.count(), 32);
+  for (int64_t rows : {1, 7, 100, 1000}) expect_right(home, ScatterOp::Add, kI32, rows, 1, 40000, 0);
+  for (int64_t updates : {32768, 32769, 40009}) expect_right(home, ScatterOp::Add, kF32, 7, 1, updates, 0);
+  expect_right(home, ScatterOp::Add, kI64, 3, 7, 20001, 1);
+  expect_right(home, ScatterOp::Add, kI32, 2, 1300, 301, 0);
+  EXPECT_GE(copies.count(), 32 + 8);
+}
+
+TEST(ScatterPrivate, leaves_what_nothing_is_added_to) {
+  Backend& home = device("cpu");
+  PrivateCopies copies;
+  const int64_t updates = 40000;
+  std::vector<std::byte> bytes(4 * sizeof(float));
+  const float base[] = {-0.0f, -0.0f, INFINITY, NAN};
+  std::memcpy(bytes.data(), base, bytes.size());
+  auto buffer = home.allocate(bytes.size());
+  home.copy_from_host(*buffer, bytes.data(), bytes.size());
+  NodeRef node = make_scatter(ScatterOp::Add, make_buffer(buffer, kF32, {4}),
+                              on(home, std::vector<int64_t>(updates, 1), kI64, {updates}),
+                              on(home, std::vector<int64_t>(updates, 1), kF32, {updates}), 0);
+  NodeRef done = testing::realize_one(node);
+  float got[4];
+  home.copy_to_host(reinterpret_cast<std::byte*>(got), dynamic_cast<const DeviceBuffer&>(*done->storage), sizeof got);
+  EXPECT_TRUE(got[0] == 0 && std::signbit(got[0]));
+  EXPECT_EQ(got[1], updates);
+  EXPECT_EQ(got[2], INFINITY);
+  EXPECT_TRUE(std::isnan(got[3]));
+  EXPECT_EQ(copies.count(), 1);
 }
 
 }  // namespace

@@ -32,6 +32,26 @@ TEST(Scatter, without_updates_is_the_base) {
   expect_equal(scatter(counting({3}), 0, zeros({0}, kI64), zeros({0})), {0, 1, 2});
 }
 
+TEST(ScatterAdd, many_updates_of_few_places) {
+  const int64_t count = 50000;
+  std::vector<int64_t> at = places(count, 9);
+  const std::vector<float> rows = noise(count * 3, 2);
+  std::vector<double> want(27);
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t j = 0; j < 3; ++j) want[static_cast<size_t>(at[i] * 3 + j)] += rows[static_cast<size_t>(i * 3 + j)];
+    if (i % 3 == 0) at[static_cast<size_t>(i)] -= 9;  // the same place, counted from the end
+  }
+  const Tensor index = ids(at, {count}), source = from_vector(rows, {count, 3});
+  expect_close(index_add(zeros({9, 3}), 0, index, source), want, 1e-4);
+  expect_close(index_add(zeros({9, 3}, kF64), 0, index, source.to(kF64)), want, 1e-12);
+  // An index that is computed, and one that is out of range behind many others.
+  expect_close(index_add(zeros({9, 3}), 0, where(ge(index, 0), index + 0, index + 9), source), want, 1e-4);
+  const Tensor wrong = cat({index, ids({9}, {1})});
+  expect_error<IndexError>([&] { index_add(zeros({9, 3}), 0, wrong, ones({count + 1, 3})).realize(); }, {"9"});
+  const Tensor computed = where(lt(wrong, 0), wrong + 9, wrong * 2 - wrong);
+  expect_error<IndexError>([&] { index_add(zeros({9}), 0, computed, ones({count + 1})).realize(); }, {"9"});
+}
+
 TEST(ScatterAdd, adds_up_in_every_dtype) {
   for (DType dtype : {kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kF16, kBF16, kF32, kF64}) {
     Tensor x = scatter_add(ones({3}, dtype), 0, ids({2, 2, 0}, {3}), tensor({5, 6, 7}, dtype));

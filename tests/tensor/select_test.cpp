@@ -1,8 +1,10 @@
 // Operators whose results' sizes depend on the data.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 
+#include "base/error.h"
 #include "tensor/helpers.h"
 
 namespace heddle {
@@ -90,6 +92,68 @@ TEST(SelectOps, bincount_and_histogram) {
   expect_equal(limited.counts, {1, 2});
   expect_equal(histogram(tensor({3, 3}), 2).edges, {2.5, 3, 3.5});
   expect_equal(histogram(zeros({0}), 2).counts, {0, 0});
+}
+
+// What NumPy counts: by comparing with the edges.
+std::vector<int64_t> counted_by_edges(const std::vector<double>& values, const std::vector<double>& edges) {
+  const size_t bins = edges.size() - 1;
+  std::vector<int64_t> counts(bins);
+  for (double v : values) {
+    if (!(v >= edges.front() && v <= edges.back())) continue;
+    const auto above = std::upper_bound(edges.begin(), edges.end(), v);
+    ++counts[std::min(bins, static_cast<size_t>(above - edges.begin())) - 1];
+  }
+  return counts;
+}
+
+TEST(SelectOps, histogram_of_numbers_at_the_edges) {
+  struct Case {
+    double low, high;
+    int64_t bins;
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  // The last ones have bins that are as narrow as numbers are apart, or limits that no arithmetic can be done with.
+  const Case cases[] = {{-4, 4, 100},       {0, 1, 10},        {0.1, 0.7, 7},   {-3, -1, 33},
+                        {1e-30, 3e-30, 9},  {0, 1e30, 11},     {0, 1, 100000},  {1000, 1001, 50},
+                        {1e6, 1e6 + 1, 20}, {1e-44, 1e-43, 3}, {-1e38, 1e38, 5}};
+  for (DType dtype : {kF32, kF64})
+    for (const auto& [low, high, bins] : cases) {
+      SCOPED_TRACE(text(dtype, " ", low, " to ", high, " in ", bins));
+      const std::pair limits(low, high);
+      const std::vector<double> edges = doubles(histogram(zeros({1}, dtype), bins, limits).edges);
+      std::vector<double> values{low, high, kNaN, infinity, -infinity, 0, -1e38, 1e38};
+      for (double edge : edges) {
+        const float narrow = static_cast<float>(edge);
+        for (double side : {-infinity, infinity})
+          values.push_back(dtype == kF64 ? std::nextafter(edge, side)
+                                         : std::nextafter(narrow, static_cast<float>(side)));
+        values.push_back(edge);
+      }
+      const Tensor x = from_vector(values, {static_cast<int64_t>(values.size())}).to(dtype);
+      EXPECT_EQ(integers(histogram(x, bins, limits).counts), counted_by_edges(doubles(x), edges));
+    }
+}
+
+TEST(SelectOps, histogram_and_bincount_of_many) {
+  const std::vector<float> data = noise(100001, 5);
+  const Tensor x = from_vector(data, {100001});
+  const std::vector<double> values(data.begin(), data.end());
+  for (int64_t bins : {1, 2, 100, 5000}) {
+    const Histogram limited = histogram(x, bins, std::pair(-1.5, 1.25)), whole = histogram(x, bins);
+    EXPECT_EQ(integers(limited.counts), counted_by_edges(values, doubles(limited.edges))) << bins;
+    EXPECT_EQ(integers(whole.counts), counted_by_edges(values, doubles(whole.edges))) << bins;
+    EXPECT_EQ(sum(whole.counts).item<int64_t>(), 100001);
+  }
+  std::vector<int64_t> wanted(8);
+  std::vector<int32_t> numbers;
+  for (float v : data) {
+    numbers.push_back(static_cast<int32_t>(2 * (v + 2)));
+    ++wanted[static_cast<size_t>(numbers.back())];
+  }
+  EXPECT_EQ(integers(bincount(from_vector(numbers, {100001}))), wanted);
+  EXPECT_EQ(integers(bincount(from_vector(numbers, {100001}).to(kU8), 8)), wanted);
+  EXPECT_EQ(integers(histogram(from_vector(numbers, {100001}), 8, std::pair(0.0, 8.0)).counts), wanted);
+  EXPECT_EQ(integers(histogram(ones({3}, kBool), 2, std::pair(0.0, 1.0)).counts), (std::vector<int64_t>{0, 3}));
 }
 
 TEST(SelectOps, refuse_bad_arguments) {

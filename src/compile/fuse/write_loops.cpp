@@ -226,7 +226,7 @@ class LoopsWriter {
       Value before = builder_->cast(builder_->load(out, node.dtype, access), dtype);
       Value update = builder_->cast(v, node.dtype);
       v = builder_->op(*combine, {before, builder_->cast(update, dtype)});
-      if (!writing_.deterministic) {
+      if (!writing_.deterministic || !is_float(node.dtype)) {  // integers are the same in any order
         stage.combine = kernel::simple_reducer(*combine, node.dtype);
         stage.body.results = {update};
       }

@@ -12,6 +12,7 @@ std::vector<Strategy> strategies_for(const Loops& loops, size_t s, const Target&
   const bool simt = target.machine == Machine::Simt;
   std::vector<Strategy> list = {plain_schedule(loops).stages[s].strategy};
   if (stage.combine && simt && stage.inner.size() == 1) list.push_back(AtomicScatter{});
+  if (stage.combine && !simt && s == 1) list.push_back(PrivateScatter{});
   if (!stage.reducer) return list;
   if (s == 0 && !is_nested(loops)) list.push_back(SplitReduction{2});
   const std::optional<Contraction> c = find_contraction(loops, stage);

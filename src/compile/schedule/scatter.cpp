@@ -52,6 +52,43 @@ void schedule_atomic(Schedule& schedule, const Loops& loops, const Sizes& sizes,
   scatter.parts = std::clamp<int64_t>(std::min(wanted / blocks, places * rows / kTile), 1, places);
 }
 
+bool has_fixed_sizes(const Loops& loops) {
+  auto fixed = [](const Axis& axis) { return axis.extent.is_const(); };
+  return std::ranges::all_of(loops.outer, fixed) && std::ranges::all_of(loops.stages.back().inner, fixed) &&
+         loops.stages.back().places.is_const();
+}
+
+// Why the last stage cannot have private copies; empty if it can.
+std::string check_private(const Loops& loops) {
+  const Stage& last = loops.stages.back();
+  if (!last.combine || last.inner.size() != 1) return "it has no updates that combine in any order";
+  if (loops.stages.size() != 2) return "there is no base that copies could be added to";
+  return has_fixed_sizes(loops) ? "" : "copies of unknown size";
+}
+
+// Places that are more than read are computed a batch at a time, by vectors; the updates still go one by one.
+void take_batches(StageSchedule& plan, const Loops& loops, const Sizes& sizes, size_t updates_axis) {
+  constexpr int64_t kBatch = 256, kFewOps = 8;
+  const Stage& stage = loops.stages.back();
+  if (stage.inner.size() != 1 || sizes.inner.back()[0] < 2 * kBatch) return;
+  const int64_t ops = std::ranges::count_if(stage.body.insts, [](const kernel::Inst& inst) {
+    return kernel::is_scalar_op(inst.op) || inst.op == kernel::Op::cast;
+  });
+  if (ops > kFewOps) plan.loops.push_back({static_cast<int>(updates_axis), kBatch});
+}
+
+// Into how many copies: each must take many more updates than it has elements, for it is written and read once more.
+// Nothing here depends on the number of cores, and so no result does.
+int64_t private_copies(const Loops& loops, const Sizes& sizes) {
+  constexpr double kForTwo = 6, kForEach = 12, kFewUpdates = 1 << 15;  // updates of each element
+  constexpr int64_t kMostCopies = 16;
+  if (!check_private(loops).empty()) return 1;
+  const double updates = static_cast<double>(sizes.inner.back()[0]) * sizes.rows;
+  const double elements = static_cast<double>(loops.stages.back().places.value()) * sizes.rows;
+  if (updates < kFewUpdates || updates < kForTwo * elements) return 1;
+  return std::clamp<int64_t>(static_cast<int64_t>(updates / (kForEach * elements)), 2, kMostCopies);
+}
+
 }  // namespace
 
 std::string check(const Scatter& scatter, const Site& at) {
@@ -71,12 +108,24 @@ std::string check(const AtomicScatter& scatter, const Site& at) {
   return check_places(scatter.parts, at);
 }
 
+std::string check(const PrivateScatter& scatter, const Site& at) {
+  if (at.simt()) return at.problem("private copies on a SIMT machine");
+  if (!at.stage().ordered) return at.problem("it scatters nothing");
+  if (std::string why = check_private(at.loops); !why.empty()) return at.problem(why);
+  if (at.plan().joined || at.tile.back() != 1) return at.problem("private copies need a nest of updates one by one");
+  return scatter.parts < 2 ? at.problem(scatter.parts, " private copies") : "";
+}
+
 void change(Scatter& scatter, const Site& at, const RandomBelow& draw) {
   scatter.parts = draw_parts(scatter.parts, at.target, draw);
 }
 
 void change(AtomicScatter& scatter, const Site& at, const RandomBelow& draw) {
   scatter.parts = draw_parts(scatter.parts, at.target, draw);
+}
+
+void change(PrivateScatter& scatter, const Site& at, const RandomBelow& draw) {
+  scatter.parts = std::max<int64_t>(2, draw_parts(scatter.parts, at.target, draw));
 }
 
 void draw_loops(const Scatter&, StageSchedule& plan, const Site& at, const RandomBelow&) {
@@ -89,6 +138,11 @@ void draw_loops(const AtomicScatter&, StageSchedule& plan, const Site& at, const
   const int updates = static_cast<int>(at.loops.outer.size());
   for (int64_t step = extent_of(at.stage().inner[0]); plan.loops.empty() || draw(2) == 0; step = plan.loops.back().step)
     plan.loops.push_back({updates, 1 + draw(std::min<int64_t>(step, 300))});
+}
+
+void draw_loops(const PrivateScatter&, StageSchedule& plan, const Site& at, const RandomBelow&) {
+  plan.joined = false;
+  plan.loops.assign(1, {static_cast<int>(at.loops.outer.size()), 1});
 }
 
 // Tiles run along the axis whose elements are neighbours in memory, updates go one after the other. With too
@@ -125,6 +179,7 @@ void schedule_scatter(Schedule& schedule, const Loops& loops, const Sizes& sizes
     schedule.stages[s].loops.insert(schedule.stages[s].loops.begin(), outer.begin(), outer.end());
   }
   StageSchedule& plan = schedule.stages[last];
+  if (simd) take_batches(plan, loops, sizes, rank);
   for (size_t i = 0; i < sizes.inner[last].size(); ++i) plan.loops.push_back({static_cast<int>(rank + i), 1});
   const double blocks = blocks_of(schedule, sizes);
   // Every part looks at all indices. That costs as much as 40 bytes of a row; more parts than cores, which even out
@@ -133,6 +188,11 @@ void schedule_scatter(Schedule& schedule, const Loops& loops, const Sizes& sizes
       width * size_of(loops.buffers[static_cast<size_t>(loops.stages[0].body.insts.back().buffer)].dtype);
   double wanted = !simd ? 1.0 * target.multiprocessors : row_bytes < kLongRow ? target.cores : 2.0 * target.cores;
   const int64_t places = loops.stages[last].places.hi();
+  if (const int64_t copies = simd && blocks * 2 <= 16 ? private_copies(loops, sizes) : 1; copies > 1) {
+    plan.strategy = PrivateScatter{copies};
+    plan.joined = false;
+    return;
+  }
   if (sizes.points < kSmallScatter || blocks * 2 > wanted || places <= 1) return;
   std::get<Scatter>(plan.strategy).parts = std::clamp<int64_t>(static_cast<int64_t>(wanted / blocks), 1, places);
 }

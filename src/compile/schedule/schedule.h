@@ -14,8 +14,8 @@
 
 namespace heddle {
 
-using Strategy = std::variant<Map, RowReduction, SplitReduction, Scan, Scatter, AtomicScatter, RegisterContraction,
-                              PackedContraction, MatrixContraction, NestedContraction>;
+using Strategy = std::variant<Map, RowReduction, SplitReduction, Scan, Scatter, AtomicScatter, PrivateScatter,
+                              RegisterContraction, PackedContraction, MatrixContraction, NestedContraction>;
 
 struct StageSchedule {
   Strategy strategy;

@@ -1,4 +1,7 @@
 // Thread-level values for single positions of tile values.
+#include <functional>
+#include <unordered_set>
+
 #include "base/error.h"
 #include "base/hash.h"
 #include "compile/simd/lowering.h"
@@ -126,6 +129,22 @@ Value Lowering::emit(const Nest& nest, Value v, const Position& at) {
   }
   memo_.emplace(std::move(key), std::pair(result, level));
   return result;
+}
+
+// Everything that the stores need, one operation at all positions before the next one: a machine that waits for one
+// result works on the others.
+void Lowering::emit_in_turns(const Nest& nest, std::span<const Inst* const> stores,
+                             std::span<const Position> positions) {
+  std::unordered_set<Value> seen;
+  const std::function<void(Value)> visit = [&](Value v) {
+    const Rep& rep = reps_[v];
+    if (rep.kind == Rep::Scalar || rep.kind == Rep::Registers || !seen.insert(v).second) return;
+    if (!usable(rep, nest))
+      for (Value arg : defs_[v]->args) visit(arg);
+    for (const Position& at : positions) emit(nest, v, at);
+  };
+  for (const Inst* store : stores)
+    for (Value v : store->args) visit(v);
 }
 
 Value Lowering::emit_lazy(const Nest& nest, const Inst& inst, const Position& at, int level) {

@@ -107,6 +107,7 @@ struct Nest {
   std::vector<Expr> bounds;   // those of `known` that limit the walks or make up `condition`
   std::vector<Expr> full;     // conditions that hold everywhere if `full_guard` does
   Expr full_guard = 0;
+  bool waits = false;  // most of the work is arithmetic of floats, whose results are several cycles in coming
   const Inst* aligned = nullptr;  // a store along vector_dim: full vectors of it start at multiples of their size
   // Squares of width x width elements are computed at once where this is a dimension: `transposed` are the loads that
   // walk memory along it, not along vector_dim. They read it in its order and are transposed in registers.
@@ -231,6 +232,7 @@ class Lowering {
   Expr lane(int width);
   Value fresh(Type type);
   Value emit(const Nest& nest, Value v, const Position& at);
+  void emit_in_turns(const Nest& nest, std::span<const Inst* const> stores, std::span<const Position> positions);
   Position project(const Position& at, const Dims& shape) const;
   Value emit_lazy(const Nest& nest, const Inst& inst, const Position& at, int level);
   Value emit_access(const Nest& nest, const Inst& inst, const Position& at, int level);

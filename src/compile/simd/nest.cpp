@@ -281,6 +281,7 @@ void Lowering::write(const Nest& nest, std::span<const Position> positions, std:
   std::vector<const Inst*> stores;
   for (const Inst* root : nest.roots)
     if (writes_memory(root->op)) stores.push_back(root);
+  if (count > 1 && nest.waits && nest.axis < 0 && nest.transposed_dim < 0) emit_in_turns(nest, stores, positions);
   std::vector<Value> values, saved;
   for (size_t p = 0; p < count; ++p) {
     for (const Inst* root : stores)

@@ -211,8 +211,12 @@ void Lowering::plan(Nest& nest, const Layout* wanted) {
 
   plan_bounds(nest, fixed);
   inner = leaves(nest);
-  int64_t cost = static_cast<int64_t>(nest.roots.size());
-  for (const Inst* inst : inner) cost += op_cost(inst->op);
+  int64_t cost = static_cast<int64_t>(nest.roots.size()), floats = 0;
+  for (const Inst* inst : inner) {
+    cost += op_cost(inst->op);
+    if (is_float(in_.values[inst->results[0]].dtype)) floats += op_cost(inst->op);
+  }
+  nest.waits = 2 * floats > cost;
   nest.walks.assign(rank, {});
   for (int d = 0; d < rank; ++d) {
     nest.walks[d].size = nest.shape[d];
@@ -284,7 +288,8 @@ void Lowering::plan_walks(Nest& nest, int64_t cost) {
 
   if (nest.axis < 0) {
     // A few vectors per iteration, along the vector dimension first.
-    int64_t wanted = cost <= 12 ? 4 : cost <= 60 ? 2 : 1;
+    const int64_t longest = nest.waits && target_.vector_registers >= 32 ? 400 : 60;
+    int64_t wanted = cost <= 12 ? 4 : cost <= longest ? 2 : 1;
     SmallVector<int, 4> order;
     if (nest.vector_dim >= 0) order.push_back(nest.vector_dim);
     for (int d = rank - 1; d >= 0; --d)

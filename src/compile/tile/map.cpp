@@ -10,11 +10,13 @@ std::vector<Tiler::Value> Tiler::write_stores(size_t s, const Place& p, size_t l
   if (level < loops.size()) {
     Expr var = loop_variable(s, p, loops[level]);
     return builder_->loop(var, carried, [&](std::span<const Value> now) {
-      return write_stores(s, step_into(p, loops[level], var), level + 1, {now.begin(), now.end()});
+      const Place here = step_into(p, loops[level], var);
+      if (is_batch(s, loops[level])) write_places(s, here);
+      return write_stores(s, here, level + 1, {now.begin(), now.end()});
     });
   }
   Instance instance{s, p, substitution(s, p), {}, std::move(carried), {}};
-  write_checks(instance);
+  if (places_ < 0) write_checks(instance);
   for (const Inst& inst : stage(s).body.insts) {
     if (inst.op != Op::store && inst.op != Op::combine) continue;
     if (as<AtomicScatter>(s))
@@ -48,6 +50,7 @@ void Tiler::write_store(const Inst& inst, Instance& in) {
   const auto* scan = as<Scan>(in.stage);
   if ((map && map->stream) || (scan && scan->stream)) access.hint = kernel::Hint::Stream;
   Value v = spread(value(inst.args[0], in), extents(access.coords));
+  if (copies_ >= 0) v = with_copies(v, access);
   if (inst.op == Op::store)
     builder_->store(inst.buffer, v, access);
   else

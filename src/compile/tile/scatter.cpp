@@ -14,16 +14,55 @@ void Tiler::divide_places() {
   part_size_ = (places + parts - 1) / parts;
 }
 
+namespace {
+
+// The value that a variable of the instruction stands for.
+kernel::Value bound_to(const Expr& var, const kernel::Inst& inst) {
+  const size_t at = static_cast<size_t>(std::find(inst.binds.begin(), inst.binds.end(), var) - inst.binds.begin());
+  HD_ASSERT(at < inst.binds.size(), "an ordered store goes where no data says");
+  return inst.args[inst.args.size() - inst.binds.size() + at];
+}
+
+}  // namespace
+
+void Tiler::write_places(size_t s, const Place& p) {
+  places_ = -1;
+  Instance in{s, p, substitution(s, p), {}, {}, {}};
+  const int64_t batch = p.size[outer_];
+  const Value places = value(bound_to(stage(s).place, stage(s).body.insts.back()), in);
+  const kernel::Type& type = builder_->type(places);
+  if (type.numel() != batch || type.shape[dim(p, outer_)] != batch) return;  // not one for each update
+  write_checks(in);
+  const int buffer = static_cast<int>(kernel_.buffers.size());
+  kernel_.buffers.push_back({"places", builder_->type(places).dtype, kernel::Space::Shared, batch});
+  Builder::Access access;
+  std::vector<bool> used(axis_count(s), false);
+  used[outer_] = true;
+  access.address = index_at(p, outer_) - p.base[outer_];
+  access.coords = coords(p, used);
+  builder_->store(buffer, places, access);
+  places_ = buffer;
+  batch_base_ = p.base[outer_];
+}
+
+Tiler::Value Tiler::place_of_update(const Inst& inst, Instance& in) {
+  const Value named = bound_to(stage(in.stage).place, inst);
+  if (places_ < 0) return value(named, in);
+  Builder::Access access;
+  access.address = in.place.base[outer_] - batch_base_;
+  access.coords = coords(in.place, std::vector<bool>(axis_count(in.stage), false));
+  return builder_->load(places_, kernel_.buffers[static_cast<size_t>(places_)].dtype, access);
+}
+
 void Tiler::write_update(const Inst& inst, Instance& in) {
   const Expr& place = stage(in.stage).place;
   Expr mine = 1;
   if (part_size_ > 0) mine = logical_and(ge(place, part_ * part_size_), lt(place, part_ * part_size_ + part_size_));
-  size_t at = static_cast<size_t>(std::find(inst.binds.begin(), inst.binds.end(), place) - inst.binds.begin());
-  HD_ASSERT(at < inst.binds.size(), "an ordered store goes where no data says");
-  Value chosen = value(inst.args[inst.args.size() - inst.binds.size() + at], in);
+  const Value named = bound_to(place, inst);
+  const Value chosen = place_of_update(inst, in);
   Expr in_range = substitute(inst.guard, in.axes);
   Instance within{in.stage, in.place, in.axes, {}, {}, {}, in_range, logical_and(in_range, mine)};
-  within.map.emplace(inst.args[inst.args.size() - inst.binds.size() + at], chosen);
+  within.map.emplace(named, chosen);
   if (builder_->type(chosen).numel() != 1 || inst.binds.size() != 1) {
     write_store(inst, within);
     return;
@@ -49,6 +88,63 @@ void Tiler::write_atomic_update(const Inst& inst, Instance& in) {
   Builder::Access access = access_of(inst, in, true);
   Value update = spread(value(stage(in.stage).body.results[0], in), extents(access.coords));
   builder_->combine(inst.buffer, update, stage(in.stage).combine, access);
+}
+
+void Tiler::write_private_updates() {
+  const size_t s = loops_.stages.size() - 1;
+  const int64_t parts = schedule_.stages[s].parts(), updates = stage(s).inner[0].extent.value();
+  int64_t batch = 1;
+  for (const Level& level : schedule_.stages[s].loops)
+    if (is_batch(s, level)) batch = std::max(batch, level.step);
+  const int64_t each = round_up(pieces(updates, parts), batch);
+  const int written = loops_.stages[0].body.insts.back().buffer;
+  const kernel::Buffer whole_result = kernel_.buffers[static_cast<size_t>(written)];
+  Expr part;
+  open_phase([&] { part = block_variable("u", parts); });
+  begin_copy(whole(0), 0);
+  Place p = whole(s);
+  p.base[outer_] = part * each;
+  p.size[outer_] = each;
+  write_stores(s, p, 0, {});
+  places_ = -1;
+  // All of that was said of the result.
+  const int copies = static_cast<int>(kernel_.buffers.size());
+  kernel_.buffers.push_back({"copies", whole_result.dtype, kernel::Space::Temp, whole_result.size * parts});
+  kernel::visit(kernel_.phases.back().body, [&](Inst& inst) {
+    if (inst.buffer != written) return;
+    inst.buffer = copies;
+    inst.address = inst.address + part * whole_result.size;
+  });
+  copies_ = copies;
+}
+
+void Tiler::begin_copy(const Place& p, size_t level) {
+  const std::vector<Level>& loops = schedule_.stages[0].loops;
+  if (level < loops.size()) {
+    const Expr var = loop_variable(0, p, loops[level]);
+    builder_->loop(var, {}, [&](std::span<const Value>) {
+      begin_copy(step_into(p, loops[level], var), level + 1);
+      return std::vector<Value>{};
+    });
+    return;
+  }
+  Instance in{0, p, substitution(0, p), {}, {}, {}};
+  const Inst& store = stage(0).body.insts.back();
+  in.map.emplace(store.args[0], builder_->constant(kernel::neutral(*loops_.stages.back().combine, 0)));
+  write_store(store, in);
+}
+
+Tiler::Value Tiler::with_copies(Value base, Builder::Access access) {
+  const kernel::Buffer copies = kernel_.buffers[static_cast<size_t>(copies_)];
+  const int64_t parts = schedule_.stages.back().parts();
+  const Expr first = access.address, size = floordiv(copies.size, parts);
+  access.hint = kernel::Hint::None;
+  for (int64_t part = 0; part < parts; ++part) {
+    access.address = first + size * Expr(part);
+    const Value copy = builder_->load(copies_, copies.dtype, access);
+    base = builder_->apply(*loops_.stages.back().combine, std::span(&base, 1), std::span(&copy, 1))[0];
+  }
+  return base;
 }
 
 }  // namespace heddle

@@ -53,11 +53,13 @@ kernel::Kernel Tiler::run() {
     kernel::renumber(kernel_);
     return std::move(kernel_);
   }
+  const bool copied = schedule_.stages.back().is<PrivateScatter>();
+  if (copied) write_private_updates();
   open_phase();
   if (schedule_.stages.back().parts() > 1 && loops_.stages.back().ordered) divide_places();
   if (first == 1) combine_partials();
   take_turns([&] {
-    for (size_t s = first; s + (atomic ? 1 : 0) < loops_.stages.size();) {
+    for (size_t s = first; s + (atomic || copied ? 1 : 0) < loops_.stages.size();) {
       size_t end = s + 1;
       while (end < loops_.stages.size() && schedule_.stages[end].joined) ++end;
       write_nest(s, end);

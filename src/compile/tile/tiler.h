@@ -104,9 +104,20 @@ class Tiler {
   // An update whose place is the same for the whole tile is skipped as a whole where it falls elsewhere.
   void write_update(const Inst& inst, Instance& in);
 
+  // Places of a batch of updates, computed and checked together, to scratch memory; what stage s writes one by one.
+  void write_places(size_t s, const Place& p);
+  Value place_of_update(const Inst& inst, Instance& in);
+
   // The last stage as a phase of its own, whose blocks take updates in any order.
   void write_atomic_updates();
   void write_atomic_update(const Inst& inst, Instance& in);
+
+  // A phase whose blocks take parts of the updates, each into a copy of its own.
+  void write_private_updates();
+  // Makes the copy neutral, walking it as the stage that stores the base does.
+  void begin_copy(const Place& p, size_t level);
+  // What the base stores, combined with what the copies have at the same place.
+  Value with_copies(Value base, Builder::Access access);
 
   // ---- scans ----
 
@@ -148,6 +159,11 @@ class Tiler {
   Dims result_dims(size_t s, Place p, size_t level);
   std::vector<bool> outer_only(size_t count) const;
   std::vector<bool> result_axes(size_t s) const;  // outer and kept ones
+  // A loop over updates that are taken one by one inside.
+  bool is_batch(size_t s, const Level& loop) const {
+    return target_.machine == Machine::Simd && stage(s).ordered && static_cast<size_t>(loop.axis) == outer_ &&
+           loop.step > 1;
+  }
   bool reduces_axis(size_t s, size_t i) const { return i >= outer_ + stage(s).kept; }
   std::vector<Value> identities(size_t s, const Place& p, size_t level);
 
@@ -310,6 +326,9 @@ class Tiler {
   Place block_;
   Expr part_;              // of an ordered stage's places, when they are divided
   int64_t part_size_ = 0;  // 0: they are not
+  int places_ = -1;        // the buffer of a batch's places, while there is a batch
+  Expr batch_base_;        // the first update of it
+  int copies_ = -1;        // the buffer of a scatter's private copies, once they are written
   std::map<std::pair<size_t, int64_t>, Expr> coordinates_;
   std::unordered_map<Value, std::pair<size_t, const Inst*>> definition_;
   std::unordered_map<Value, Value> registers_;  // results of stages in the current nest
