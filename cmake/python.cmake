@@ -24,6 +24,8 @@ foreach(library nanobind-static nanobind-static-abi3)
   endif()
 endforeach()
 target_include_directories(heddle_python PRIVATE src)
+set_source_files_properties(src/python/module.cpp PROPERTIES
+                            COMPILE_DEFINITIONS HEDDLE_VERSION="${PROJECT_VERSION}")
 target_link_libraries(heddle_python PRIVATE heddle)
 set(python_folder ${PROJECT_BINARY_DIR}/python/heddle)
 # What help() says comes from the headers.

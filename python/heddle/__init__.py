@@ -39,6 +39,7 @@ from . import array_api, cuda, data, io, models, nn, optim, plot, random, utils
 for _class in (Tensor, _core.dtype, _core.Generator, _core.Dim, _core.Profile, _core.Captured, _core.PyTree, _core.Tile, _core.KernelBuilder, _core.KernelTensor):
     _class.__module__ = "heddle"
 
+__version__ = _core.__version__
 pi = 3.141592653589793
 e = 2.718281828459045
 inf = float("inf")

@@ -32,6 +32,7 @@ from .transforms import (
     vmap as vmap,
 )
 
+__version__: str
 pi: _b.float
 e: _b.float
 inf: _b.float

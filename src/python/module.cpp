@@ -4,6 +4,7 @@
 
 NB_MODULE(_core, module) {
   using namespace heddle::python;
+  module.attr("__version__") = HEDDLE_VERSION;
   nanobind::set_leak_warnings(false);  // dtypes and the like live as long as the process
   bind_errors(module);
   bind_interrupt(module);

@@ -1,5 +1,7 @@
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 
 def run(program):
@@ -8,6 +10,12 @@ def run(program):
 
 def test_import_does_not_import_numpy():
     assert run("import heddle, sys; print('numpy' in sys.modules)") == "False"
+
+
+def test_version_is_that_of_the_package():
+    root = Path(__file__).parents[2]
+    named = re.search(r'^version = "(.*)"$', (root / "pyproject.toml").read_text(), re.MULTILINE)
+    assert run("import heddle; print(heddle.__version__)") == named[1]
 
 
 def test_tensors_work_without_numpy():
