@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "runtime/device.h"
+
 namespace heddle::tools {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -17,7 +19,9 @@ double Samples::median() const {
 }
 
 std::vector<Samples> take_turns(double seconds, int least, std::initializer_list<std::function<void()>> actions) {
+  Backend& where = device();
   for (const auto& action : actions) action();
+  where.synchronize();
   std::vector<Samples> result(actions.size());
   if (seconds < 0) {
     for (Samples& samples : result) samples.seconds.push_back(1);
@@ -29,6 +33,7 @@ std::vector<Samples> take_turns(double seconds, int least, std::initializer_list
     for (const auto& action : actions) {
       double start = now();
       action();
+      where.synchronize();
       (samples++)->seconds.push_back(now() - start);
     }
   }

@@ -1,5 +1,8 @@
 """Control flow inside of a program: conditions and loops whose rounds are compiled once. Values may be nested."""
 
+from operator import index
+from typing import SupportsIndex
+
 from . import _core
 from ._core import Tensor, tree_flatten, tree_unflatten
 from .transforms import _tensors
@@ -13,13 +16,19 @@ def _flat(op, tree, expected, what):
     return leaves
 
 
+def _values(op, tree):
+    """The leaves as tensors. Numbers are constants, which go to any device."""
+    leaves, structure = tree_flatten(tree)
+    return _tensors(op, [_core.full((), x) if isinstance(x, (bool, int, float)) else x for x in leaves])[0], structure
+
+
 def cond(pred, true_fn, false_fn, *operands):
     """true_fn(*operands) if pred, a bool without axes, is true, else false_fn(*operands). Only that one runs.
 
     >>> hd.cond(hd.tensor(6) < 10, lambda x: x / 2, lambda x: 3 * x + 1, hd.tensor([6.0, 8.0])).tolist()
     [3.0, 4.0]
     """
-    leaves, structure = _tensors("cond", operands)
+    leaves, structure = _values("cond", operands)
     shapes = []
 
     def branch(f):
@@ -42,7 +51,7 @@ def while_loop(cond_fun, body_fun, init_val):
     >>> hd.while_loop(lambda x: x < 100, lambda x: x * 2, 3.0).item()
     192.0
     """
-    leaves, structure = _tensors("while_loop", init_val)
+    leaves, structure = _values("while_loop", init_val)
 
     def body(x):
         return _flat("while_loop", body_fun(tree_unflatten(structure, x)), structure, "what the body gives")
@@ -53,13 +62,20 @@ def while_loop(cond_fun, body_fun, init_val):
     return tree_unflatten(structure, _core._while(holds, body, leaves))
 
 
+def _kind(value):
+    return f"{len(value)} values" if isinstance(value, (tuple, list)) else type(value).__name__
+
+
 def _scanned(op, f, init, xs, length, reverse, recompute_every):
-    carry, carry_shape = _tensors(op, init)
+    carry, carry_shape = _values(op, init)
     inputs, inputs_shape = _tensors(op, xs)
     seen = []
 
     def body(now, slices):
-        next_value, y = f(tree_unflatten(carry_shape, now), tree_unflatten(inputs_shape, slices))
+        results = f(tree_unflatten(carry_shape, now), tree_unflatten(inputs_shape, slices))
+        if not isinstance(results, (tuple, list)) or len(results) != 2:
+            raise TypeError(f"{op}: the body gives {_kind(results)}, not a pair: what is carried on, and an output")
+        next_value, y = results
         outputs, shape = _tensors(op, y)
         seen[:] = [shape]
         return _flat(op, next_value, carry_shape, "what is carried on"), outputs
@@ -90,12 +106,20 @@ def fori_loop(lower, upper, body_fun, init_val):
     27.0
     """
     if isinstance(lower, Tensor) or isinstance(upper, Tensor):
-        first = _core.as_tensor(lower).to(_core.int64)
+        first = (lower if isinstance(lower, Tensor) else _core.full((), lower, dtype=_core.int64)).to(_core.int64)
         return while_loop(lambda s: s[0] < upper, lambda s: (s[0] + 1, body_fun(*s)), (first, init_val))[1]
-    rounds = max(0, upper - lower)
-    first = _core.tensor(lower, dtype=_core.int64)
-    step = lambda s, _: ((s[0] + 1, body_fun(*s)), ())  # noqa: E731
-    return _scanned("fori_loop", step, (first, init_val), (), rounds, False, 0)[0][1]
+    for name, bound in (("lower", lower), ("upper", upper)):
+        if not isinstance(bound, SupportsIndex):
+            raise TypeError(f"fori_loop: {name} is {bound!r}, not a whole number")
+    rounds = max(0, index(upper) - index(lower))
+    leaves, structure = _values("fori_loop", init_val)
+
+    def body(now, _):
+        results = body_fun(now[0], tree_unflatten(structure, now[1:]))
+        return [now[0] + 1, *_flat("fori_loop", results, structure, "what the body gives")], []
+
+    counter = _core.full((), index(lower), dtype=_core.int64)
+    return tree_unflatten(structure, _core._scanned("fori_loop", body, [counter, *leaves], [], False, rounds, 0)[0][1:])
 
 
 def map(f, xs):

@@ -1,6 +1,7 @@
 // Several rounds of a loop as one, where all that a round does is arithmetic by the element: what is carried then
 // passes from round to round in registers, and through memory only now and then.
 #include <algorithm>
+#include <bit>
 
 #include "graph/build.h"
 #include "graph/control.h"
@@ -11,11 +12,14 @@ namespace {
 
 constexpr int64_t kMostWork = 256;  // in the kernel of a round
 
+// What is carried in a small float is rounded after each round, and may not be within a kernel.
+bool is_rounded(const NodeRef& parameter) { return is_float(parameter->dtype) && size_of(parameter->dtype) < 4; }
+
 bool is_one_element(const Node& node) { return node.shape.numel().is_const(1); }
 
 // What a round computes for each element, in operations; nothing if it does more than arithmetic by the element.
 std::optional<int64_t> work_of(const Region& body, size_t carried) {
-  constexpr int64_t kFunction = 16;  // operations of an elementary function
+  constexpr int64_t kFunction = 32;  // operations of an elementary function
   std::unordered_set<const Node*> depends;
   for (size_t i = 0; i < carried; ++i) depends.insert(body.parameters[i].get());
   int64_t work = 0;
@@ -37,15 +41,18 @@ std::optional<int64_t> work_of(const Region& body, size_t carried) {
   return work;
 }
 
-// How many rounds become one; 1: it stays as it is.
+// How many rounds become one; 1: it stays as it is. The number does not depend on the loop's length, so that loops of
+// all lengths have the same kernels.
 int64_t rounds_together(const Control& loop) {
   if (loop.condition() || loop.stacked > 0 || loop.outputs() > 0 || !loop.length.is_const()) return 1;
+  if (std::any_of(loop.body().parameters.begin(), loop.body().parameters.begin() + static_cast<long>(loop.carried),
+                  is_rounded))
+    return 1;
   const std::optional<int64_t> work = work_of(loop.body(), loop.carried);
   if (!work) return 1;
-  const int64_t length = loop.length.value(), most = std::min(length, kMostWork / std::max<int64_t>(*work, 1));
-  for (int64_t even = most; even > most / 2; --even)
-    if (length % even == 0) return even;
-  return std::max<int64_t>(most, 1);
+  const auto together =
+      std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(kMostWork / std::max<int64_t>(*work, 1), 1)));
+  return loop.length.value() < 2 * static_cast<int64_t>(together) ? 1 : static_cast<int64_t>(together);
 }
 
 // The carried values after some more rounds, for these values of the parameters.
@@ -59,16 +66,20 @@ std::vector<NodeRef> after_rounds(const Region& body, std::vector<NodeRef> value
   return values;
 }
 
+// The carried values that a loop ends with. Rounds that are left over go the way they went.
 std::vector<NodeRef> with_fewer_rounds(const Control& loop, std::vector<NodeRef> inputs, int64_t together) {
-  const int64_t length = loop.length.value();
-  if (together < length) {
+  const auto run = [&](std::vector<NodeRef> results, int64_t length) {
     auto control = std::make_shared<Control>(loop);
-    control->regions[0].results = after_rounds(loop.body(), loop.body().parameters, loop.carried, together);
-    control->length = length / together;
+    control->regions[0].results = std::move(results);
+    control->length = length;
     const NodeRef node = make_loop(inputs, control);
     for (size_t i = 0; i < loop.carried; ++i) inputs[i] = make_get(node, static_cast<int>(i));
-  }
-  return after_rounds(loop.body(), std::move(inputs), loop.carried, together < length ? length % together : length);
+  };
+  const int64_t length = loop.length.value();
+  run(after_rounds(loop.body(), loop.body().parameters, loop.carried, together), length / together);
+  if (length % together != 0) run(loop.body().results, length % together);
+  inputs.resize(loop.carried);
+  return inputs;
 }
 
 }  // namespace

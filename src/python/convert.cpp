@@ -249,14 +249,35 @@ bool is_constant(PyObject* object) {
   return PyObject_CheckBuffer(object) && !nb::hasattr(nb::handle(object), "__setitem__") && !PyMemoryView_Check(object);
 }
 
+namespace {
+// Types that have buffers may have objects without: an array of JAX on a GPU.
+bool shows_bytes(PyObject* object) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(object, &view, PyBUF_FULL_RO) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  PyBuffer_Release(&view);
+  return true;
+}
+}  // namespace
+
 std::optional<Tensor> to_tensor_if_array(PyObject* object) {
   if (is_tensor(object)) return tensor_of(object);
   if (PyUnicode_Check(object) || is_list(object) || PyFloat_CheckExact(object) || PyLong_CheckExact(object)) return {};
   const bool has_array = !PyType_Check(object) && nb::hasattr(object, "__array__");
   // NumPy's scalars show their bytes, whatever these mean.
-  if (PyObject_CheckBuffer(object) && !(has_array && is_constant(object))) return from_buffer(object);
+  const bool has_dlpack = !PyType_Check(object) && nb::hasattr(object, "__dlpack__");
+  if (PyObject_CheckBuffer(object) && !(has_array && is_constant(object))) {
+    if (!has_dlpack || shows_bytes(object)) return from_buffer(object);
+    try {
+      return from_dlpack(object, true);
+    } catch (nb::python_error&) {
+      return from_buffer(object);  // says what is wrong
+    }
+  }
   if (PyType_Check(object)) return {};
-  if (!is_constant(object) && nb::hasattr(object, "__dlpack__")) return from_dlpack(object, true);
+  if (has_dlpack && !is_constant(object)) return from_dlpack(object, true);
   if (has_array) {
     nb::object array = nb::handle(object).attr("__array__")();
     if (PyObject_CheckBuffer(array.ptr())) return from_buffer(array.ptr());
@@ -283,12 +304,14 @@ Tensor to_tensor(PyObject* object, std::optional<DType> dtype) {
   throw ArgumentTypeError("expected a tensor, a number or nested lists of numbers, not " + type_name(object));
 }
 
-PyOperand::PyOperand(PyObject* object) {
+PyOperand::PyOperand(PyObject* object, PyObject* beside) {
   if (is_tensor(object)) {
     operand_.emplace(tensor_of(object));
   } else if (std::optional<Operand> value = number(object)) {
     operand_ = value;
   } else {
+    std::optional<OnDeviceOf> there;
+    if (beside && is_tensor(beside)) there.emplace(tensor_of(beside));
     own_ = to_tensor(object);
     operand_.emplace(*own_);
   }

@@ -61,10 +61,10 @@ std::string to_text(PyObject* object);
 // An integer or a sequence of them.
 std::vector<int64_t> to_ints(PyObject* object);
 
-// A tensor or a number. Keeps what was converted alive.
+// A tensor or a number. Keeps what was converted alive. Lists and arrays go to the device of the tensor `beside` them.
 class PyOperand {
  public:
-  explicit PyOperand(PyObject* object);
+  explicit PyOperand(PyObject* object, PyObject* beside = nullptr);
   PyOperand(const PyOperand&) = delete;
   PyOperand& operator=(const PyOperand&) = delete;
   operator const Operand&() const { return *operand_; }

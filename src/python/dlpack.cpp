@@ -238,8 +238,9 @@ Tensor gathered(const std::shared_ptr<const void>& memory, const Dims& shape, st
   return take(all, place - lowest).realize();
 }
 
+// `queued`: whoever made the elements was told of our queue. Otherwise all that the device does comes first.
 template <class Managed>
-Tensor take_capsule(PyObject* capsule, const char* name, const char* used, bool copy) {
+Tensor take_capsule(PyObject* capsule, const char* name, const char* used, bool copy, bool queued) {
   auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
   if (!managed) nb::raise_python_error();
   if constexpr (std::is_same_v<Managed, DLManagedTensorVersioned>)
@@ -266,6 +267,7 @@ Tensor take_capsule(PyObject* capsule, const char* name, const char* used, bool 
     const std::vector<int64_t> strides(dense ? nullptr : t.strides, dense ? nullptr : t.strides + t.rank);
     std::shared_ptr<const void> memory = held_by_us(std::move(held), data);
     Unlocked unlocked;
+    if (!queued) device.backend().synchronize_all();
     if (!dense) return gathered(memory, shape, strides, dtype, device);
     Tensor shared = share_device_memory(std::move(memory), shape, dtype, device);
     return copy ? copy_of(shared) : shared;
@@ -281,12 +283,13 @@ Tensor take_capsule(PyObject* capsule, const char* name, const char* used, bool 
 }
 
 // The capsule of an object. Where devices have queues, what makes the elements comes before whatever we do there.
-nb::object capsule_of(nb::handle object) {
+nb::object capsule_of(nb::handle object, bool& queued) {
   nb::dict settings;
   if (nb::hasattr(object, "__dlpack_device__")) {
     const std::vector<int64_t> place = to_ints(nb::object(object.attr("__dlpack_device__")()).ptr());
     std::string device;
     if (place.size() == 2) device = device_at({static_cast<int>(place[0]), static_cast<int>(place[1])});
+    queued = true;
     if (!device.empty()) settings["stream"] = reinterpret_cast<uintptr_t>(device_queue(device));
   }
   settings["max_version"] = nb::make_tuple(1, 0);
@@ -304,17 +307,19 @@ nb::object capsule_of(nb::handle object) {
 Tensor from_dlpack(PyObject* object, bool copy) {
   release_late();
   nb::object capsule;
+  bool queued = false;
   if (PyCapsule_CheckExact(object)) {
     capsule = nb::borrow(object);
   } else {
     if (!nb::hasattr(object, "__dlpack__"))
       throw ArgumentTypeError("expected an object with __dlpack__, not " + type_name(object));
-    capsule = capsule_of(object);
+    capsule = capsule_of(object, queued);
   }
   if (PyCapsule_IsValid(capsule.ptr(), kVersionedName))
-    return take_capsule<DLManagedTensorVersioned>(capsule.ptr(), kVersionedName, "used_dltensor_versioned", copy);
+    return take_capsule<DLManagedTensorVersioned>(capsule.ptr(), kVersionedName, "used_dltensor_versioned", copy,
+                                                  queued);
   if (PyCapsule_IsValid(capsule.ptr(), kPlainName))
-    return take_capsule<DLManagedTensor>(capsule.ptr(), kPlainName, "used_dltensor", copy);
+    return take_capsule<DLManagedTensor>(capsule.ptr(), kPlainName, "used_dltensor", copy, queued);
   throw ArgumentTypeError("expected a capsule of DLPack that nobody has used");
 }
 

@@ -6,6 +6,7 @@
 #include "python/bind.h"
 #include "python/errors.h"
 #include "python/function.h"
+#include "tensor/build.h"
 
 namespace heddle::python {
 namespace {
@@ -21,8 +22,8 @@ Slice slice_of(PyObject* object) {
   return Slice(given(from_edge, begin), given(to_edge, end), step);
 }
 
-// True if a tensor stands at this place, whose elements have to be looked at.
-bool add(PyObject* key, std::vector<Index>& out) {
+// True if a tensor stands at this place, whose elements have to be looked at. Lists and arrays go where `of` is.
+bool add(PyObject* key, const Tensor& of, std::vector<Index>& out) {
   if (PyLong_CheckExact(key)) {
     int overflow = 0;
     const long long position = PyLong_AsLongLongAndOverflow(key, &overflow);
@@ -43,6 +44,7 @@ bool add(PyObject* key, std::vector<Index>& out) {
     return tensor_of(key).dtype() == kBool;
   } else if (PyList_Check(key) || PyTuple_Check(key) || PyRange_Check(key) || PyObject_CheckBuffer(key) ||
              nb::hasattr(key, "__array__") || nb::hasattr(key, "__dlpack__")) {
+    OnDeviceOf there(of);
     Tensor positions = to_tensor(key);
     if (positions.numel() == 0 && PySequence_Check(key) && !PyObject_CheckBuffer(key))
       positions = cast(positions, kI64);
@@ -63,14 +65,14 @@ struct Key {
   std::vector<Index> indices;
   bool masks = false;  // they are computed at the call
 };
-Key read(PyObject* key) {
+Key read(PyObject* key, const Tensor& of) {
   Key result;
   if (PyTuple_Check(key)) {
     Py_ssize_t count = PyTuple_Size(key);
     result.indices.reserve(static_cast<size_t>(count));
-    for (Py_ssize_t i = 0; i < count; ++i) result.masks |= add(PyTuple_GetItem(key, i), result.indices);
+    for (Py_ssize_t i = 0; i < count; ++i) result.masks |= add(PyTuple_GetItem(key, i), of, result.indices);
   } else {
-    result.masks = add(key, result.indices);
+    result.masks = add(key, of, result.indices);
   }
   return result;
 }
@@ -80,7 +82,7 @@ Key read(PyObject* key) {
 PyObject* get_item(PyObject* self, PyObject* key) noexcept {
   try {
     const Tensor& tensor = tensor_of(self);
-    Key read_key = read(key);
+    Key read_key = read(key, tensor);
     if (!read_key.masks) return wrap(at(tensor, std::span<const Index>(read_key.indices)));
     std::optional<Tensor> result;
     {
@@ -97,8 +99,8 @@ int set_item(PyObject* self, PyObject* key, PyObject* value) noexcept {
   try {
     Tensor& tensor = tensor_of(self);
     if (!value) throw ArgumentTypeError("elements of a tensor cannot be deleted");
-    Key read_key = read(key);
-    PyOperand operand(value);
+    Key read_key = read(key, tensor);
+    PyOperand operand(value, self);
     std::span<const Index> indices(read_key.indices);
     if (read_key.masks) {
       Unlocked unlocked;

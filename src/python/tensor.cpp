@@ -28,7 +28,7 @@ using Binary = Tensor (*)(const Operand&, const Operand&);
 template <Binary F>
 PyObject* binary(PyObject* a, PyObject* b) noexcept {
   if (!is_operand(a) || !is_operand(b)) return Py_NewRef(Py_NotImplemented);
-  return guarded([&] { return wrap(F(PyOperand(a), PyOperand(b))); });
+  return guarded([&] { return wrap(F(PyOperand(a, b), PyOperand(b, a))); });
 }
 // Gives the slot another value.
 template <Binary F>
@@ -36,7 +36,7 @@ PyObject* in_place(PyObject* self, PyObject* other) noexcept {
   if (!is_operand(other)) return Py_NewRef(Py_NotImplemented);
   return guarded([&] {
     Tensor& tensor = tensor_of(self);
-    tensor.assign(F(tensor, PyOperand(other)));
+    tensor.assign(F(tensor, PyOperand(other, self)));
     return Py_NewRef(self);
   });
 }
@@ -45,7 +45,7 @@ template <Compound F>
 PyObject* compound(PyObject* self, PyObject* other) noexcept {
   if (!is_operand(other)) return Py_NewRef(Py_NotImplemented);
   return guarded([&] {
-    (tensor_of(self).*F)(PyOperand(other));
+    (tensor_of(self).*F)(PyOperand(other, self));
     return Py_NewRef(self);
   });
 }
@@ -61,7 +61,7 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) noexcept {
 PyObject* power_in_place(PyObject* a, PyObject* b, PyObject*) noexcept { return in_place<pow>(a, b); }
 PyObject* both(PyObject* a, PyObject* b) noexcept {
   if (!is_operand(a) || !is_operand(b)) return Py_NewRef(Py_NotImplemented);
-  return guarded([&] { return wrap(divmod(PyOperand(a), PyOperand(b))); });
+  return guarded([&] { return wrap(divmod(PyOperand(a, b), PyOperand(b, a))); });
 }
 
 using Unary = Tensor (*)(const Tensor&);

@@ -175,7 +175,7 @@ void GraphKey::read_node(const Node& node) {
       }
       if (!captured_)
         throw CaptureError(text("a value that depends on ", node.dtype, node.shape, ", an argument of a function that ",
-                                is_placeholder(node) ? "vmap() or a derivative" : "jit()",
+                                is_placeholder(node) ? "a loop, vmap() or a derivative" : "jit()",
                                 " records, cannot be computed: only what the function returns has a value"));
       auto update = updates_.find(&node);
       leaves.push_back(&node);

@@ -121,14 +121,15 @@ void check_predicate(const char* op, const char* what, const NodeRef& predicate)
 }
 
 void check_carried(const char* op, std::span<const NodeRef> before, std::span<const NodeRef> after) {
+  const size_t ours = op == std::string_view("fori_loop") ? 1 : 0;  // the counter
   if (before.size() != after.size())
-    throw ValueError(text(op, ": the body gives ", after.size(), " carried values for ", before.size()));
+    throw ValueError(text(op, ": the body gives ", after.size() - ours, " carried values for ", before.size() - ours));
   for (size_t i = 0; i < before.size(); ++i) {
     if (before[i]->dtype != after[i]->dtype)
-      throw DTypeError(text(op, ": the body gives ", describe(after[i]), " for carried value ", i, ", which is ",
+      throw DTypeError(text(op, ": the body gives ", describe(after[i]), " for carried value ", i - ours, ", which is ",
                             describe(before[i]), ": a carried value keeps its dtype"));
     if (!(before[i]->shape == after[i]->shape))
-      throw ShapeError(text(op, ": the body gives ", describe(after[i]), " for carried value ", i, ", which is ",
+      throw ShapeError(text(op, ": the body gives ", describe(after[i]), " for carried value ", i - ours, ", which is ",
                             describe(before[i]), ": a carried value keeps its shape"));
   }
 }
@@ -231,10 +232,14 @@ TensorList conditional(const Tensor& predicate, const ListFunction& then, const 
   if (a.size() != b.size())
     throw ValueError(text("cond: one branch gives ", a.size(), " tensors, and the other one ", b.size()));
   if (a.empty()) return {};
-  for (size_t i = 0; i < a.size(); ++i)
-    if (a[i]->dtype != b[i]->dtype || !(a[i]->shape == b[i]->shape))
-      throw ShapeError(
-          text("cond: one branch gives ", describe(a[i]), " for result ", i, ", and the other one ", describe(b[i])));
+  for (size_t i = 0; i < a.size(); ++i) {
+    const bool same_dtype = a[i]->dtype == b[i]->dtype;
+    if (same_dtype && a[i]->shape == b[i]->shape) continue;
+    const std::string why =
+        text("cond: one branch gives ", describe(a[i]), " for result ", i, ", and the other one ", describe(b[i]));
+    if (!same_dtype) throw DTypeError(why);
+    throw ShapeError(why);
+  }
   recording.make_keys(1, NodeRef());
   inputs.insert(inputs.end(), given.begin(), given.end());
   const size_t count = a.size();

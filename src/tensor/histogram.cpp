@@ -14,7 +14,7 @@ namespace {
 // How many elements of `places`, which lie in [0, count), have each of the values.
 Tensor count_places(const Tensor& places, int64_t count) { return scatter_add(zeros({count}, kI64), 0, places, 1); }
 
-// `bins` equal parts of [low, high] in floats of a dtype.
+// `bins` equal parts of [low, high], computed in f64, for elements of a dtype: edges are rounded to it once.
 class Bins {
  public:
   Bins(double low, double high, int64_t bins, DType dtype)
@@ -32,7 +32,7 @@ class Bins {
   }
 
  private:
-  Tensor edge(const Tensor& bin) const { return add(mul(cast(bin, dtype_), step_), low_); }
+  Tensor edge(const Tensor& bin) const { return cast(add(mul(cast(bin, kF64), step_), low_), dtype_); }
 
   // Whether bins are so much wider than the numbers at the limits are apart that the rounding of edges, and that of a
   // quotient, each come to less than half a bin. The number of bins is then less than 2^21 in f32.

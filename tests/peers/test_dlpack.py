@@ -52,6 +52,7 @@ def test_views_of_torch_keep_their_elements(view):
     assert hd.from_dlpack(y).tolist() == y.tolist()
     assert (hd.from_dlpack(y) + 1).tolist() == (y + 1).tolist()
     assert hd.tensor(y).tolist() == y.tolist()
+    assert hd.tensor(y.astype("bfloat16")).tolist() == y.tolist()  # shows no bytes
 
 
 def test_torch_may_not_write_what_a_tensor_of_ours_is_computed_from():

@@ -75,3 +75,30 @@ def test_fori_loop_and_map():
 def test_a_value_inside_is_refused():
     with pytest.raises(hd.CaptureError, match="scan"):
         hd.scan(lambda c, x: (c * x.item(), x), 1.0, hd.ones(3))
+
+
+def test_loops_on_another_device():
+    x = hd.tensor([1.0, 2.0, 3.0], device="simulated:1")
+    loop = lambda v: hd.fori_loop(0, 3, lambda i, c: c * 2 + i, v)  # noqa: E731
+    for f in (loop, hd.jit(loop)):
+        y = f(x)
+        assert y.device == x.device and y.tolist() == [12.0, 20.0, 28.0]
+    y, rounds = hd.while_loop(lambda c: c[1] < 5, lambda c: (c[0] * 2, c[1] + 1), (x, 0))
+    assert y.tolist() == [32.0, 64.0, 96.0] and rounds.item() == 5
+    total, sums = hd.scan(lambda s, v: (s + v, s), 0.0, x)
+    assert total.item() == 6 and sums.tolist() == [0.0, 1.0, 3.0] and sums.device == x.device
+
+
+def test_mistakes_name_what_the_user_wrote():
+    with pytest.raises(TypeError, match="scan: the body gives Tensor, not a pair"):
+        hd.scan(lambda s, v: s + v, 0.0, hd.ones(3))
+    with pytest.raises(TypeError, match="scan: the body gives 3 values, not a pair"):
+        hd.scan(lambda s, v: (s, v, v), 0.0, hd.ones(3))
+    with pytest.raises(TypeError, match="fori_loop: upper is 3.5"):
+        hd.fori_loop(0, 3.5, lambda i, c: c, 1.0)
+    with pytest.raises(TypeError, match="carried value 0, which is i64"):
+        hd.fori_loop(0, 3, lambda i, c: c * 0.5, 1)
+    with pytest.raises(ValueError, match="what the body gives has the structure"):
+        hd.fori_loop(0, 3, lambda i, c: None, 1.0)
+    with pytest.raises(TypeError, match="cond: one branch gives f32"):
+        hd.cond(hd.tensor(True), lambda v: v, lambda v: v.long(), hd.ones(3))

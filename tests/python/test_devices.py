@@ -114,3 +114,15 @@ def test_files(tmp_path):
         file.truncate(path.stat().st_size - 8)
     with pytest.raises(hd.ParseError, match='model.safetensors: tensor "w"'):
         (x * lazy).realize()
+
+
+def test_lists_and_arrays_go_where_the_tensor_beside_them_is():
+    x = hd.tensor([1.0, 2.0, 3.0], device=OTHER)
+    for key in ([0, 2], np.array([0, 2]), [True, False, True], range(0, 3, 2)):
+        assert x[key].tolist() == [1, 3] and x[key].device == OTHER
+    for y in (x + [1, 2, 3], [1, 2, 3] + x, x + np.arange(1, 4, dtype="float32")):
+        assert y.tolist() == [2, 4, 6] and y.device == OTHER
+    x[0:2] = [7.0, 8.0]
+    x[[2]] = np.ones(1, "float32")
+    x += [0, 0, 1]
+    assert x.tolist() == [7, 8, 2] and x.device == OTHER

@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from conftest import host_only
 
 import heddle as hd
 
@@ -158,6 +159,7 @@ def test_a_call_that_fails_changes_nothing():
     assert w.tolist() == [1, 1]
 
 
+@host_only
 def test_other_threads_run_while_a_kernel_does():
     a = hd.randn(1500, 1500).realize()
     (a @ a).realize()

@@ -12,6 +12,7 @@ import weakref
 
 import numpy as np
 import pytest
+from conftest import host_only
 
 import heddle as hd
 
@@ -244,6 +245,7 @@ class OnlyDlpack:
         return self.array.__dlpack_device__()
 
 
+@host_only
 def test_tensor_copies_and_from_dlpack_shares():
     array = aligned(16)
     copied, shared = hd.tensor(OnlyDlpack(array)), hd.from_dlpack(OnlyDlpack(array))

@@ -124,15 +124,15 @@ TEST(ScatterPrivate, agrees_with_the_evaluator) {
   PrivateCopies copies;
   for (ScatterOp op : {ScatterOp::Add, ScatterOp::Max, ScatterOp::Min, ScatterOp::Mul})
     for (DType dtype : {kF32, kF64, kF16, kBF16, kI8, kI32, kI64, kU8}) expect_right(home, op, dtype, 5, 41, 1000, 0);
-  EXPECT_EQ(copies.count(), 32);
+  EXPECT_EQ(copies.count(), 24);  // small floats are rounded at every step, in their order
   expect_right(home, ScatterOp::Set, kF32, 5, 41, 1000, 0);
   expect_right(home, ScatterOp::Add, kF32, 5, 4000, 10, 0);  // large against its updates
-  EXPECT_EQ(copies.count(), 32);
+  EXPECT_EQ(copies.count(), 24);
   for (int64_t rows : {1, 7, 100, 1000}) expect_right(home, ScatterOp::Add, kI32, rows, 1, 40000, 0);
   for (int64_t updates : {32768, 32769, 40009}) expect_right(home, ScatterOp::Add, kF32, 7, 1, updates, 0);
   expect_right(home, ScatterOp::Add, kI64, 3, 7, 20001, 1);
   expect_right(home, ScatterOp::Add, kI32, 2, 1300, 301, 0);
-  EXPECT_GE(copies.count(), 32 + 8);
+  EXPECT_GE(copies.count(), 24 + 8);
 }
 
 TEST(ScatterPrivate, leaves_what_nothing_is_added_to) {

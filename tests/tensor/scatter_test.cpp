@@ -67,6 +67,7 @@ TEST(ScatterAdd, rounds_small_floats_at_every_step) {
   Tensor x =
       scatter_add(full({1}, 2048, kF16), 0, zeros({8}, kI64) + ids({0, 0, 0, 0, 0, 0, 0, 0}, {8}), ones({8}, kF16));
   expect_equal(x, {2048});
+  expect_equal(index_add(zeros({1}, kF16), 0, zeros({100000}, kI64), ones({100000}, kF16)), {2048});
 }
 
 TEST(ScatterReduce, knows_the_reductions_of_pytorch) {

@@ -134,6 +134,18 @@ TEST(SelectOps, histogram_of_numbers_at_the_edges) {
     }
 }
 
+// Edges are rounded once: 0.9 in f32 begins the tenth part of [0, 1], as a user would expect.
+TEST(SelectOps, histogram_rounds_edges_once) {
+  Tensor tenths = cast(arange(11), kF64) / 10;
+  const Histogram h = histogram(cast(tenths, kF32), 10, std::pair(0.0, 1.0));
+  expect_equal(h.counts, {1, 1, 1, 1, 1, 1, 1, 1, 1, 2});
+  EXPECT_EQ(h.edges.to_vector<float>(), cast(tenths, kF32).to_vector<float>());
+  expect_equal(histogram(tensor({-2, -1, 0, 1, 2}), 4, std::pair(-2.0, 2.0)).counts, {1, 1, 1, 2});
+  const Histogram widest = histogram(tensor({3e38, -3e38}), 4);
+  expect_equal(widest.counts, {1, 0, 0, 1});
+  expect_close(widest.edges / 1e38, {-3, -1.5, 0, 1.5, 3}, 1e-6);
+}
+
 TEST(SelectOps, histogram_and_bincount_of_many) {
   const std::vector<float> data = noise(100001, 5);
   const Tensor x = from_vector(data, {100001});

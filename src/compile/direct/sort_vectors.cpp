@@ -22,6 +22,8 @@ using Values = SortWriter::Values;
 
 // Words of one lane's row, together with those of the other lanes, in bytes; bytes of a chunk.
 constexpr int64_t kMostInLanes = 256 << 10, kLeastChunk = 32 << 10, kMostChunk = 128 << 10, kChunks = 32;
+// Of many rows each is sorted by one core, in memory of its own: as long as it has so many bytes.
+constexpr int64_t kMostAlone = 256 << 10;
 // Vectors that one block of a pass over a long row takes from each of the places that it compares.
 constexpr int64_t kPiece = 64;
 // Merges of long rows go through memory more often than digits do; words of 8 bytes feel that first.
@@ -31,6 +33,8 @@ int exponent(int64_t power_of_two) { return std::countr_zero(static_cast<uint64_
 int64_t power_above(int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
 
 int position_bits(const SortTask& task) { return task.indices ? exponent(power_above(task.n)) : 0; }
+
+bool has_many_rows(const SortWriter& w) { return w.task.rows >= 2 * std::max(w.target.cores, 1); }
 
 DType word_dtype(const SortWriter& w) { return w.bits + position_bits(w.task) <= 32 ? DType::u32 : DType::u64; }
 
@@ -70,8 +74,8 @@ class VectorSort {
 
   void long_rows() {
     const int64_t whole = power_above(task.n);
-    chunk = std::max(std::min(whole, std::clamp(whole / kChunks, kLeastChunk, kMostChunk) / size_of(word)),
-                     smallest_chunk());
+    chunk = has_many_rows(w) ? whole : std::clamp(whole / kChunks, kLeastChunk, kMostChunk) / size_of(word);
+    chunk = std::max(std::min(whole, chunk), smallest_chunk());
     room = std::max(whole, chunk);
     height = chunk / lanes;
     // A block that sorts a whole row keeps it for itself.
@@ -357,6 +361,7 @@ bool networks_are_best(const SortWriter& w) {
   if (w.target.machine != Machine::Simd || w.bits + position_bits(task) > 64) return false;
   const double size = size_of(w.key), log = exponent(power_above(task.n)), word = size_of(word_dtype(w));
   if (task.dtype == DType::boolean || task.n < 2 || task.n > (word == 8 ? kLongestWide : kLongestRow)) return false;
+  if (has_many_rows(w) && static_cast<double>(power_above(task.n)) * word > kMostAlone) return false;
   // Nanoseconds for each element, as measured.
   const bool slow = word == 8 && w.target.vector_bytes < 64;  // has no such minimum
   const double network = 0.17 * log * (log + 1) / 2 * word / w.target.vector_bytes * (slow ? 2 : 1);

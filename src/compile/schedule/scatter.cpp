@@ -52,6 +52,8 @@ void schedule_atomic(Schedule& schedule, const Loops& loops, const Sizes& sizes,
   scatter.parts = std::clamp<int64_t>(std::min(wanted / blocks, places * rows / kTile), 1, places);
 }
 
+constexpr int64_t kMostCopies = 16;
+
 bool has_fixed_sizes(const Loops& loops) {
   auto fixed = [](const Axis& axis) { return axis.extent.is_const(); };
   return std::ranges::all_of(loops.outer, fixed) && std::ranges::all_of(loops.stages.back().inner, fixed) &&
@@ -62,6 +64,8 @@ bool has_fixed_sizes(const Loops& loops) {
 std::string check_private(const Loops& loops) {
   const Stage& last = loops.stages.back();
   if (!last.combine || last.inner.size() != 1) return "it has no updates that combine in any order";
+  const DType dtype = loops.buffers[static_cast<size_t>(last.body.insts.back().buffer)].dtype;
+  if (is_float(dtype) && size_of(dtype) < 4) return "each of its sums is rounded to a small float";
   if (loops.stages.size() != 2) return "there is no base that copies could be added to";
   return has_fixed_sizes(loops) ? "" : "copies of unknown size";
 }
@@ -78,15 +82,16 @@ void take_batches(StageSchedule& plan, const Loops& loops, const Sizes& sizes, s
 }
 
 // Into how many copies: each must take many more updates than it has elements, for it is written and read once more.
-// Nothing here depends on the number of cores, and so no result does.
-int64_t private_copies(const Loops& loops, const Sizes& sizes) {
+// Nothing here depends on the number of cores, and so no result does, unless a schedule was searched for. Few copies of
+// long rows would leave many cores idle, where looking at all indices costs little.
+int64_t private_copies(const Loops& loops, const Sizes& sizes, bool long_rows) {
   constexpr double kForTwo = 6, kForEach = 12, kFewUpdates = 1 << 15;  // updates of each element
-  constexpr int64_t kMostCopies = 16;
   if (!check_private(loops).empty()) return 1;
   const double updates = static_cast<double>(sizes.inner.back()[0]) * sizes.rows;
   const double elements = static_cast<double>(loops.stages.back().places.value()) * sizes.rows;
   if (updates < kFewUpdates || updates < kForTwo * elements) return 1;
-  return std::clamp<int64_t>(static_cast<int64_t>(updates / (kForEach * elements)), 2, kMostCopies);
+  const auto copies = static_cast<int64_t>(std::min(updates / (kForEach * elements), double{kMostCopies}));
+  return long_rows && copies < kMostCopies / 2 ? 1 : std::max<int64_t>(copies, 2);
 }
 
 }  // namespace
@@ -113,7 +118,8 @@ std::string check(const PrivateScatter& scatter, const Site& at) {
   if (!at.stage().ordered) return at.problem("it scatters nothing");
   if (std::string why = check_private(at.loops); !why.empty()) return at.problem(why);
   if (at.plan().joined || at.tile.back() != 1) return at.problem("private copies need a nest of updates one by one");
-  return scatter.parts < 2 ? at.problem(scatter.parts, " private copies") : "";
+  const bool some = scatter.parts >= 2 && scatter.parts <= kMostCopies;
+  return some ? "" : at.problem(scatter.parts, " private copies");
 }
 
 void change(Scatter& scatter, const Site& at, const RandomBelow& draw) {
@@ -125,7 +131,7 @@ void change(AtomicScatter& scatter, const Site& at, const RandomBelow& draw) {
 }
 
 void change(PrivateScatter& scatter, const Site& at, const RandomBelow& draw) {
-  scatter.parts = std::max<int64_t>(2, draw_parts(scatter.parts, at.target, draw));
+  scatter.parts = std::clamp<int64_t>(draw_parts(scatter.parts, at.target, draw), 2, kMostCopies);
 }
 
 void draw_loops(const Scatter&, StageSchedule& plan, const Site& at, const RandomBelow&) {
@@ -188,7 +194,9 @@ void schedule_scatter(Schedule& schedule, const Loops& loops, const Sizes& sizes
       width * size_of(loops.buffers[static_cast<size_t>(loops.stages[0].body.insts.back().buffer)].dtype);
   double wanted = !simd ? 1.0 * target.multiprocessors : row_bytes < kLongRow ? target.cores : 2.0 * target.cores;
   const int64_t places = loops.stages[last].places.hi();
-  if (const int64_t copies = simd && blocks * 2 <= 16 ? private_copies(loops, sizes) : 1; copies > 1) {
+  if (const int64_t copies =
+          simd && blocks * 2 <= kMostCopies ? private_copies(loops, sizes, row_bytes >= kLongRow) : 1;
+      copies > 1) {
     plan.strategy = PrivateScatter{copies};
     plan.joined = false;
     return;
