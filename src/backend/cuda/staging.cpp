@@ -15,6 +15,7 @@ Result Staging::prepare() {
     HD_TRY(driver_.cuEventCreate(&half.done, kNoTiming));
     HD_TRY(driver_.cuMemHostAlloc(&half.memory, kHalf, 0));
   }
+  if (!few_) HD_TRY(driver_.cuMemHostAlloc(&few_, kFew, 0));
   return kSuccess;
 }
 
@@ -46,6 +47,12 @@ Result Staging::to_host(Stream stream, void* to, Address from, uint64_t bytes) {
   std::lock_guard guard(lock_);
   HD_TRY(prepare());
   auto* target = static_cast<char*>(to);
+  if (bytes <= kFew) {
+    HD_TRY(driver_.cuMemcpyDtoHAsync_v2(few_, from, bytes, stream));
+    HD_TRY(driver_.cuStreamSynchronize(stream));
+    std::memcpy(target, few_, bytes);
+    return kSuccess;
+  }
   // Nothing may wait in the halves that a copy to the device still reads.
   uint64_t asked = 0, taken = 0;
   auto ask = [&](Half& half) -> Result {

@@ -19,7 +19,7 @@ class Staging {
   Result to_host(Stream stream, void* to, Address from, uint64_t bytes);
 
  private:
-  static constexpr uint64_t kHalf = uint64_t{8} << 20;
+  static constexpr uint64_t kHalf = uint64_t{8} << 20, kFew = 4096;
   struct Half {
     void* memory = nullptr;
     Event done = nullptr;  // with its last copy
@@ -30,6 +30,7 @@ class Staging {
   const Driver& driver_;
   Mutex lock_;
   Half halves_[2];
+  void* few_ = nullptr;  // for single numbers, which somebody waits for: no events
   int next_ = 0;
   uint64_t filled_ = kHalf;  // of the half in use
 };
