@@ -264,7 +264,11 @@ Tensor take_capsule(PyObject* capsule, const char* name, const char* used, bool 
     dense = dense && (!t.strides || shape[i] <= 1 || t.strides[i] == step);
   if (!on_host) {
     const Device device(name_of_device);
-    const std::vector<int64_t> strides(dense ? nullptr : t.strides, dense ? nullptr : t.strides + t.rank);
+    std::vector<int64_t> strides(dense ? nullptr : t.strides, dense ? nullptr : t.strides + t.rank);
+    // CuPy divides strides in bytes as if they had no sign; their products with the size are right.
+    const auto size = static_cast<uint64_t>(size_of(dtype));
+    for (int64_t& stride : strides)
+      stride = static_cast<int64_t>(static_cast<uint64_t>(stride) * size) / static_cast<int64_t>(size);
     std::shared_ptr<const void> memory = held_by_us(std::move(held), data);
     Unlocked unlocked;
     if (!queued) device.backend().synchronize_all();
