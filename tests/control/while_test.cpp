@@ -70,7 +70,7 @@ TEST(Cond, bad_input) {
   auto id = [](const Tensor& x) { return x; };
   expect_error<DTypeError>([&] { cond(tensor(1.), id, id, tensor(1.)); }, {"cond", "predicate", "f32[]"});
   expect_error<ShapeError>([&] { cond(tensor({1., 2.}) > 0, id, id, tensor(1.)); }, {"cond", "bool[2]"});
-  expect_error<ShapeError>([&] { cond(tensor(1.) > 0, id, [](const Tensor& x) { return cast(x, kF64); }, tensor(1.)); },
+  expect_error<DTypeError>([&] { cond(tensor(1.) > 0, id, [](const Tensor& x) { return cast(x, kF64); }, tensor(1.)); },
                            {"cond", "f32[]", "f64[]"});
   expect_error<ShapeError>([&] { cond(tensor(1.) > 0, id, [](const Tensor& x) { return stack({x, x}); }, tensor(1.)); },
                            {"cond", "f32[]", "f32[2]"});
