@@ -85,6 +85,8 @@ def test_loops_on_another_device():
         assert y.device == x.device and y.tolist() == [12.0, 20.0, 28.0]
     y, rounds = hd.while_loop(lambda c: c[1] < 5, lambda c: (c[0] * 2, c[1] + 1), (x, 0))
     assert y.tolist() == [32.0, 64.0, 96.0] and rounds.item() == 5
+    kept, _ = hd.scan(lambda s, v: (s * 2, s), np.float16(1), length=3)
+    assert kept.dtype == hd.float16 and kept.item() == 8
     total, sums = hd.scan(lambda s, v: (s + v, s), 0.0, x)
     assert total.item() == 6 and sums.tolist() == [0.0, 1.0, 3.0] and sums.device == x.device
 
