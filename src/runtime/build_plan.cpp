@@ -50,7 +50,7 @@ class PlanBuilder {
       interruption_point();
       computed_ = with_checked_indices(computed_, replaced_leaves());
       const Machine machine = device_.target().machine;
-      fuse_with_room();
+      make_kernels();
       if (log_enabled(Log::Remarks)) write_remarks();
       // On random data a loop with a condition may never end.
       auto may_not_end = [](const Program::Step& step) {
@@ -73,40 +73,28 @@ class PlanBuilder {
   }
 
  private:
-  // Nests that the machine has no room for, or is slower with, are taken apart.
-  void fuse_with_room() {
-    FuseOptions options{.modes = key_.modes,
-                        .machine = device_.target().machine,
-                        .rates = device_.target().rates,
-                        .remarks = log_enabled(Log::Remarks),
-                        .pack_all = config().pack_all};
-    for (bool again = true; again;) {
-      interruption_point();
-      program_ = fuse(computed_, replaced_leaves(), options);
-      again = false;
-      for (const Program::Step& step : program_.steps)
-        if (std::string problem = nest_problem(step); !problem.empty()) {
-          again |= take_apart(step, options);
-          if (options.remarks) remarks_.push_back(text(step.loops.name, ": taken apart: ", problem));
-        }
-    }
+  void make_kernels() {
+    const bool explain = log_enabled(Log::Remarks);
+    auto refuses = [&](const Program::Step& step) {
+      std::string problem = nest_problem(step.loops);
+      if (explain && !problem.empty()) remarks_.push_back(text(step.loops.name, ": taken apart: ", problem));
+      return problem;
+    };
+    program_ = fuse(computed_, replaced_leaves(),
+                    {.modes = key_.modes,
+                     .machine = device_.target().machine,
+                     .rates = device_.target().rates,
+                     .remarks = explain,
+                     .pack_all = config().pack_all,
+                     .refuses_nest = refuses});
   }
 
-  // First sums that share a kernel are told apart, then they are no nests. False if nothing is left to forbid.
-  static bool take_apart(const Program::Step& step, FuseOptions& options) {
-    bool changed = false;
-    for (const Node* sum : step.nested) changed |= step.nested.size() > 1 && options.apart.insert(sum).second;
-    if (changed) return true;
-    for (const Node* sum : step.nested) changed |= options.not_nested.insert(sum).second;
-    return changed;
-  }
-
-  std::string nest_problem(const Program::Step& step) const {
-    if (step.nested.empty()) return "";
+  // Why a nest is none for this machine: it has no room for it, or is slower with it.
+  std::string nest_problem(const Loops& loops) const {
     const Target& target = device_.target_for(key_.modes.tf32);
-    const Schedule schedule = default_schedule(step.loops, target);
-    std::string problem = check(schedule, step.loops, target);
-    if (problem.empty() && !nest_pays(schedule, step.loops, target)) problem = "through memory it is faster";
+    const Schedule schedule = default_schedule(loops, target);
+    std::string problem = check(schedule, loops, target);
+    if (problem.empty() && !nest_pays(schedule, loops, target)) problem = "through memory it is faster";
     return problem;
   }
 

@@ -195,10 +195,19 @@ TEST(NestedLoops, gradients_hold_no_scores_in_memory) {
       for (const Program::Tensor& tensor : program.tensors)
         EXPECT_LT(tensor.node->shape.numel().value(), 2 * 256 * 256) << mask << result << tensor.node->shape;
       EXPECT_TRUE(std::ranges::any_of(program.steps, [](const Program::Step& step) { return step.nested.size() > 1; }));
-      // In kernels of their own if that is said.
-      FuseOptions options;
-      for (const Program::Step& step : program.steps) options.apart.insert(step.nested.begin(), step.nested.end());
-      for (const Program::Step& step : fuse(roots, {}, options).steps) EXPECT_LE(step.nested.size(), 1u);
+      // In kernels of their own if there is no room for two.
+      auto one = [](const Program::Step& step) { return std::string(step.nested.size() > 1 ? "two" : ""); };
+      auto nested = [](const Program& all) {
+        size_t sums = 0;
+        for (const Program::Step& step : all.steps) sums += step.nested.size();
+        return sums;
+      };
+      Program apart = fuse(roots, {}, {.refuses_nest = one});
+      for (const Program::Step& step : apart.steps) EXPECT_LE(step.nested.size(), 1u);
+      EXPECT_EQ(nested(apart), nested(program));
+      // None at all if there is none for one.
+      auto none = [](const Program::Step&) { return std::string("none"); };
+      EXPECT_EQ(nested(fuse(roots, {}, {.refuses_nest = none})), 0u);
     }
   }
 }

@@ -104,5 +104,28 @@ TEST(Partition, a_product_of_a_factor_in_memory_is_no_nest) {
   expect_like_evaluator(roots, -1, 1e-4, [](How how) { return how == How::Simd ? 4 : 1; });
 }
 
+// What two kernels would compute again goes to memory, and the one that has its loops writes it on the way.
+TEST(Partition, what_several_kernels_read_is_written_by_the_first) {
+  NodeRef y = leaf({300, 400}, 1);
+  for (int i = 0; i < 4; ++i) y = op(ScalarOp::sin, {op(ScalarOp::tanh, {y})});
+  std::vector<NodeRef> roots{op(ScalarOp::neg, {y}), reduce(ReduceOp::Sum, y, 0)};
+  Program program = fuse(roots);
+  EXPECT_EQ(program.steps.size(), 2u);
+  expect_like_evaluator(roots, 2, 1e-4, [](How how) { return how == How::Simd ? 4 : 1; });
+}
+
+// A layer's norm is read by three products: none computes it on the way, and its statistics are in its own kernel.
+TEST(Partition, a_factor_of_several_products_is_no_nest) {
+  NodeRef x = leaf({256, 128}, 1);
+  NodeRef y = op(ScalarOp::div, {x, op(ScalarOp::sqrt, {rows(ReduceOp::Sum, op(ScalarOp::mul, {x, x}))})});
+  std::vector<NodeRef> roots;
+  for (uint64_t seed : {2, 3, 4}) roots.push_back(op(ScalarOp::tanh, {matmul(y, leaf({128, 64}, seed))}));
+  Program program = fuse(roots);
+  for (const Program::Step& step : program.steps) EXPECT_TRUE(step.nested.empty());
+  // One product alone takes it in.
+  EXPECT_EQ(fuse(std::span(roots).first(1)).steps.size(), 1u);
+  expect_like_evaluator(roots, -1, 1e-4, [](How how) { return how == How::Simd ? 4 : 1; });
+}
+
 }  // namespace
 }  // namespace heddle

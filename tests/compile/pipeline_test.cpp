@@ -85,6 +85,11 @@ std::vector<Case> cases() {
   NodeRef rows = make_gather(x, leaf({6}, 17, kI32), 0);
   NodeRef both = op(ScalarOp::tanh, {make_cat(std::vector<NodeRef>{rows, rows}, 0)});
   list.push_back({"gather_cut_off", {make_shrink(both, std::vector<Expr>{0, 0}, std::vector<Expr>{6, 50})}, 1});
+  // Data may choose a part without the scan, in a row that the scan does not have.
+  NodeRef line = leaf({1, 3, 5}, 18);
+  NodeRef parts = make_cat(std::vector<NodeRef>{make_scan(ReduceOp::Min, line, 1), line, op(ScalarOp::neg, {line})}, 0);
+  NodeRef chosen = op(ScalarOp::mod, {leaf({}, 19, kI32), make_const(Scalar::of(kI32, 3), Shape{})});
+  list.push_back({"scan_in_a_part_that_data_chooses", {make_gather(op(ScalarOp::asinh, {parts}), chosen, 0)}, 2});
   list.push_back(
       {"bf16", {make_cast(op(ScalarOp::mul, {leaf({33, 20}, 11, kBF16), leaf({33, 20}, 12, kBF16)}), kF32)}, 1});
   NodeRef n = make_const(Scalar::of(kF32, 1.0 / 50), Shape{100});

@@ -77,8 +77,7 @@ struct Differing {
 
 // A step for each part of a join. Where a part begins, and where in their buffers its loads do, are symbols, so that
 // parts which are alike become segments of one step.
-void write_parts(Writing& writing, const Group& group) {
-  Program& program = writing.program;
+std::vector<Program::Step> write_parts(Writing& writing, const Group& group) {
   auto unit = [&](int id) -> const Unit& { return writing.parts->units[static_cast<size_t>(id)]; };
   const Node& node = *unit(group.units[0]).node;
   const auto axis = static_cast<size_t>(node.attrs[0].value());
@@ -90,39 +89,50 @@ void write_parts(Writing& writing, const Group& group) {
   for (int id : group.units)
     if (start_of(id).is_const()) start.take(start_of(id).value());
   const Expr begin = start.symbol("start");
-  const size_t first = program.steps.size();
+  std::vector<Program::Step> steps;
   for (int id : group.units) {
     const bool known = start_of(id).is_const();
-    program.steps.push_back(write_loops(writing, {.units = {id}}, known ? begin : start_of(id)));
-    if (known) program.steps.back().given.emplace_back(begin, start_of(id));
+    steps.push_back(write_loops(writing, {.units = {id}}, known ? begin : start_of(id)));
+    if (known) steps.back().given.emplace_back(begin, start_of(id));
   }
   std::vector<Differing> offsets;
-  for (size_t s = first; s < program.steps.size(); ++s) {
-    auto loads = loads_of(program.steps[s]);
+  for (Program::Step& step : steps) {
+    auto loads = loads_of(step);
     offsets.resize(std::max(offsets.size(), loads.size()));
     for (size_t i = 0; i < loads.size(); ++i) offsets[i].take(loads[i].second);
   }
   for (size_t i = 0; i < offsets.size(); ++i) {
     if (offsets[i].lo == offsets[i].hi) continue;
     const Expr from = offsets[i].symbol("from");
-    for (size_t s = first; s < program.steps.size(); ++s) {
-      auto loads = loads_of(program.steps[s]);
+    for (Program::Step& step : steps) {
+      auto loads = loads_of(step);
       if (i >= loads.size()) continue;
       auto& [load, offset] = loads[i];
       load->address = load->address - offset + from;
-      program.steps[s].given.emplace_back(from, offset);
+      step.given.emplace_back(from, offset);
     }
   }
+  return steps;
 }
 
 // A step for each change of one memory, in their order.
-void write_updates(Writing& writing, const Group& group) {
+std::vector<Program::Step> write_updates(Writing& writing, const Group& group) {
   const Node* root = writing.parts->units[static_cast<size_t>(group.units[0])].into;
+  std::vector<Program::Step> steps;
   for (int id : group.units) {
-    Program::Step step = write_loops(writing, {.units = {id}});
-    if (id != group.units[0]) step.after.push_back(writing.tensor(root, false));
-    writing.program.steps.push_back(std::move(step));
+    steps.push_back(write_loops(writing, {.units = {id}}));
+    if (id != group.units[0]) steps.back().after.push_back(writing.tensor(root, false));
   }
+  return steps;
+}
+
+std::vector<Program::Step> write_group(Writing& writing, const Group& group) {
+  const Unit& first = writing.parts->units[static_cast<size_t>(group.units[0])];
+  if (first.into) return write_updates(writing, group);
+  if (first.is_part()) return write_parts(writing, group);
+  std::vector<Program::Step> steps;
+  steps.push_back(first.writes.empty() ? write_loops(writing, group) : direct_step(writing, first));
+  return steps;
 }
 
 using UpdatedLeaves = std::unordered_map<const Update*, const Node*>;
@@ -142,13 +152,33 @@ bool reads_elsewhere(const Program& program, const Program::Step& step, const Up
   return false;
 }
 
-// What changes of memory are computed from goes to memory first where they could not work in place otherwise. False if
-// there is nothing like that.
-bool compute_before(const Program& program, const UpdatedLeaves& leaves, PartitionLimits& limits) {
+// The next three say whether the steps of a group have to be made again, and enter into the limits what must change.
+
+// Results of reductions that would be read elsewhere than where they are computed come from memory.
+bool forbid_misread(Writing& writing, const Group& group, PartitionLimits& limits) {
+  const std::unordered_set<const Node*> misread = std::exchange(writing.misread, {});
+  if (misread.empty()) return false;
+  bool changed = false;
+  for (const Node* node : misread) {
+    changed |= limits.in_memory.try_emplace(node, Why{Reason::ReadElsewhere}).second;
+    changed |= limits.alone.insert(node).second;
+  }
+  if (changed) return true;
+  for (int id : group.units)
+    if (const Unit& u = writing.parts->units[static_cast<size_t>(id)]; u.nest)
+      changed |= limits.not_nested.insert(u.nest).second;
+  const Node& first = **misread.begin();
+  HD_ASSERT(changed, "the result of ", name(first.op), " of shape ", first.shape, " is read where it is not computed");
+  return true;
+}
+
+// What changes of memory are computed from goes to memory first where they could not work in place otherwise.
+bool compute_before(const Program& program, std::span<const Program::Step> steps, const UpdatedLeaves& leaves,
+                    PartitionLimits& limits) {
   bool changed = false;
   std::unordered_set<const Node*> all;
   for (const auto& [update, leaf] : leaves) all.insert(leaf);
-  for (const Program::Step& step : program.steps) {
+  for (const Program::Step& step : steps) {
     if (!step.update) continue;
     if (step.checks.empty() && !reads_elsewhere(program, step, leaves, all)) continue;
     for (const Node* operand : operands(*step.update)) {
@@ -160,58 +190,38 @@ bool compute_before(const Program& program, const UpdatedLeaves& leaves, Partiti
   return changed;
 }
 
-Writing write_steps(const Partition& parts, bool deterministic) {
-  Writing writing{&parts, deterministic};
-  for (const Group& group : parts.groups) {
-    interruption_point();
-    const Unit& first = parts.units[static_cast<size_t>(group.units[0])];
-    if (first.into)
-      write_updates(writing, group);
-    else if (first.is_part())
-      write_parts(writing, group);
-    else
-      writing.program.steps.push_back(first.writes.empty() ? write_loops(writing, group) : direct_step(writing, first));
+// Nested sums that are none for the machine: first sums that share a kernel are told apart, then they are no nests.
+bool take_apart(std::span<const Program::Step> steps, const FuseOptions& options, PartitionLimits& limits) {
+  bool changed = false;
+  for (const Program::Step& step : steps) {
+    if (step.nested.empty() || !options.refuses_nest || options.refuses_nest(step).empty()) continue;
+    bool told_apart = false;
+    for (const Node* sum : step.nested) told_apart |= step.nested.size() > 1 && limits.apart.insert(sum).second;
+    changed |= told_apart;
+    if (told_apart) continue;
+    for (const Node* sum : step.nested) changed |= limits.not_nested.insert(sum).second;
   }
-  return writing;
+  return changed;
 }
 
-}  // namespace
-
-Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces, const FuseOptions& options) {
-  const Modes& modes = options.modes;
-  PartitionLimits limits{.not_nested = options.not_nested,
-                         .apart = options.apart,
-                         .rates = options.rates,
-                         .machine = options.machine,
-                         .explain = options.remarks};
-  Partition parts;
-  auto write = [&] {
-    parts = partition(roots, limits);
-    return write_steps(parts, modes.deterministic);
-  };
-  limits.updates = find_updates(roots, replaces);
-  UpdatedLeaves leaves;
-  for (size_t i = 0; i < replaces.size(); ++i)
-    if (auto updates = limits.updates.find(roots[i].get()); updates != limits.updates.end())
-      for (const Update& update : updates->second) leaves[&update] = replaces[i];
-  Writing writing = write();
-  for (;; writing = write()) {
-    if (!writing.misread.empty())
-      limits.forbid_reading(writing.misread);
-    else if (!compute_before(writing.program, leaves, limits))
-      break;
-  }
-  Program& program = writing.program;
-  for (Program::Step& step : program.steps) step.update = nullptr;
-  for (Program::Step& step : program.steps) {
-    interruption_point();
-    step.tf32 = modes.tf32;
-    if (step.direct) continue;
+// The last passes over the Loops of a group.
+std::vector<Program::Step> finished(Program& program, std::vector<Program::Step> steps, const FuseOptions& options) {
+  std::vector<Program::Step> result;
+  for (Program::Step& step : steps) {
+    step.tf32 = options.modes.tf32;
+    step.update = nullptr;
+    if (step.direct) {
+      result.push_back(std::move(step));
+      continue;
+    }
     merge_reductions(step.loops);
     merge_axes(step.loops);
+    if (options.machine == Machine::Simt)
+      pack_product(program, std::move(step), options.pack_all, result);
+    else
+      result.push_back(std::move(step));
   }
-  if (options.machine == Machine::Simt) pack_products(program, options.pack_all);
-  for (Program::Step& step : program.steps) {
+  for (Program::Step& step : result) {
     if (step.direct) continue;
     merge_columns(step.loops);
     share_philox_blocks(step.loops);
@@ -219,6 +229,52 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
     for (const Expr& symbol : step.loops.symbols) step.segments[0].symbols.push_back(substitute(symbol, step.given));
     step.segments[0].traffic = traffic(step.loops);
   }
+  return result;
+}
+
+// The steps of all groups. A group that does not work, or not here, is made again alone.
+Writing write_program(Partition& parts, const UpdatedLeaves& leaves, const FuseOptions& options,
+                      PartitionLimits& limits) {
+  Writing writing{&parts, options.modes.deterministic};
+  Program& program = writing.program;
+  std::vector<int> open(parts.groups.size());
+  std::iota(open.rbegin(), open.rend(), 0);
+  while (!open.empty()) {
+    interruption_point();
+    const int g = open.back();
+    open.pop_back();
+    const Group& group = parts.groups[static_cast<size_t>(g)];
+    const size_t tensors = program.tensors.size(), made = program.made.size();
+    std::vector<Program::Step> steps = write_group(writing, group);
+    bool again = forbid_misread(writing, group, limits) || compute_before(program, steps, leaves, limits);
+    if (!again) {
+      steps = finished(program, std::move(steps), options);
+      again = take_apart(steps, options, limits);
+    }
+    if (again) {
+      writing.forget_tensors(tensors);
+      program.made.resize(made);
+      const std::vector<int> fresh = partition_again(parts, g, limits);
+      open.insert(open.end(), fresh.rbegin(), fresh.rend());
+    } else {
+      std::ranges::move(steps, std::back_inserter(program.steps));
+    }
+  }
+  return writing;
+}
+
+}  // namespace
+
+Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces, const FuseOptions& options) {
+  PartitionLimits limits{.rates = options.rates, .machine = options.machine, .explain = options.remarks};
+  limits.updates = find_updates(roots, replaces);
+  UpdatedLeaves leaves;
+  for (size_t i = 0; i < replaces.size(); ++i)
+    if (auto updates = limits.updates.find(roots[i].get()); updates != limits.updates.end())
+      for (const Update& update : updates->second) leaves[&update] = replaces[i];
+  Partition parts = partition(roots, limits);
+  Writing writing = write_program(parts, leaves, options, limits);
+  Program& program = writing.program;
   for (const NodeRef& root : roots) {
     program.outputs.push_back(writing.tensor(root.get(), true));
     program.tensors[static_cast<size_t>(program.outputs.back())].output = true;

@@ -1,8 +1,9 @@
 // Fuse: a graph becomes a list of kernels (Loops), with tensors between them.
 #pragma once
 
+#include <functional>
 #include <optional>
-#include <unordered_set>
+#include <string>
 #include <vector>
 
 #include "base/modes.h"
@@ -69,10 +70,9 @@ struct FuseOptions {
   Rates rates = {};
   bool remarks = false;   // say why kernels are not one
   bool pack_all = false;  // however small they are
-  // Sums that may not compute a factor on the way, because the machine has no room for what that keeps.
-  std::unordered_set<const Node*> not_nested = {};
-  // Those that may, but in kernels of their own.
-  std::unordered_set<const Node*> apart = {};
+  // Why a kernel of nested sums is none for the machine, if so: it is made again, first each sum in a kernel of its
+  // own, then through memory.
+  std::function<std::string(const Program::Step&)> refuses_nest = {};
 };
 
 // Every root becomes a tensor in memory; constants are folded into kernels. `replaces` says for each root which leaf's

@@ -509,16 +509,12 @@ std::vector<Program::Step> Packer::run() {
 
 }  // namespace
 
-void pack_products(Program& program, bool all) {
-  std::vector<Program::Step> steps;
-  for (Program::Step& step : program.steps) {
-    std::vector<Program::Step> more = Packer(program, step, all).run();
-    if (more.empty())
-      steps.push_back(std::move(step));
-    else
-      std::move(more.begin(), more.end(), std::back_inserter(steps));
-  }
-  program.steps = std::move(steps);
+void pack_product(Program& program, Program::Step step, bool all, std::vector<Program::Step>& steps) {
+  std::vector<Program::Step> packed = Packer(program, step, all).run();
+  if (packed.empty())
+    steps.push_back(std::move(step));
+  else
+    std::ranges::move(packed, std::back_inserter(steps));
 }
 
 }  // namespace heddle

@@ -10,7 +10,7 @@ namespace heddle {
 // A factor must then lie in memory such that 16 bytes along one of its two axes are always neighbours. One that does
 // not, or that is computed, is written that way by a step of its own, over what it is a function of: axes that it
 // follows only as a sum of both, a place in an image and one in the filter, are one there, so that nothing is repeated.
-// `all`: small ones too, which a unit would not be faster with.
-void pack_products(Program& program, bool all = false);
+// Adds the step to `steps`, or those that take its place. `all`: small ones too, which a unit would not be faster with.
+void pack_product(Program& program, Program::Step step, bool all, std::vector<Program::Step>& steps);
 
 }  // namespace heddle

@@ -45,73 +45,106 @@ bool spreads(const Node& node) {
   return elements < upper(node.shape.numel());
 }
 
-Partitioner::Partitioner(std::span<const NodeRef> roots, const PartitionLimits& limits)
-    : limits_(limits), order_(topological(roots)) {
+Partitioner::Partitioner(const Region& region, PartitionLimits& limits)
+    : region_(region), limits_(limits), order_(topological(region.roots, region.given)) {
   number_.reserve(order_.size());
+  lowest_ = static_cast<int>(order_.size());
   for (size_t i = 0; i < order_.size(); ++i) number_[order_[i]] = static_cast<int>(i);
   measure();
-  for (const NodeRef& root : roots)
+  for (const NodeRef& root : region.roots)
     if (!in_memory(*root)) {
       store(root.get(), {Reason::CallerWants});
       roots_.insert(root.get());
     }
-  for (const auto& [node, why] : limits.in_memory) store(node, why);
-  if (limits.nests) find_nests();
+  for (const auto& [node, why] : limits.in_memory)
+    if (number_.count(node)) store(node, why);
+  find_nests();
 }
 
-std::vector<std::pair<const Node*, Why>> Partitioner::repeated() const {
-  std::vector<int> kernels(order_.size(), 0);      // that compute the node
-  std::vector<int> among_users(order_.size(), 0);  // the largest such number of a user
-  std::vector<std::pair<const Node*, Why>> result;
-  for (size_t i = order_.size(); i-- > 0;) {
-    const Node* node = order_[i];
-    auto it = computed_in_.find(node);
-    if (it != computed_in_.end() && !stored_.count(node) && !widens(*node) && !spreads(*node)) {
-      std::vector<int> groups;
-      for (int id : it->second)
-        if (int g = group_of_[static_cast<size_t>(id)]; g >= 0) groups.push_back(g);
-      std::sort(groups.begin(), groups.end());
-      kernels[i] = static_cast<int>(std::unique(groups.begin(), groups.end()) - groups.begin());
-    }
-    for (const NodeRef& input : node->inputs) {
-      int& most = among_users[number(input.get())];
-      most = std::max(most, kernels[i]);
-    }
-    if (kernels[i] < 2 || kernels[i] <= among_users[i] || !is_compute(*node) || from_little_[i]) continue;
-    double arithmetic = limits_.rates.arithmetic((kernels[i] - 1) * work_[i]);
-    double traffic = limits_.rates.traffic((kernels[i] + 1) * size_of(node->dtype));
-    if (arithmetic > traffic && (arithmetic - traffic) * upper(node->shape.numel()) > limits_.rates.launch)
-      result.emplace_back(node, Why{Reason::SeveralCompute, static_cast<double>(kernels[i])});
-  }
-  return result;
+Partition Partitioner::run() {
+  place_all();
+  join_siblings();
+  drop_dead_stores();
+  make_again();
+  order_groups();
+  join_producers();
+  drop_dead_stores();
+  order_groups();
+  share_factors();
+  return std::move(result_);
 }
 
-bool Partitioner::run() {
-  // Users before inputs: when a unit's turn comes, everything that reads it has a group already.
-  while (!pending_.empty() && !unfit_.why) {
+void Partitioner::place_all() {
+  while (!pending_.empty()) {
     interruption_point();
-    const Node* node = order_[static_cast<size_t>(pending_.top())];
+    const int turn = pending_.top();
     pending_.pop();
+    const Node* node = order_[static_cast<size_t>(turn)];
+    const bool first = turn < lowest_;  // else what it is made of may have been placed
+    lowest_ = std::min(lowest_, turn);
     if (node->op == NodeOp::Sort || node->op == NodeOp::Custom || node->control) {
       if (placed_direct_.insert(node).second) place_direct(node);
     } else if (stored_.count(node) && !result_.storing.count(node)) {
+      release_nests_on(node);
       if (limits_.updates.count(node))
         place_updates(node);
       else
         joins_many(*node) ? place_parts(node) : place_storing(open_unit(node, false));
-    } else if (wanted_.count(node) && (kept_.count(node) || !result_.reducing.count(node))) {
+    } else if (wanted_.count(node) && (kept_.count(node) || !reducing_.count(node))) {
       place_reduction(node);
+    } else if (const Why why = first ? should_store_for_all(node) : Why{}) {
+      store(node, why);
+      read_stored(node);
     }
   }
-  if (unfit_.why) return false;
-  join_siblings();
-  drop_dead_stores();
-  order_groups();
-  if (unfit_.why) return false;
-  share_factors();
-  find_nests_of_memory();
-  for (const Unit& u : result_.units) group_of_.push_back(u.group);
-  return true;
+}
+
+Why Partitioner::should_store_for_all(const Node* node) {
+  auto computed = computed_in_.find(node);
+  if (computed == computed_in_.end() || stored_.count(node)) return {};
+  if (!is_compute(*node) || widens(*node) || spreads(*node) || from_little_[number(node)]) return {};
+  std::vector<int> groups;
+  for (int id : computed->second) {
+    const Unit& u = unit(id);
+    if (u.group < 0) continue;
+    // The loops of what runs along with a scan would be others.
+    if (u.scans() && group(u.group).units.size() > 1) return {};
+    groups.push_back(u.group);
+  }
+  std::ranges::sort(groups);
+  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+  auto gain = [&](size_t kernels) {
+    const double arithmetic = limits_.rates.arithmetic(static_cast<double>(kernels - 1) * work_[number(node)]);
+    const double traffic = limits_.rates.traffic(static_cast<double>(kernels + 1) * size_of(node->dtype));
+    return arithmetic > traffic && (arithmetic - traffic) * upper(node->shape.numel()) > limits_.rates.launch;
+  };
+  if (groups.size() < 2 || !gain(groups.size())) return {};
+  const size_t kernels = count_kernels(std::move(groups));
+  return kernels > 1 && gain(kernels) ? Why{Reason::SeveralCompute, static_cast<double>(kernels)} : Why{};
+}
+
+size_t Partitioner::count_kernels(std::vector<int> groups) {
+  std::vector<std::pair<int, std::vector<Expr>>> kernels;
+  for (int g : groups) {
+    std::vector<Expr> shape = loop_shape(g);
+    const bool joins = !shape.empty() && std::ranges::any_of(kernels, [&](const auto& kernel) {
+      return kernel.second == shape && !may_join_sibling(kernel.first, g);
+    });
+    if (!joins) kernels.emplace_back(g, std::move(shape));
+  }
+  return kernels.size();
+}
+
+void Partitioner::read_stored(const Node* node) {
+  for (int id : std::vector<int>(computed_in_.at(node))) {
+    Unit& u = unit(id);
+    const bool scanned = u.scans();
+    look_again(std::span(&id, 1));
+    if (!scanned || u.scans()) continue;
+    group(u.group).fixed = u.scatters();
+    u.outer = outer_axes(u);
+  }
+  for (const Node* sum : multiplied_in_[node]) release_nest(sum);
 }
 
 void Partitioner::measure() {
@@ -123,15 +156,16 @@ void Partitioner::measure() {
   std::vector<std::vector<int>>& users = users_;
   for (size_t i = 0; i < count; ++i) {
     const Node& node = *order_[i];
-    bool reduction = reduction_of(&node) == &node;
     // Below these nothing is computed in place.
-    bool cut = reduction || node.op == NodeOp::Sort || node.op == NodeOp::Custom || node.control ||
+    const bool given = region_.given.count(&node), reduction = !given && reduction_of(&node) == &node;
+    bool cut = given || reduction || node.op == NodeOp::Sort || node.op == NodeOp::Custom || node.control ||
                node.op == NodeOp::Scatter || joins_many(node);
     double work = op_weight(node);
     bool below = reduction;
     bool little = !cut && node.op != NodeOp::Scan && node.op != NodeOp::Gather;
     if (in_memory(node)) little = upper(node.shape.numel()) <= kFewElements;
-    for (const NodeRef& input : node.inputs) {
+    if (given) work = 0;
+    for (const NodeRef& input : given ? std::span<const NodeRef>() : std::span<const NodeRef>(node.inputs)) {
       size_t j = number(input.get());
       users[j].push_back(static_cast<int>(i));
       little = little && from_little_[j];
@@ -165,7 +199,7 @@ void Partitioner::measure() {
 }
 
 void Partitioner::store(const Node* node, Why why) {
-  if (!stored_.insert(node).second) return;
+  if (region_.given.count(node) || !stored_.insert(node).second) return;
   if (limits_.explain) result_.boundaries[node].stored = why;
   const Node* direct = direct_of(node);
   if (direct) stored_results_[direct].push_back(node);
@@ -182,7 +216,7 @@ void Partitioner::place_direct(const Node* node) {
   }
   for (const NodeRef& input : node->inputs) {
     const Node* source = memory_source(input.get());
-    if (in_memory(*source)) continue;
+    if (is_leaf(*source)) continue;
     store(source, {Reason::Sort});
     u.reads.push_back({source, {}, true});
     readers_[{source, true}].push_back(id);
@@ -260,7 +294,7 @@ Unit Partitioner::make_unit(const Node* node, bool reduces, int part) {
 int Partitioner::open_unit(const Node* node, bool reduces) {
   int id = static_cast<int>(result_.units.size());
   result_.units.push_back(make_unit(node, reduces));
-  (reduces ? result_.reducing : result_.storing)[node] = id;
+  (reduces ? reducing_ : result_.storing)[node] = id;
   enter_nest(unit(id));
   explore(unit(id), true, id);
   enter_reads(id);
@@ -273,51 +307,44 @@ void Partitioner::enter_reads(int id) {
 }
 
 void Partitioner::forget_reads(int id) {
+  for (const Node* node : std::exchange(computes_[id], {})) std::erase(computed_in_.at(node), id);
   for (const Unit::Read& read : unit(id).reads) std::erase(readers_[key(read)], id);
   for (const Node* token : unit(id).after) std::erase(waiting_[token], id);
 }
 
-void PartitionLimits::forbid_reading(const std::unordered_set<const Node*>& misread) {
-  bool changed = false;
-  for (const Node* node : misread)
-    changed |= in_memory.try_emplace(node, Why{Reason::ReadElsewhere}).second || alone.insert(node).second;
-  if (changed) return;
-  const Node& first = **misread.begin();
-  HD_ASSERT(nests, "the result of ", name(first.op), " of shape ", first.shape, " is read where it is not computed");
-  nests = false;
+void Partitioner::enter_computed(const Node* node, int id) {
+  std::vector<int>& units = computed_in_[node];
+  if (!units.empty() && units.back() == id) return;
+  units.push_back(id);
+  computes_[id].push_back(node);
+  if (units.size() == 2) pending_.push(number_.at(node));
 }
 
-namespace {
-
-// False if there is nothing more to forbid.
-bool forbid(PartitionLimits& limits, const Unfit& unfit) {
-  bool changed = false;
-  for (const Node* sum : unfit.nests) changed |= limits.not_nested.insert(sum).second;
-  if (changed) return true;
-  for (const Node* node : unfit.stored) changed |= limits.alone.insert(node).second;
-  return changed || std::exchange(limits.nests, false);
+void Partitioner::look_again(std::span<const int> ids) {
+  for (int id : ids) {
+    forget_reads(id);
+    const std::vector<Unit::Read> before = unit(id).reads;
+    explore(unit(id), false, id);
+    enter_reads(id);
+    for (const Unit::Read& read : before) forget_unread(read);
+  }
 }
 
-}  // namespace
+void Partitioner::forget_unread(const Unit::Read& read) {
+  if (auto readers = readers_.find(key(read)); readers != readers_.end() && !readers->second.empty()) return;
+  if (!read.memory) {
+    if (!reducing_.count(reduction_of(read.node))) wanted_.erase(reduction_of(read.node));
+    return;
+  }
+  if (roots_.count(read.node) || limits_.in_memory.count(read.node) || result_.storing.count(read.node)) return;
+  if (direct_of(read.node) || !waiting_[read.node].empty()) return;
+  stored_.erase(read.node);
+  result_.boundaries.erase(read.node);
+}
 
 Partition partition(std::span<const NodeRef> roots, PartitionLimits& limits) {
-  // A program of many layers that each have to be taken apart is not worth so many attempts.
-  constexpr int kMostAttempts = 16;
-  for (int round = 0, attempts = 0;;) {
-    interruption_point();
-    if (attempts == kMostAttempts) limits.nests = false;
-    Partitioner partitioner(roots, limits);
-    if (!partitioner.run()) {
-      HD_ASSERT(forbid(limits, partitioner.unfit()), "no kernels can be made of the graph: ", partitioner.unfit().why);
-      ++attempts;
-      continue;
-    }
-    std::vector<std::pair<const Node*, Why>> repeated = partitioner.repeated();
-    const std::vector<const Node*>& of_memory = partitioner.nests_of_memory();
-    if ((repeated.empty() && of_memory.empty()) || round++ >= 3) return partitioner.take();
-    limits.in_memory.insert(repeated.begin(), repeated.end());
-    limits.of_memory.insert(of_memory.begin(), of_memory.end());
-  }
+  const Region region{{roots.begin(), roots.end()}, {}};
+  return Partitioner(region, limits).run();
 }
 
 }  // namespace heddle

@@ -86,9 +86,8 @@ const Node* memory_source(const Node* node);
 
 struct Partition {
   std::vector<Unit> units;
-  std::vector<Group> groups;                      // in an order in which they can run
-  std::unordered_map<const Node*, int> storing;   // nodes written to memory, and the unit that does
-  std::unordered_map<const Node*, int> reducing;  // reductions, and a unit that computes them
+  std::vector<Group> groups;                     // in an order in which they can run
+  std::unordered_map<const Node*, int> storing;  // nodes written to memory, and the unit that does
   // Only if somebody wants to know.
   Boundaries boundaries;
   std::vector<Siblings> siblings;
@@ -104,23 +103,23 @@ const Node* reduction_of(const Node* node);
 // `guard` gains the condition under which there is such an element.
 Index reduction_source(const Node& node, const Index& at, std::span<const Expr> reduced, Expr& guard);
 
-// What a partition may not do, found out by earlier ones.
+// What a partition may not do.
 struct PartitionLimits {
-  bool nests = true;                               // sums may be nested in one kernel
   std::unordered_map<const Node*, Why> in_memory;  // nodes that are read from memory
-  std::unordered_set<const Node*> alone;           // those of them that no kernel writes which reads them
+  std::unordered_set<const Node*> alone;           // nodes that no kernel writes which reads them
   std::unordered_set<const Node*> not_nested;      // sums that compute no factor on the way
-  std::unordered_set<const Node*> of_memory;       // those whose factor is in memory all the same
   std::unordered_set<const Node*> apart;           // those that do, but share no kernel with others
   Updates updates = {};                            // roots of which only a part is written
   Rates rates = {};
   Machine machine = Machine::Simd;
   bool explain = false;  // say why kernels are not one
-
-  // Kernels would have read these reductions elsewhere than where they computed them.
-  void forbid_reading(const std::unordered_set<const Node*>& misread);
 };
 
+// Sums of its groups that must not be nested are added to the limits.
 Partition partition(std::span<const NodeRef> roots, PartitionLimits& limits);
+
+// Makes other kernels of what a group computes, under limits that have changed. Everything else stays as it is. The
+// numbers of the new groups, in an order in which they can run where the group could; the group is empty afterwards.
+std::vector<int> partition_again(Partition& parts, int group, PartitionLimits& limits);
 
 }  // namespace heddle

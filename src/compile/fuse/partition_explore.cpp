@@ -57,14 +57,21 @@ void Partitioner::explore(Unit& u, bool decide, int id) {
   HD_ASSERT(done, "a scan that runs both ways");
 }
 
-// Whether `u` may read from memory what is stored. A unit that is explored again has a group already: what went to
-// memory in the meantime it still computes itself if the kernel that writes it needs that group.
+// Whether `u` may read from memory what is stored. What went there already it computes itself if the kernel that writes
+// it needs the group of `u`, or would.
 bool Partitioner::may_read(const Unit& u, const Node* node) {
+  if (region_.given.count(node)) return true;
   if (!stored_.count(node)) return false;
   auto writer = result_.storing.find(node);
-  if (u.group < 0 || writer == result_.storing.end()) return true;
+  if (writer == result_.storing.end()) return true;
   const int from = unit(writer->second).group;
-  return from == u.group || !reaches(u.group, from);
+  if (u.group >= 0) return from == u.group || !reaches(u.group, from);
+  // It will be needed by those that read its node.
+  for (bool memory : {false, true})
+    if (auto readers = readers_.find({u.node, memory}); readers != readers_.end())
+      for (int reader : readers->second)
+        if (const int g = unit(reader).group; g >= 0 && (g == from || reaches(g, from))) return false;
+  return true;
 }
 
 namespace {
@@ -126,8 +133,8 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
     const Visit visit = visits.pop();
     const Node& node = *visit.node;
     bool self = std::exchange(first, false);
-    if (in_memory(node)) u.leaves.push_back(&node);
-    if (in_memory(node) || node.op == NodeOp::Const) continue;
+    if (is_leaf(node)) u.leaves.push_back(&node);
+    if (is_leaf(node) || node.op == NodeOp::Const) continue;
     // Scatters and parts of a join have nests of their own, which take no reduction in, nor what is computed of one.
     bool reduces = reduction_of(&node) || (is_compute(node) && reduces_below_[number(&node)]);
     bool apart = node.op == NodeOp::Scatter || ((u.scatters() || u.is_part()) && reduces);
@@ -181,7 +188,7 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
       }
     }
     ++u.evaluations;
-    if (id >= 0 && !u.nest) computed_in_[&node].push_back(id);
+    if (id >= 0 && !u.nest) enter_computed(&node, id);
     if (node.op == NodeOp::Barrier) wait_for(u, node.inputs[1].get(), decide);
     push_inputs(node, visit.index, visit.share, push);
   }
@@ -190,7 +197,7 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
 
 void Partitioner::wait_for(Unit& u, const Node* token, bool decide) {
   while (is_movement(*token)) token = token->inputs[0].get();
-  if (in_memory(*token) || token->op == NodeOp::Const || token->op == NodeOp::Iota) return;
+  if (is_leaf(*token) || token->op == NodeOp::Const || token->op == NodeOp::Iota) return;
   if (decide) store(token, {Reason::Barrier});
   if (std::find(u.after.begin(), u.after.end(), token) == u.after.end()) u.after.push_back(token);
 }

@@ -1,4 +1,6 @@
 // Joining finished groups, and the order in which they run.
+#include <ranges>
+
 #include "base/error.h"
 #include "compile/fuse/partitioner.h"
 
@@ -17,6 +19,22 @@ void Partitioner::join_siblings() {
     }
     if (joined) continue;
     for (uint64_t k : keys) alike[k].push_back(g);
+  }
+}
+
+void Partitioner::join_producers() {
+  for (size_t g = result_.groups.size(); g-- > 0;) {
+    const std::vector<int>& units = result_.groups[g].units;
+    const int id = units.size() == 1 ? units[0] : -1;
+    if (id < 0 || unit(id).reduces || unit(id).scatters() || unit(id).is_part() || !unit(id).writes.empty()) continue;
+    if (is_alone(static_cast<int>(g)) || !waiting_[unit(id).node].empty()) continue;
+    const std::vector<int>& readers = readers_[{unit(id).node, true}];
+    auto group_of = [&](int reader) { return unit(reader).group; };
+    if (readers.empty()) continue;
+    const int first = std::ranges::min(readers | std::views::transform(group_of));
+    auto is_reduced = [&](int reader) { return unit(reader).group == first && unit(reader).reduces; };
+    if (first < 0 || is_alone(first) || std::ranges::any_of(readers, is_reduced)) continue;
+    if (!join_storing(id, first)) result_.groups[g].units.clear();
   }
 }
 
@@ -182,7 +200,8 @@ Substitution Partitioner::axes_at(const Unit& u, const Index& index) {
 void Partitioner::drop_dead_stores() {
   for (size_t id = 0; id < result_.units.size(); ++id) {
     Unit& u = result_.units[id];
-    if (u.reduces || !u.writes.empty() || roots_.count(u.written()) || !waiting_[u.node].empty()) continue;
+    if (u.group < 0 || u.reduces || !u.writes.empty()) continue;
+    if (roots_.count(u.written()) || !waiting_[u.node].empty()) continue;
     const std::vector<int>& readers = readers_[{u.node, true}];
     if (!std::all_of(readers.begin(), readers.end(), [&](int r) { return unit(r).group == u.group; })) continue;
     std::erase(group(u.group).units, static_cast<int>(id));
@@ -211,19 +230,12 @@ void Partitioner::drop_dead_stores() {
 }
 
 void Partitioner::order_groups() {
-  std::vector<std::vector<int>> users(result_.groups.size());
-  std::vector<int> missing(result_.groups.size(), 0);
-  for (const Unit& u : result_.units) {
-    if (u.group < 0) continue;
-    auto wait_for_writer = [&](const Node* node) {
-      int from = unit(result_.storing.at(node)).group;
-      if (from == u.group) return;
-      users[static_cast<size_t>(from)].push_back(u.group);
-      ++missing[static_cast<size_t>(u.group)];
-    };
-    for (const Unit::Read& read : u.reads)
-      if (read.memory) wait_for_writer(read.node);
-    for (const Node* token : u.after) wait_for_writer(token);
+  const std::vector<std::vector<int>> needed = needed_groups();
+  std::vector<std::vector<int>> users(needed.size());
+  std::vector<size_t> missing(needed.size(), 0);
+  for (size_t g = 0; g < needed.size(); ++g) {
+    for (int from : needed[g]) users[static_cast<size_t>(from)].push_back(static_cast<int>(g));
+    missing[g] = needed[g].size();
   }
   std::vector<int> ready;
   for (size_t g = result_.groups.size(); g-- > 0;)
@@ -245,29 +257,7 @@ void Partitioner::order_groups() {
     for (int member : moved.units) unit(member).group = static_cast<int>(sorted.size());
     sorted.push_back(std::move(moved));
   }
-  if (sorted.size() != expected) {
-    // What only waits for a circle is no part of it: nobody in it waits for that.
-    std::vector<int> circle, end;
-    std::vector<std::vector<int>> needs(users.size());
-    std::vector<int> waiting(users.size(), 0);
-    for (size_t g = 0; g < users.size(); ++g)
-      for (int user : users[g]) {
-        if (missing[g] == 0) continue;
-        needs[static_cast<size_t>(user)].push_back(static_cast<int>(g));
-        ++waiting[g];
-      }
-    for (size_t g = 0; g < users.size(); ++g)
-      if (missing[g] > 0 && waiting[g] == 0) end.push_back(static_cast<int>(g));
-    while (!end.empty()) {
-      int g = end.back();
-      end.pop_back();
-      for (int from : needs[static_cast<size_t>(g)])
-        if (--waiting[static_cast<size_t>(from)] == 0) end.push_back(from);
-    }
-    for (size_t g = 0; g < users.size(); ++g)
-      if (missing[g] > 0 && waiting[g] > 0) circle.push_back(static_cast<int>(g));
-    return give_up(circle, "they depend on each other in a circle");
-  }
+  HD_ASSERT(sorted.size() == expected, "kernels need each other in a circle");
   result_.groups = std::move(sorted);
 }
 

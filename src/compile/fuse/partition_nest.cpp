@@ -34,15 +34,6 @@ bool same_set(std::span<const Expr> a, std::span<const Expr> b) {
   return a.size() == b.size() && std::all_of(a.begin(), a.end(), [&](const Expr& e) { return contains(b, e); });
 }
 
-// Looks through nodes that only rearrange.
-void through_movement(const Node*& node, Index& index) {
-  Expr guard = 1;
-  while (is_movement(*node) && node->op != NodeOp::Pad && node->op != NodeOp::Barrier) {
-    index = source_index(*node, index, guard);
-    node = node->inputs[0].get();
-  }
-}
-
 double reduced_extent(const Node& reduction) {
   double extent = 1;
   if (reduction.op == NodeOp::Unwindow) return upper(reduction.attrs[1]);
@@ -65,6 +56,15 @@ double multiplied_elements(const Node& sum) {
 }
 
 }  // namespace
+
+// Looks through nodes that only rearrange.
+void Partitioner::through_movement(const Node*& node, Index& index) const {
+  Expr guard = 1;
+  while (is_movement(*node) && !in_memory(*node) && node->op != NodeOp::Pad && node->op != NodeOp::Barrier) {
+    index = source_index(*node, index, guard);
+    node = node->inputs[0].get();
+  }
+}
 
 struct Partitioner::Below {
   std::vector<std::pair<const Node*, Index>> reductions;
@@ -106,7 +106,8 @@ void Partitioner::find_nests() {
   std::vector<int> depth(order_.size(), 0);
   std::vector<const Node*> sums = order_;
   for (size_t i = 0; i < order_.size(); ++i)
-    for (const NodeRef& input : order_[i]->inputs) depth[i] = std::max(depth[i], depth[number(input.get())] + 1);
+    for (int user : users_[i])
+      depth[static_cast<size_t>(user)] = std::max(depth[static_cast<size_t>(user)], depth[i] + 1);
   std::stable_sort(sums.begin(), sums.end(),
                    [&](const Node* a, const Node* b) { return depth[number(a)] < depth[number(b)]; });
   // Whether a factor goes to memory anyway is known once all reductions of it have an owner: the second time.
@@ -115,11 +116,12 @@ void Partitioner::find_nests() {
     interruption_point();
     if (nests_.count(node) || node->op != NodeOp::Reduce || node->reduce_op != ReduceOp::Sum || node->attrs.size() != 1)
       continue;
-    if (!is_float(node->dtype) || limits_.not_nested.count(node)) continue;
+    if (!is_float(node->dtype) || limits_.not_nested.count(node) || in_memory(*node)) continue;
     std::optional<Nest> nest = find_nest(node);
     if (!nest) continue;
     kept_.insert(nest->kept.begin(), nest->kept.end());
     if (read_apart(node)) store(node, {Reason::ReducedElsewhere});
+    multiplied_in_[nest->factor].push_back(node);
     nests_.emplace(node, std::move(*nest));
   }
 }
@@ -131,7 +133,8 @@ std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
   const Node* product = sum->inputs[0].get();
   Index at = reduction_source(*sum, probe.at, probe.reduced, guard);
   through_movement(product, at);
-  if (product->op != NodeOp::Scalar || product->scalar_op != ScalarOp::mul || stored_.count(product)) return {};
+  if (product->op != NodeOp::Scalar || product->scalar_op != ScalarOp::mul) return {};
+  if (stored_.count(product) || in_memory(*product)) return {};
   std::optional<Nest> best;
   for (const NodeRef& input : product->inputs) {
     const Node* factor = input.get();
@@ -183,6 +186,8 @@ std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
     const double length = upper(along.extent());
     bool large = rows >= kMinRows && length <= kMostNestedLength && length >= 2 * width && rows * length >= made_of;
     if (!dependent && !(large && only_summed(nest.factor))) continue;
+    // One that several sums want is worth its room in memory, unless it is larger than what products make it of.
+    if ((nest.kept.empty() || rows * length < made_of) && multiplied_elsewhere(nest.factor, product)) continue;
     best = std::move(nest);
     for (const Node* statistic : statistics) owner_.emplace(statistic, sum);
     own_statistics(sum, *best);
@@ -243,6 +248,22 @@ bool Partitioner::only_summed(const Node* factor) {
   return true;
 }
 
+// Whether sums of other products than this one want the factor.
+bool Partitioner::multiplied_elsewhere(const Node* factor, const Node* product) {
+  std::vector<const Node*> stack{factor};
+  while (!stack.empty()) {
+    const Node* node = stack.back();
+    stack.pop_back();
+    for (int user : users_[number(node)]) {
+      const Node* next = order_[static_cast<size_t>(user)];
+      if (is_movement(*next)) stack.push_back(next);
+      const bool multiplies = next->op == NodeOp::Scalar && next->scalar_op == ScalarOp::mul && next != product;
+      if (multiplies && upper(next->shape.numel()) > upper(factor->shape.numel())) return true;
+    }
+  }
+  return false;
+}
+
 // What else is reduced along the axis, of the same values: a softmax's divisor, say, whoever divides by it.
 void Partitioner::own_statistics(const Node* sum, const Nest& nest) {
   std::vector<const Node*> users{nest.factor}, reductions;
@@ -286,6 +307,30 @@ bool Partitioner::shares_axis(const Node* reduction, const Node* sum, const Nest
   });
 }
 
+void Partitioner::release_nests_on(const Node* factor) {
+  auto sums = multiplied_in_.find(factor);
+  if (sums == multiplied_in_.end()) return;
+  // To compute products again may take less time than to read them.
+  for (const Node* sum : sums->second)
+    if (auto nest = nests_.find(sum); nest != nests_.end() && nest->second.kept.empty()) release_nest(sum);
+}
+
+void Partitioner::release_nest(const Node* sum) {
+  auto nest = nests_.find(sum);
+  if (nest == nests_.end()) return;
+  const std::vector<const Node*> kept = nest->second.kept;
+  std::erase_if(owner_, [&](const auto& owned) { return owned.second == sum; });
+  if (auto placed = reducing_.find(sum); placed != reducing_.end())
+    look_again(std::span(&placed->second, 1));  // it is made again later
+  else
+    nests_.erase(nest);
+  for (const Node* reduction : kept)
+    if (std::ranges::none_of(nests_, [&](const auto& other) {
+          return other.first != sum && std::ranges::find(other.second.kept, reduction) != other.second.kept.end();
+        }))
+      kept_.erase(reduction);
+}
+
 void Partitioner::enter_nest(Unit& u) {
   if (!u.reduces) return;
   if (auto owned = owner_.find(u.node); owned != owner_.end()) {
@@ -293,7 +338,7 @@ void Partitioner::enter_nest(Unit& u) {
     u.along = u.reduced[0];
   }
   auto it = nests_.find(u.node);
-  if (it == nests_.end() || !is_nest(u.node)) return;
+  if (it == nests_.end()) return;
   u.nest = u.node;
   u.along = u.reduced[0];
   u.factor = it->second.factor;
@@ -318,7 +363,7 @@ const Node* Partitioner::family(const Unit& u) const {
   if (u.nest) return u.nest;
   if (u.reduces) return nullptr;
   for (const Unit::Read& read : u.reads)
-    if (!read.memory && is_nest(reduction_of(read.node))) return reduction_of(read.node);
+    if (!read.memory && nests_.count(reduction_of(read.node))) return reduction_of(read.node);
   return nullptr;
 }
 
@@ -403,7 +448,7 @@ std::vector<int> Partitioner::place_kept(const Node* node) {
     }
     int id = static_cast<int>(result_.units.size());
     result_.units.push_back(std::move(u));
-    result_.reducing.try_emplace(node, id);
+    reducing_.try_emplace(node, id);
     explore(unit(id), true, id);
     enter_reads(id);
     join(id, g, std::move(outer));
@@ -472,19 +517,9 @@ bool Partitioner::store_own(int id) {
   return false;
 }
 
-void Partitioner::find_nests_of_memory() {
-  for (const Unit& u : result_.units) {
-    if (!u.factor || u.group < 0) continue;
-    auto writer = result_.storing.find(u.factor);
-    const bool elsewhere = writer != result_.storing.end() && unit(writer->second).group != u.group;
-    const bool reads = std::any_of(u.reads.begin(), u.reads.end(),
-                                   [&](const Unit::Read& read) { return read.memory && read.node == u.factor; });
-    if (elsewhere && reads) nests_of_memory_.push_back(u.node);
-  }
-}
-
 void Partitioner::share_factors() {
-  for (Group& g : result_.groups)
+  for (Group& g : result_.groups) {
+    g.shared.clear();
     for (int id : g.units) {
       const Unit& u = unit(id);
       if (!u.factor || reduction_of(u.factor) || in_memory(*u.factor)) continue;
@@ -495,6 +530,7 @@ void Partitioner::share_factors() {
       while (number(unit(g.units[before]).node) < number(u.factor)) ++before;
       g.shared.push_back({id, before});
     }
+  }
 }
 
 }  // namespace heddle

@@ -31,16 +31,14 @@ void Partitioner::place_storing(int id) {
   if (store_own(id)) return;
   std::vector<int> groups = reading_groups({unit(id).node, true});
   Why why;
-  if (unit(id).scatters() || (groups.size() == 1 && unit(group(groups[0]).units[0]).scatters()))
+  if (unit(id).scatters())
     why = {Reason::Scatter};
-  else if (groups.size() == 1 && joins_parts(groups[0]))
-    why = {Reason::LongJoin};
   else if (!waiting_[unit(id).node].empty())
     why = {Reason::WaitedFor};  // they may be what the readers need
   else if (limits_.alone.count(unit(id).node))
     why = {Reason::ReadElsewhere};
   else if (groups.size() != 1)
-    why = {Reason::SeveralRead, static_cast<double>(groups.size())};
+    why = join_one_of(id, groups);
   else
     why = join_storing(id, groups[0]);
   if (!why) return;
@@ -61,6 +59,28 @@ void Partitioner::join(int id, int g, std::vector<Expr> outer) {
   group(g).units.push_back(id);
 }
 
+Why Partitioner::join_one_of(int id, const std::vector<int>& groups) {
+  for (int g : groups)
+    if (writes_for_others(id, g) && !join_storing(id, g)) return {};
+  return {Reason::SeveralRead, static_cast<double>(groups.size())};
+}
+
+bool Partitioner::writes_for_others(int id, int g) {
+  const Unit& u = unit(id);
+  auto u_reads = [&](const Unit::Read& read) {
+    return std::ranges::any_of(u.reads, [&](const Unit::Read& own) { return key(own) == key(read); });
+  };
+  for (int member : group(g).units)
+    for (const Unit::Read& read : unit(member).reads) {
+      if (read.memory && read.node == u.node) {
+        if (unit(member).reduces) return false;
+      } else if (!u_reads(read)) {
+        return false;
+      }
+    }
+  return std::ranges::all_of(u.reads, [](const Unit::Read& read) { return read.memory; });
+}
+
 Why Partitioner::join_storing(int id, int g) {
   Storing where;
   if (Why why = may_store_in(id, g, where)) return why;
@@ -76,9 +96,12 @@ Why Partitioner::join_storing(int id, int g) {
 Why Partitioner::may_store_in(int id, int g, Storing& where) {
   const Unit& u = unit(id);
   if (is_direct(g)) return {Reason::Sort};
+  if (joins_parts(g)) return {Reason::LongJoin};
+  if (unit(group(g).units[0]).scatters()) return {Reason::Scatter};
   if (!has_room(group(g), u)) return {Reason::KernelFull};
   where.scans = u.scans();
   for (int reader : readers_[{u.node, true}]) {
+    if (unit(reader).group != g) continue;
     where.scans = where.scans || unit(reader).scans();
     for (const Unit::Read& read : unit(reader).reads)
       if (read.node == u.node && read.memory)
@@ -98,7 +121,11 @@ Why Partitioner::follows(const Unit& u, int reader_id, const Unit::Read& read, S
   std::vector<std::pair<Expr, Expr>> follows;  // reader's variable, u's
   size_t inner = 0;
   for (size_t i = 0; i < u.at.size(); ++i) {
-    if (u.at[i].is_const(0)) continue;
+    if (u.at[i].is_const(0)) {
+      // Nothing guards a scan where its only element is not the one that is read.
+      if (u.scans() && !(read.index[i].lo() >= 0 && read.index[i].hi() < 1)) return {Reason::OtherExtent};
+      continue;
+    }
     if (!u.at[i].is_var()) return {Reason::OtherDirection};
     const Expr& e = read.index[i];
     if (!contains(reader.kept, e) && !contains(reader.reduced, e)) return {Reason::OtherExtent};
@@ -159,32 +186,35 @@ double Partitioner::row_count(std::span<const Expr> outer) {
 }
 
 void Partitioner::place_reduction(const Node* node) {
+  if (auto nest = nests_.find(node); nest != nests_.end() && stored_.count(nest->second.factor)) release_nest(node);
   std::vector<int> groups = kept_.count(node) ? place_kept(node) : reading_groups({node, false});
   if (groups.empty() && kept_.count(node)) return;
   int id = open_unit(node, true);
-  const Why why = is_nest(node) ? join_nest(id, groups) : join_reduction(id, groups);
+  const Why why = nests_.count(node) ? join_nest(id, groups) : join_reduction(id, groups);
   if (!why) return;
   int attempt = ++attempts_[node];
   if (attempt == 3) {
     // Only the units that store its result read it now, but they went along with their own readers. Those can read
     // memory as well.
     std::vector<int> storing = waiting_readers(node);
-    // A reader that reads it here, and not from memory, because of a nest may already have other reductions with it.
-    for (int member : storing)
-      for (const Unit::Read& read : unit(member).reads)
-        if (!nests_.empty() && !read.memory && has_unit(unit(member).group, reduction_of(read.node)))
-          return give_up(reading_groups({node, false}), "none takes a reduction in");
+    // One that reads it here, and not from memory, because of a nest may already have other reductions with it: such
+    // groups are made again later.
+    const bool stuck = std::ranges::any_of(storing, [&](int member) {
+      return std::ranges::any_of(unit(member).reads, [&](const Unit::Read& read) {
+        return !read.memory && has_unit(unit(member).group, reduction_of(read.node));
+      });
+    });
+    if (stuck) return void(new_group(id));
     for (int member : storing) std::erase(group(unit(member).group).units, member);
     int g = new_group(storing[0]);
     for (size_t i = 1; i < storing.size(); ++i) join(storing[i], g, unit(storing[i]).kept);
-    if (is_nest(node) ? join_nest(id, {g}) : join_reduction(id, {g}))
-      give_up(reading_groups({node, false}), "none takes a reduction in");
+    if (nests_.count(node) ? join_nest(id, {g}) : join_reduction(id, {g})) new_group(id);
     return;
   }
   // Nobody can take it in: it goes to memory, after as much of what follows as still belongs to it (at the second
   // attempt, as it is). Its readers then read that instead, and its own turn comes again.
   forget_reads(id);
-  result_.reducing.erase(node);
+  reducing_.erase(node);
   std::vector<int> readers = waiting_readers(node);
   std::vector<const Node*> ends;
   for (int reader : readers)
@@ -194,22 +224,8 @@ void Partitioner::place_reduction(const Node* node) {
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   for (const Node* end : ends) store(ends.size() == 1 && attempt == 1 ? find_tail(end) : end, why);
-  for (int reader : readers) {
-    forget_reads(reader);
-    explore(unit(reader), false);
-    enter_reads(reader);
-  }
+  look_again(readers);
   pending_.push(number_.at(node));
-}
-
-void Partitioner::give_up(const std::vector<int>& groups, const char* why) {
-  unfit_.why = why;
-  for (int g : groups)
-    for (int id : group(g).units) {
-      const Unit& u = unit(id);
-      if (u.nest) unfit_.nests.push_back(u.nest);
-      if (!u.reduces && u.writes.empty()) unfit_.stored.push_back(u.node);
-    }
 }
 
 std::vector<int> Partitioner::waiting_readers(const Node* node) {

@@ -52,43 +52,43 @@ inline bool contains(std::span<const Expr> list, const Expr& e) {
   return std::find(list.begin(), list.end(), e) != list.end();
 }
 
-// Kernels that cannot be as they were begun: they would need each other, or none takes a reduction in. partition() then
-// begins anew without the nests among them, or, if there are none, with each of their results alone.
-struct Unfit {
-  const char* why = nullptr;
-  std::vector<const Node*> nests, stored;
+// A part of a program: what is to be computed, and what of it comes from memory, computed by others.
+struct Region {
+  std::vector<NodeRef> roots;
+  std::unordered_set<const Node*> given;
 };
 
 class Partitioner {
  public:
-  Partitioner(std::span<const NodeRef> roots, const PartitionLimits& limits);
-
-  // Nodes that several kernels compute again although a trip through memory would be cheaper. Of a chain of such nodes
-  // those count that more kernels compute than any of their users: storing them cuts the chain. Valid after run().
-  std::vector<std::pair<const Node*, Why>> repeated() const;
-
-  // Sums whose factor was to be computed on the way, but is in memory: ordinary products. Valid after run().
-  const std::vector<const Node*>& nests_of_memory() const { return nests_of_memory_; }
-
-  // False if some kernels are unfit().
-  bool run();
-  const Unfit& unfit() const { return unfit_; }
-  Partition take() { return std::move(result_); }
+  Partitioner(const Region& region, PartitionLimits& limits);
+  Partition run();
 
  private:
   size_t number(const Node* node) const { return static_cast<size_t>(number_.at(node)); }
   Unit& unit(int id) { return result_.units[static_cast<size_t>(id)]; }
   Group& group(int id) { return result_.groups[static_cast<size_t>(id)]; }
 
-  static bool in_memory(const Node& node) { return node.op == NodeOp::Buffer || node.op == NodeOp::Input; }
+  static bool is_leaf(const Node& node) { return node.op == NodeOp::Buffer || node.op == NodeOp::Input; }
+  bool in_memory(const Node& node) const { return is_leaf(node) || region_.given.count(&node); }
 
   // Per node: arithmetic per element if all below it were computed in place (as a tree, saturating); whether a
   // reduction lies below; whether it is made of constants, positions and a few numbers alone, such as masks and random
   // numbers; and the next node that every path from it to the roots passes.
   void measure();
 
-  // The first reason is the one that is told.
+  // The first reason is the one that is told. What is given is in memory already.
   void store(const Node* node, Why why);
+
+  // Users before inputs: when a unit's turn comes, everything that reads it has a group already.
+  void place_all();
+
+  // Why a node that several units compute is better computed once, if it is. Its turn has come, so all of them are
+  // known.
+  Why should_store_for_all(const Node* node);
+  // They read it from memory from now on.
+  void read_stored(const Node* node);
+  // Kernels that groups will become, as far as that is known.
+  size_t count_kernels(std::vector<int> groups);
 
   // A join of so many parts that choosing among them at each element would cost more than writing each part where it
   // belongs. It is always in memory.
@@ -116,19 +116,22 @@ class Partitioner {
     std::vector<const Node*> kept;                    // reductions that the factor needs at each of its elements
     std::unordered_map<const Node*, size_t> anchors;  // the factor and these, and which of their axes is summed along
   };
-  // Whether the sum's kernel computes a factor on the way.
-  bool is_nest(const Node* sum) const { return nests_.count(sum) && !limits_.of_memory.count(sum); }
   void find_nests();
   std::optional<Nest> find_nest(const Node* sum);
   // Whether several kernels read the sum, one of which reduces it: none of them can be the one that computes it.
   bool read_apart(const Node* sum);
   // Whether nothing wants the factor but sums of products that keep an axis which it lacks.
   bool only_summed(const Node* factor);
+  bool multiplied_elsewhere(const Node* factor, const Node* product);
+  void through_movement(const Node*& node, Index& index) const;
   struct Below;  // what a value is made of
   Below look_below(const Node* node, const Index& index);
   // Reductions along the nest's axis, one value for each point of its outer axes: its kernel computes them.
   void own_statistics(const Node* sum, const Nest& nest);
   bool shares_axis(const Node* reduction, const Node* sum, const Nest& nest);
+  // The factor is in memory all the same: the sum is an ordinary one, and what was reduced for it is anybody's.
+  void release_nest(const Node* sum);
+  void release_nests_on(const Node* factor);
   // Fills in what makes a unit part of a nest.
   void enter_nest(Unit& u);
   // The nest that a unit is part of.
@@ -145,13 +148,16 @@ class Partitioner {
   bool has_unit(int g, const Node* reduction);
   bool is_nested(int g);
   void share_factors();
-  void find_nests_of_memory();
 
   int open_unit(const Node* node, bool reduces);
 
-  // What a unit reads and waits for, to and from readers_ and waiting_.
+  // What a unit reads, computes and waits for, to and from readers_, computed_in_ and waiting_.
   void enter_reads(int id);
   void forget_reads(int id);
+  // Finds out again what units read, after something went to memory. What nobody reads any more need not be there.
+  void look_again(std::span<const int> ids);
+  void enter_computed(const Node* node, int id);
+  void forget_unread(const Unit::Read& read);
 
   // A reduction and the storing of the same node are different things to read.
   struct Source {
@@ -217,6 +223,12 @@ class Partitioner {
 
   void join(int id, int g, std::vector<Expr> outer);
 
+  // One of the kernels that read it writes it on the way.
+  Why join_one_of(int id, const std::vector<int>& groups);
+  // Whether that makes nobody wait for more than it did, as the group reads nothing else. What is computed once per
+  // element is written so, and what no reduction is to be found for.
+  bool writes_for_others(int id, int g);
+
   // A written node whose readers compute it again from the same inputs, in the same kernel: nothing is read back.
   Why join_storing(int id, int g);
   // Where a unit that stores a node would run in the kernel that reads it.
@@ -271,6 +283,10 @@ class Partitioner {
   // x + 1 and x * 2.
   void join_siblings();
 
+  // Once all have an order: what a kernel of its own writes is written by the first one that reads it, where their
+  // loops allow it. No other kernel comes to need one that runs after it.
+  void join_producers();
+
   Why join_sibling(int to, int from);
   Why may_join_sibling(int to, int from);                // groups of the same loops
   const Node* written_by(int g);                         // one of what the group stores
@@ -297,10 +313,19 @@ class Partitioner {
   // Sorts units inside groups, and groups so that inputs come first (iteratively, by counting what is missing).
   void order_groups();
 
-  // Makes these groups the unfit ones.
-  void give_up(const std::vector<int>& groups, const char* why);
+  // ---- partition_again.cpp ----
 
-  const PartitionLimits& limits_;
+  // Groups that cannot be kernels as they are: they would need each other, a reduction is read elsewhere than where it
+  // is computed, or a sum computes on the way what is in memory all the same.
+  std::vector<std::vector<int>> unfit_groups();
+  // Of each group, the groups that it needs.
+  std::vector<std::vector<int>> needed_groups();
+  bool nests_on_memory(const Unit& u);
+  void forbid(std::span<const int> groups);
+  void make_again();
+
+  const Region& region_;
+  PartitionLimits& limits_;
   std::vector<const Node*> order_;
   std::unordered_map<const Node*, int> number_;
   std::unordered_set<const Node*> roots_, stored_, wanted_, placed_direct_;
@@ -309,17 +334,18 @@ class Partitioner {
   std::vector<bool> reduces_below_, from_little_;
   std::vector<int> next_;
   std::priority_queue<int> pending_;
+  int lowest_ = 0;                                                 // the number of the last node whose turn it was
   std::unordered_map<const Node*, std::vector<int>> computed_in_;  // units whose nests evaluate the node
-  std::vector<int> group_of_;                                      // of each unit, in the end
+  std::unordered_map<int, std::vector<const Node*>> computes_;     // and the other way round
+  std::unordered_map<const Node*, int> reducing_;                  // reductions, and a unit that computes them
   std::vector<std::vector<int>> users_;                            // of each node, by number
   std::unordered_map<const Node*, Nest> nests_;                    // by their sums
-  std::unordered_map<const Node*, const Node*> owner_;             // of statistics: the sum
-  std::unordered_set<const Node*> kept_;                           // reductions that some nest takes in
-  std::vector<const Node*> nests_of_memory_;
-  std::unordered_map<const Node*, int> attempts_;  // at placing a reduction
+  std::unordered_map<const Node*, std::vector<const Node*>> multiplied_in_;  // these, by their factors
+  std::unordered_map<const Node*, const Node*> owner_;                       // of statistics: the sum
+  std::unordered_set<const Node*> kept_;                                     // reductions that some nest takes in
+  std::unordered_map<const Node*, int> attempts_;                            // at placing a reduction
   std::unordered_map<Source, std::vector<int>, SourceHash> readers_;
   std::unordered_map<const Node*, std::vector<int>> waiting_;  // units that a barrier lets run after the node is stored
-  Unfit unfit_;
   Partition result_;
 };
 

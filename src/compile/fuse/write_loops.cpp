@@ -527,6 +527,14 @@ int Writing::tensor(const Node* node, bool leaf) {
   return it->second;
 }
 
+void Writing::forget_tensors(size_t from) {
+  for (size_t t = from; t < program.tensors.size(); ++t) {
+    auto it = tensor_of.find(program.tensors[t].node);
+    if (it != tensor_of.end() && it->second == static_cast<int>(t)) tensor_of.erase(it);
+  }
+  program.tensors.resize(from);
+}
+
 Program::Step write_loops(Writing& writing, const Group& group, const Expr& start) {
   return LoopsWriter(writing, group, start).finish();
 }

@@ -19,10 +19,11 @@ struct Writing {
   Program program = {};
   TensorNumbers tensor_of = {};
   // Results of reductions that a kernel was to read elsewhere than where it computes them. They have to come from
-  // memory; the program is of no use.
+  // memory; the kernel is of no use.
   std::unordered_set<const Node*> misread = {};
 
   int tensor(const Node* node, bool leaf);  // its number
+  void forget_tensors(size_t from);         // those of a kernel that is of no use
 };
 
 // Adds what the kernel reads and writes to the tensors of the program. `start`: of a part, where it begins along the

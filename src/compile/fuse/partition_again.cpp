@@ -1,0 +1,215 @@
+// Groups that turned out to be no kernels are made again, alone: what they compute is a region of its own, which reads
+// from memory what they read. Nothing outside changes, so nothing outside can be harmed: a kernel that becomes several
+// needs no more than it did.
+#include <numeric>
+
+#include "base/error.h"
+#include "compile/fuse/partitioner.h"
+
+namespace heddle {
+namespace {
+
+// What units read from memory or wait for.
+template <class F>
+void for_each_needed(const Unit& u, const F& f) {
+  for (const Unit::Read& read : u.reads)
+    if (read.memory) f(read.node);
+  for (const Node* token : u.after) f(token);
+}
+
+// What groups compute for others, as the roots of a region. `wanted` says which of the nodes that they write.
+template <class F>
+Region region_of(const Partition& parts, std::span<const int> groups, const F& wanted) {
+  Region region;
+  std::unordered_set<const Node*> written;
+  auto each_unit = [&](const auto& f) {
+    for (int g : groups)
+      for (int id : parts.groups[static_cast<size_t>(g)].units) f(parts.units[static_cast<size_t>(id)]);
+  };
+  auto write = [&](const Node* node) {
+    if (written.insert(node).second && wanted(node)) region.roots.push_back(NodeRef::share(node));
+  };
+  each_unit([&](const Unit& u) {
+    if (!u.reduces && u.writes.empty()) write(u.written());
+    for (const Node* node : u.writes) write(node);
+  });
+  each_unit([&](const Unit& u) {
+    for_each_needed(u, [&](const Node* node) {
+      if (!written.count(node)) region.given.insert(node);
+    });
+  });
+  return region;
+}
+
+// Puts the groups of a region in the place of those that it was made of.
+std::vector<int> replace(Partition& parts, std::span<const int> groups, Partition&& made) {
+  for (int g : groups) {
+    for (int id : std::exchange(parts.groups[static_cast<size_t>(g)].units, {})) {
+      Unit& u = parts.units[static_cast<size_t>(id)];
+      auto forget = [&](const Node* node) {
+        if (auto it = parts.storing.find(node); it != parts.storing.end() && it->second == id) parts.storing.erase(it);
+      };
+      forget(u.written());
+      for (const Node* node : u.writes) forget(node);
+      u.reads.clear();
+      u.after.clear();
+      u.group = -1;
+    }
+  }
+  const int first_unit = static_cast<int>(parts.units.size()), first_group = static_cast<int>(parts.groups.size());
+  for (Unit& u : made.units) {
+    if (u.group >= 0) u.group += first_group;
+    parts.units.push_back(std::move(u));
+  }
+  for (Group& g : made.groups) {
+    for (int& id : g.units) id += first_unit;
+    for (Group::Shared& shared : g.shared) shared.unit += first_unit;
+    parts.groups.push_back(std::move(g));
+  }
+  for (auto& [node, id] : made.storing) parts.storing[node] = id + first_unit;
+  for (auto& [node, boundary] : made.boundaries) {
+    Boundary& known = parts.boundaries[node];
+    if (!known.stored) known.stored = boundary.stored;
+    known.apart = boundary.apart;
+  }
+  std::ranges::move(made.siblings, std::back_inserter(parts.siblings));
+  std::vector<int> fresh(parts.groups.size() - static_cast<size_t>(first_group));
+  std::iota(fresh.begin(), fresh.end(), first_group);
+  return fresh;
+}
+
+// Nodes that need each other, directly or not, number by number: the components of at least two. Without recursion.
+std::vector<std::vector<int>> circles(const std::vector<std::vector<int>>& needs) {
+  const size_t count = needs.size();
+  std::vector<std::vector<int>> result;
+  std::vector<int> seen(count, -1), low(count, 0), open;  // when a node was met; the earliest that it reaches
+  std::vector<bool> is_open(count, false);
+  std::vector<std::pair<int, size_t>> path;  // nodes, and which of their needs comes next
+  int time = 0;
+  auto enter = [&](int node) {
+    seen[static_cast<size_t>(node)] = low[static_cast<size_t>(node)] = time++;
+    open.push_back(node);
+    is_open[static_cast<size_t>(node)] = true;
+    path.emplace_back(node, 0);
+  };
+  for (size_t start = 0; start < count; ++start) {
+    if (seen[start] < 0) enter(static_cast<int>(start));
+    while (!path.empty()) {
+      const auto node = static_cast<size_t>(path.back().first);
+      if (path.back().second < needs[node].size()) {
+        const int next = needs[node][path.back().second++];
+        const auto n = static_cast<size_t>(next);
+        if (seen[n] < 0)
+          enter(next);
+        else if (is_open[n])
+          low[node] = std::min(low[node], seen[n]);
+        continue;
+      }
+      path.pop_back();
+      if (!path.empty()) {
+        int& above = low[static_cast<size_t>(path.back().first)];
+        above = std::min(above, low[node]);
+      }
+      if (low[node] != seen[node]) continue;
+      const auto from = std::ranges::find(open, static_cast<int>(node));
+      std::vector<int> component(from, open.end());
+      open.erase(from, open.end());
+      for (int member : component) is_open[static_cast<size_t>(member)] = false;
+      if (component.size() > 1) result.push_back(std::move(component));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> Partitioner::needed_groups() {
+  std::vector<std::vector<int>> needed(result_.groups.size());
+  for (const Unit& u : result_.units) {
+    if (u.group < 0) continue;
+    auto need = [&](int g) {
+      if (g != u.group) needed[static_cast<size_t>(u.group)].push_back(g);
+    };
+    for_each_needed(u, [&](const Node* node) {
+      if (!region_.given.count(node)) need(unit(result_.storing.at(node)).group);
+    });
+    // Computed elsewhere, it has to be there before, and to be taken in: the two cannot stay as they are.
+    for (const Unit::Read& read : u.reads) {
+      if (read.memory || has_unit(u.group, reduction_of(read.node))) continue;
+      const int computes = unit(reducing_.at(reduction_of(read.node))).group;
+      need(computes);
+      needed[static_cast<size_t>(computes)].push_back(u.group);
+    }
+  }
+  return needed;
+}
+
+bool Partitioner::nests_on_memory(const Unit& u) {
+  if (!u.factor || u.group < 0) return false;
+  auto writer = result_.storing.find(u.factor);
+  const bool elsewhere = writer != result_.storing.end() && unit(writer->second).group != u.group;
+  return elsewhere &&
+         std::ranges::any_of(u.reads, [&](const Unit::Read& read) { return read.memory && read.node == u.factor; });
+}
+
+std::vector<std::vector<int>> Partitioner::unfit_groups() {
+  std::vector<std::vector<int>> unfit = circles(needed_groups());
+  std::unordered_set<int> known;
+  for (const std::vector<int>& groups : unfit) {
+    known.insert(groups.begin(), groups.end());
+    forbid(groups);
+  }
+  for (const Unit& u : result_.units) {
+    if (!nests_on_memory(u)) continue;
+    limits_.not_nested.insert(u.node);
+    if (known.insert(u.group).second) unfit.push_back({u.group});
+  }
+  return unfit;
+}
+
+// First its nests, and if there are none, each of what it writes is alone.
+void Partitioner::forbid(std::span<const int> groups) {
+  bool changed = false;
+  auto each_unit = [&](const auto& f) {
+    for (int g : groups)
+      for (int id : group(g).units) f(unit(id));
+  };
+  each_unit([&](const Unit& u) { changed |= u.nest && limits_.not_nested.insert(u.nest).second; });
+  if (changed) return;
+  each_unit([&](const Unit& u) {
+    if (!u.reduces && u.writes.empty()) changed |= limits_.alone.insert(u.node).second;
+  });
+  HD_ASSERT(changed, "kernels that need each other, or that take no reduction in");
+}
+
+void Partitioner::make_again() {
+  const std::vector<std::vector<int>> unfit = unfit_groups();
+  if (unfit.empty()) return;
+  std::vector<int> place(result_.groups.size(), -1);  // of a group in the list
+  for (size_t i = 0; i < unfit.size(); ++i)
+    for (int g : unfit[i]) place[static_cast<size_t>(g)] = static_cast<int>(i);
+  std::unordered_set<const Node*> wanted = roots_;  // by somebody outside
+  for (const Unit& u : result_.units) {
+    if (u.group < 0) continue;
+    for_each_needed(u, [&](const Node* node) {
+      if (region_.given.count(node)) return;
+      const int from = unit(result_.storing.at(node)).group;
+      if (from != u.group && place[static_cast<size_t>(from)] != place[static_cast<size_t>(u.group)])
+        wanted.insert(node);
+    });
+  }
+  for (const std::vector<int>& groups : unfit) {
+    const Region region = region_of(result_, groups, [&](const Node* node) { return wanted.count(node) > 0; });
+    for (int g : groups)
+      for (int id : group(g).units) forget_reads(id);
+    for (int g : replace(result_, groups, Partitioner(region, limits_).run()))
+      for (int id : group(g).units) enter_reads(id);
+  }
+}
+
+std::vector<int> partition_again(Partition& parts, int group, PartitionLimits& limits) {
+  const Region region = region_of(parts, std::span(&group, 1), [](const Node*) { return true; });
+  return replace(parts, std::span(&group, 1), Partitioner(region, limits).run());
+}
+
+}  // namespace heddle
