@@ -1,4 +1,4 @@
-// What several passes ask about instructions.
+// What passes and lowerings ask about instructions.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,15 @@
 
 namespace heddle::kernel {
 
+// Each element is made of the operands' elements at its place, and of nothing else.
+inline bool is_elementwise(Op op) {
+  return is_scalar_op(op) || op == Op::constant || op == Op::cast || op == Op::bitcast || op == Op::index;
+}
+
 // Depends on its operands and formulas alone, and may run any number of times.
 inline bool is_pure(Op op) {
-  return is_scalar_op(op) || op == Op::constant || op == Op::cast || op == Op::bitcast || op == Op::index ||
-         op == Op::reduce || op == Op::scan || op == Op::dot || op == Op::packed_dot || op == Op::transpose;
+  return is_elementwise(op) || op == Op::reduce || op == Op::scan || op == Op::dot || op == Op::packed_dot ||
+         op == Op::transpose;
 }
 
 // What a body writes, nested bodies included. Different buffers never share memory.

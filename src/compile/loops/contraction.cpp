@@ -51,7 +51,7 @@ std::vector<bool> axes_of(const Loops& loops, const Stage& stage, kernel::Value 
 }
 
 std::optional<kernel::Value> narrow_factor(const Loops& loops, const Stage& stage, kernel::Value factor) {
-  auto dtype = [&](kernel::Value v) { return loops.values[static_cast<size_t>(v)].dtype; };
+  auto dtype = [&](kernel::Value v) { return loops.values[v].dtype; };
   kernel::Value narrow = kernel::kNoValue;
   for (const kernel::Inst& inst : stage.body.insts)
     if (inst.op == kernel::Op::cast && inst.results[0] == factor) narrow = inst.args[0];
@@ -63,9 +63,7 @@ std::optional<kernel::Value> narrow_factor(const Loops& loops, const Stage& stag
   return {};
 }
 
-int64_t numbers_per_word(const Loops& loops, kernel::Value narrow) {
-  return 4 / size_of(loops.values[static_cast<size_t>(narrow)].dtype);
-}
+int64_t numbers_per_word(const Loops& loops, kernel::Value narrow) { return 4 / size_of(loops.values[narrow].dtype); }
 
 std::optional<Contraction> find_contraction(const Loops& loops, const Stage& stage) {
   if (!stage.reducer || kernel::simple_op(*stage.reducer) != ScalarOp::add) return {};

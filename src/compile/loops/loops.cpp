@@ -82,7 +82,7 @@ bool computes_the_same(const Loops& loops, const kernel::Inst& a, const kernel::
   return a.op == b.op && a.buffer == b.buffer && a.args == b.args && a.address == b.address && a.guard == b.guard &&
          a.literal == b.literal && a.binds == b.binds && a.hint == b.hint && a.results.size() == b.results.size() &&
          (a.results.empty() ||  // a check
-          loops.values[static_cast<size_t>(a.results[0])] == loops.values[static_cast<size_t>(b.results[0])]);
+          loops.values[a.results[0]] == loops.values[b.results[0]]);
 }
 
 void merge_axes(Loops& loops) {

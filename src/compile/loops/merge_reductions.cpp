@@ -19,8 +19,8 @@ bool same_axes(const Stage& a, const Stage& b) {
 bool depends(const Loops& loops, size_t t, size_t first) {
   std::vector<bool> produced(loops.values.size(), false);
   for (size_t s = first; s < t; ++s)
-    for (Value v : loops.stages[s].results) produced[static_cast<size_t>(v)] = true;
-  auto is_produced = [&](Value v) { return produced[static_cast<size_t>(v)]; };
+    for (Value v : loops.stages[s].results) produced[v] = true;
+  auto is_produced = [&](Value v) { return produced[v]; };
   const kernel::Body& body = loops.stages[t].body;
   return std::any_of(body.results.begin(), body.results.end(), is_produced) ||
          std::any_of(body.insts.begin(), body.insts.end(),
@@ -34,7 +34,7 @@ void append(Loops& loops, Stage& to, Stage&& from) {
   std::vector<Value> names(loops.values.size());
   for (size_t v = 0; v < names.size(); ++v) names[v] = static_cast<Value>(v);
   auto rename = [&](auto& values) {
-    for (Value& v : values) v = names[static_cast<size_t>(v)];
+    for (Value& v : values) v = names[v];
   };
   for (Inst& inst : from.body.insts) {
     rename(inst.args);
@@ -45,7 +45,7 @@ void append(Loops& loops, Stage& to, Stage&& from) {
     if (known == to.body.insts.end())
       to.body.insts.push_back(std::move(inst));
     else if (!inst.results.empty())
-      names[static_cast<size_t>(inst.results[0])] = known->results[0];
+      names[inst.results[0]] = known->results[0];
   }
   rename(from.body.results);
   to.body.results.insert(to.body.results.end(), from.body.results.begin(), from.body.results.end());

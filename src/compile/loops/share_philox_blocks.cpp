@@ -33,7 +33,7 @@ uint64_t hash_of(const Loops& loops, const Inst& inst) {
   h = hash_combine(h, inst.guard.hash());
   h = hash_combine(h, inst.literal.bits());
   for (Value v : inst.args) h = hash_combine(h, static_cast<uint64_t>(v));
-  return hash_combine(h, static_cast<uint64_t>(loops.values[static_cast<size_t>(inst.results[0])].dtype));
+  return hash_combine(h, static_cast<uint64_t>(loops.values[inst.results[0]].dtype));
 }
 
 // The stage's body once for each quotient. `repeated` counts what later copies add.
@@ -60,7 +60,7 @@ Stage repeat(Loops& loops, const Stage& stage, const Expr& axis, const Expr& res
       }
       Value old = inst.results[0];
       if (inst.op == Op::index && inst.address.is_const() && inst.binds.empty()) {
-        DType dtype = loops.values[static_cast<size_t>(old)].dtype;
+        DType dtype = loops.values[old].dtype;
         inst.literal = Scalar::of(dtype, inst.address.value());
         inst.op = Op::constant;
         inst.address = 0;
@@ -77,7 +77,7 @@ Stage repeat(Loops& loops, const Stage& stage, const Expr& axis, const Expr& res
       if (part > 0) {
         ++repeated;
         names[old] = static_cast<Value>(loops.values.size());
-        loops.values.push_back(loops.values[static_cast<size_t>(old)]);
+        loops.values.push_back(loops.values[old]);
         inst.results[0] = names[old];
       }
       bucket.push_back(result.body.insts.size());

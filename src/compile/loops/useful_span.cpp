@@ -81,7 +81,7 @@ class Excluded {
         for (Value v : inst.args)
           if (auto it = exprs_.find(v); it != exprs_.end()) args.push_back(it->second);
         if (inst.args.empty() || args.size() != inst.args.size()) continue;
-        auto dtype = [&](Value v) { return loops_.values[static_cast<size_t>(v)].dtype; };
+        auto dtype = [&](Value v) { return loops_.values[v].dtype; };
         const bool small = std::all_of(args.begin(), args.end(), [](const Expr& e) {
           return e.lo() > -(int64_t{1} << 30) && e.hi() < int64_t{1} << 30;
         });
@@ -137,7 +137,7 @@ class Excluded {
     if (std::all_of(x.begin(), x.end(), [](auto& n) { return n.has_value(); })) {
       std::vector<double> known;
       for (auto& n : x) known.push_back(*n);
-      DType dtype = loops_.values[static_cast<size_t>(inst.results[0])].dtype;
+      DType dtype = loops_.values[inst.results[0]].dtype;
       if (!is_float(dtype)) return {};
       return apply_double(kernel::scalar_op(inst.op), known);
     }

@@ -57,11 +57,11 @@ class LoopsVerifier {
     }
   }
 
-  const kernel::Type& type(Value v) const { return loops_.values[static_cast<size_t>(v)]; }
+  const kernel::Type& type(Value v) const { return loops_.values[v]; }
 
   void define(Value v, bool result) {
     require(v >= 0 && static_cast<size_t>(v) < values_.size(), "value %", v, " has no type");
-    Made& made = values_[static_cast<size_t>(v)];
+    Made& made = values_[v];
     require(made.stage < 0, "value %", v, " is computed twice");
     require(type(v).shape.empty(), "value %", v, " is no scalar");
     made = {static_cast<int>(stage_), result};
@@ -69,14 +69,14 @@ class LoopsVerifier {
 
   void use(Value v, const Stage& stage) const {
     require(v >= 0 && static_cast<size_t>(v) < values_.size(), "value %", v, " has no type");
-    const Made& made = values_[static_cast<size_t>(v)];
+    const Made& made = values_[v];
     require(made.stage >= 0, "value %", v, " used before it is computed");
     if (!made.result) {
       require(made.stage == static_cast<int>(stage_), "value %", v, " belongs to the body of stage ", made.stage);
       return;
     }
     require(made.stage < static_cast<int>(stage_), "value %", v, " is a result of this stage itself");
-    const Stage& from = loops_.stages[static_cast<size_t>(made.stage)];
+    const Stage& from = loops_.stages[made.stage];
     for (size_t i = 0; i < from.kept; ++i)
       require(walks(stage.inner, from.inner[i].var), "value %", v, " is kept along ", from.inner[i].var,
               ", which is no axis of the stage that uses it");
@@ -129,7 +129,7 @@ class LoopsVerifier {
 
   void check_access(const Stage& stage, const Inst& inst) {
     require(inst.buffer >= 0 && static_cast<size_t>(inst.buffer) < loops_.buffers.size(), "no such buffer");
-    const kernel::Buffer& buffer = loops_.buffers[static_cast<size_t>(inst.buffer)];
+    const kernel::Buffer& buffer = loops_.buffers[inst.buffer];
     // Updates of a scatter read what they combine with.
     bool fits = inst.op == Op::check  ? buffer.space == Space::InOut
                 : inst.op == Op::load ? buffer.space == Space::In || (stage.ordered && buffer.space == Space::Out)

@@ -15,14 +15,14 @@ const kernel::Inst* definition(const Stage& stage, kernel::Value v) {
   return nullptr;
 }
 
-DType dtype_of(const Loops& loops, kernel::Value v) { return loops.values[static_cast<size_t>(v)].dtype; }
+DType dtype_of(const Loops& loops, kernel::Value v) { return loops.values[v].dtype; }
 
 // The same as matrix_view() for any index and guard, as long as 16 bytes along one of both axes are always neighbours.
 std::optional<MatrixView> gathered_view(const Loops& loops, const Stage& stage, const kernel::Inst& access, size_t own,
                                         size_t along) {
   if (!access.binds.empty()) return {};
   auto axis = [&](size_t i) { return i < loops.outer.size() ? loops.outer[i] : stage.inner[i - loops.outer.size()]; };
-  const int64_t piece = 16 / size_of(loops.buffers[static_cast<size_t>(access.buffer)].dtype);
+  const int64_t piece = 16 / size_of(loops.buffers[access.buffer].dtype);
   for (bool transposed : {false, true}) {
     const size_t fast = transposed ? own : along, slow = transposed ? along : own;
     if (!axis(fast).var.is_var() || axis(fast).extent.multiple() % piece != 0) continue;
@@ -52,7 +52,7 @@ std::optional<kernel::Value> cast_from(const Loops& loops, const Stage& stage, k
 std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, const kernel::Inst& access, size_t own,
                                       size_t along, bool copied) {
   if (!access.guard.is_const(1) || !access.binds.empty()) return {};
-  const kernel::Buffer& buffer = loops.buffers[static_cast<size_t>(access.buffer)];
+  const kernel::Buffer& buffer = loops.buffers[access.buffer];
   const int64_t size = size_of(buffer.dtype);
   MatrixView view;
   view.buffer = access.buffer;
@@ -128,12 +128,12 @@ std::optional<MatrixView> factor_view(const Loops& loops, const Stage& stage, co
 
 bool packed_transposed(const Loops& loops, const Stage& stage, const Contraction& c, int operand, DType dtype) {
   if (size_of(dtype) != 2) return false;
-  const Expr& own = loops.outer[static_cast<size_t>(operand == 0 ? c.a_axis : c.b_axis)].var;
+  const Expr& own = loops.outer[operand == 0 ? c.a_axis : c.b_axis].var;
   int64_t best = 0;
   bool transposed = false;
   for (const kernel::Inst& inst : stage.body.insts) {
     if (inst.op != kernel::Op::load || !depends_on(inst.address, own)) continue;
-    const int64_t size = loops.buffers[static_cast<size_t>(inst.buffer)].size.hi();
+    const int64_t size = loops.buffers[inst.buffer].size.hi();
     if (size <= best) continue;
     best = size;
     std::optional<Linear> linear = linear_in(inst.address, own);

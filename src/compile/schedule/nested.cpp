@@ -27,7 +27,7 @@ std::string check_kept_simt(const Schedule& schedule, const Loops& loops, const 
     const Stage& stage = loops.stages[s];
     int64_t block = 1, results = 0, tile = 1;
     for (int64_t size : schedule.block) block *= size;
-    for (kernel::Value v : stage.results) results += size_of(loops.values[static_cast<size_t>(v)].dtype);
+    for (kernel::Value v : stage.results) results += size_of(loops.values[v].dtype);
     for (size_t i = 0; i < stage.kept; ++i) results *= kept_room(schedule, loops, s, i, false);
     for (int64_t size : tile_of(schedule, loops, s)) tile = std::min(tile * size, target.shared_bytes);
     kept += results * block;

@@ -52,18 +52,18 @@ std::optional<kernel::Value> computed_factor(const Loops& loops, const Stage& st
 
 // Whether nothing is lost when the result becomes numbers of this dtype: it was such before.
 bool is_narrow(const Loops& loops, kernel::Value result, DType dtype) {
-  if (loops.values[static_cast<size_t>(result)].dtype == dtype) return true;
+  if (loops.values[result].dtype == dtype) return true;
   for (const Stage& stage : loops.stages)
     for (size_t r = 0; r < stage.results.size(); ++r) {
       if (stage.results[r] != result || stage.reducer) continue;
       for (const kernel::Inst& inst : stage.body.insts)
         if (inst.op == kernel::Op::cast && inst.results[0] == stage.body.results[r])
-          return loops.values[static_cast<size_t>(inst.args[0])].dtype == dtype;
+          return loops.values[inst.args[0]].dtype == dtype;
     }
   return false;
 }
 
-DType buffer_dtype(const Loops& loops, int buffer) { return loops.buffers[static_cast<size_t>(buffer)].dtype; }
+DType buffer_dtype(const Loops& loops, int buffer) { return loops.buffers[buffer].dtype; }
 
 // Numbers of two bytes, which the unit takes in steps of.
 constexpr int64_t kDepth = kernel::kMatrixBytes / 2;

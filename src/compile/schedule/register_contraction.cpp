@@ -24,11 +24,11 @@ std::string check_dot(const Site& at, const std::optional<Contraction>& c) {
 bool made_in_nest(const Site& at, kernel::Value factor) {
   std::vector<bool> made(at.loops.values.size(), false);
   for (size_t s = at.s; s > 0 && at.schedule.stages[s].joined; --s)
-    for (kernel::Value v : at.loops.stages[s - 1].results) made[static_cast<size_t>(v)] = true;
+    for (kernel::Value v : at.loops.stages[s - 1].results) made[v] = true;
   for (const kernel::Inst& inst : at.stage().body.insts)
-    if (std::ranges::any_of(inst.args, [&](kernel::Value v) { return made[static_cast<size_t>(v)]; }))
-      for (kernel::Value v : inst.results) made[static_cast<size_t>(v)] = true;
-  return made[static_cast<size_t>(factor)];
+    if (std::ranges::any_of(inst.args, [&](kernel::Value v) { return made[v]; }))
+      for (kernel::Value v : inst.results) made[v] = true;
+  return made[factor];
 }
 
 std::string check_staged(const std::optional<Staged>& staged, int operand, const Site& at, const Contraction& c) {
@@ -108,8 +108,7 @@ std::string check(const PackedContraction& contraction, const Site& at) {
     if (static_cast<size_t>(level.axis) >= outer && level.step != 1 && level.step % chunk != 0)
       return at.problem("steps of ", level.step, " along an axis of chunks of ", chunk);
   if (contraction.matrix)
-    if (std::string problem = check_panels(at, *c, at.loops.values[static_cast<size_t>(*a)].dtype); !problem.empty())
-      return problem;
+    if (std::string problem = check_panels(at, *c, at.loops.values[*a].dtype); !problem.empty()) return problem;
   return check_factors(contraction, at, *c);
 }
 
@@ -137,7 +136,7 @@ void repair_staged(T& contraction, const Site& at) {
     const int axis = !c ? -1 : operand == 0 ? c->a_axis : c->b_axis;
     of->depth =
         of->scope == Staged::Scope::Phase ? 0 : std::clamp(of->depth, 0, static_cast<int>(std::ssize(at.plan().loops)));
-    if (axis >= 0 && of->panel > 1) of->panel = at.tile[static_cast<size_t>(axis)];
+    if (axis >= 0 && of->panel > 1) of->panel = at.tile[axis];
   }
 }
 
@@ -220,7 +219,7 @@ Factor look_at(const Loops& loops, const Stage& stage, kernel::Value v, const Ex
   }
   for (const kernel::Inst& inst : stage.body.insts) {
     if (inst.results.empty() || inst.results[0] != v || inst.op != kernel::Op::load) continue;
-    const kernel::Buffer& buffer = loops.buffers[static_cast<size_t>(inst.buffer)];
+    const kernel::Buffer& buffer = loops.buffers[inst.buffer];
     f.size = size_of(buffer.dtype);
     f.bytes = buffer.size.hi() * f.size;
     std::optional<Linear> along_own = linear_in(inst.address, own), along_inner = linear_in(inst.address, inner);
@@ -261,7 +260,7 @@ std::optional<PackedContraction> choose_words(const Loops& loops, const Stage& s
   auto a = narrow_factor(loops, stage, c.a), b = narrow_factor(loops, stage, c.b);
   if (!a || !b || !c.a_axes[along] || !c.b_axes[along]) return {};
   if (stage.inner[along - loops.outer.size()].extent.hi() < 2) return {};
-  const DType factor = loops.values[static_cast<size_t>(*a)].dtype;
+  const DType factor = loops.values[*a].dtype;
   if (find_instruction(target, MatrixLayout::Panels, factor) && c.b_axis == static_cast<int>(loops.outer.size()) - 1)
     return PackedContraction{.matrix = true};
   return find_instruction(target, MatrixLayout::Packed, factor) ? std::optional(PackedContraction{}) : std::nullopt;
@@ -301,10 +300,9 @@ int64_t finishing_bytes(const Loops& loops, const Contraction& c) {
   for (size_t s = 1; s < loops.stages.size(); ++s)
     for (const kernel::Inst& inst : loops.stages[s].body.insts) {
       if (inst.op != kernel::Op::load && inst.op != kernel::Op::store) continue;
-      const Expr &a = loops.outer[static_cast<size_t>(c.a_axis)].var,
-                 &b = loops.outer[static_cast<size_t>(c.b_axis)].var;
+      const Expr &a = loops.outer[c.a_axis].var, &b = loops.outer[c.b_axis].var;
       if (depends_on(inst.address, a) && depends_on(inst.address, b))
-        bytes += size_of(loops.buffers[static_cast<size_t>(inst.buffer)].dtype);
+        bytes += size_of(loops.buffers[inst.buffer].dtype);
     }
   return bytes;
 }
@@ -324,7 +322,7 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   const bool one_axis = stage.inner.size() == 1;
   int64_t terms = 1;  // of a sum
   for (const Axis& axis : stage.inner) terms *= extent_of(axis);
-  const int lanes = target.vector_bytes / std::max(4, size_of(loops.values[static_cast<size_t>(c.a)].dtype));
+  const int lanes = target.vector_bytes / std::max(4, size_of(loops.values[c.a].dtype));
   const Factor fa = look_at(loops, stage, c.a, loops.outer[a].var, stage.inner[depth].var);
   const Factor fb = look_at(loops, stage, c.b, loops.outer[b].var, stage.inner[depth].var);
   StageSchedule& plan = schedule.stages[0];
@@ -460,7 +458,7 @@ void schedule_contraction_simt(Schedule& schedule, const Loops& loops, const Con
     if (step < depth_of_sum) plan.loops = {{static_cast<int>(loops.outer.size()), step}};
     return static_cast<int>(plan.loops.size());
   };
-  if (std::min(m, n) < kTiles[2].rows || loops.values[static_cast<size_t>(c.a)].dtype != DType::f32) {
+  if (std::min(m, n) < kTiles[2].rows || loops.values[c.a].dtype != DType::f32) {
     schedule.block[a] = std::min<int64_t>(64, m);
     schedule.block[b] = std::min<int64_t>(64, n);
     const int depth = loop_by(8);

@@ -28,7 +28,7 @@ std::vector<double> unit_strides(const Loops& loops, const Stage& stage) {
   std::vector<double> score(loops.outer.size() + stage.inner.size(), 0);
   for (const kernel::Inst& inst : stage.body.insts) {
     if (inst.op != kernel::Op::load && inst.op != kernel::Op::store) continue;
-    const kernel::Buffer& buffer = loops.buffers[static_cast<size_t>(inst.buffer)];
+    const kernel::Buffer& buffer = loops.buffers[inst.buffer];
     double weight = (inst.op == kernel::Op::store ? 1.5 : 1) * size_of(buffer.dtype) *
                     static_cast<double>(std::max<int64_t>(buffer.size.hi(), 1));
     for (size_t i = 0; i < score.size(); ++i) {

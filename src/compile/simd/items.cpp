@@ -57,6 +57,11 @@ std::vector<Item> Lowering::partition(const Body& code) {
     return load.buffer == store.buffer &&
            !(canonical(load.address, load.coords) == canonical(store.address, store.coords));
   };
+  auto add_single = [&](const Inst& inst, int at) {
+    Item& item = items.emplace_back();
+    item.single = &inst;
+    item.at = at;
+  };
   for (int i = 0; i < static_cast<int>(code.insts.size()); ++i) {
     const Inst& inst = code.insts[i];
     if (is_lazy_op(inst.op)) {
@@ -66,18 +71,12 @@ std::vector<Item> Lowering::partition(const Body& code) {
       if (inst.op == Op::load)
         for (const Inst* root : pending.roots) waits |= writes_memory(root->op) && root->buffer == inst.buffer;
       if (waits) flush();
-      Item item;
-      item.single = &inst;
-      item.at = i;
-      items.push_back(std::move(item));
+      add_single(inst, i);
       continue;
     }
     if (inst.op == Op::loop || inst.op == Op::branch || inst.op == Op::panel_dot) {
       flush();
-      Item item;
-      item.single = &inst;
-      item.at = i;
-      items.push_back(std::move(item));
+      add_single(inst, i);
       continue;
     }
     Dims shape = root_dims(in_, inst);

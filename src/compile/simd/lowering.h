@@ -4,6 +4,7 @@
 // asks for. Nests are made for stores, combines, reductions, dots, and for values that cross loops.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <unordered_map>
@@ -38,8 +39,9 @@ struct Layout {
   int vector_dim = -1;
   int width = 1;
 
-  int64_t steps(int dim) const;  // chunks or elements
-  int64_t size() const;          // vectors or scalars in all
+  int64_t steps(int dim) const;                    // chunks or elements
+  int64_t size() const;                            // vectors or scalars in all
+  int64_t number(std::span<const Expr> at) const;  // of the one with this element, or that begins with it
 };
 
 // Where the value of a tile is. Lazy values have none of these but may have a copy in memory.
@@ -60,6 +62,15 @@ struct Position {
   int vector_dim = -1;
   int width = 1;
   Expr active = 1;  // over the lane: which lanes hold elements
+
+  // Element 0 of each dimension.
+  static Position origin(size_t rank, int level);
+  // One element along the vector's dimension.
+  void to_scalar() {
+    vector_dim = -1;
+    width = 1;
+    active = 1;
+  }
 };
 
 // One step along a dimension.
@@ -117,9 +128,13 @@ struct Nest {
   bool row_wise = false;  // squares wait in scratch, so that there is one copy of the code and not one per row
   std::unordered_map<const Inst*, int32_t> prefetch;  // loads that fetch what the next round wants, and how far that is
 
-  bool has_dot() const;
-  bool has_scan() const;
+  bool has(Op op) const;  // among the roots
+  bool knows(const Expr& e) const { return std::find(known.begin(), known.end(), e) != known.end(); }
+  Layout layout() const { return {shape, vector_dim, width}; }
 };
+
+// Code for parts along one dimension.
+using StepCode = std::function<std::vector<Value>(std::span<const Part>, std::vector<Value> carried)>;
 
 // A step of a body: one scalar instruction, one nest, or a loop or branch.
 struct Item {
@@ -186,6 +201,7 @@ class Lowering {
   int natural_width(const Nest& nest, std::span<const Inst* const> leaves) const;
   Expr canonical(const Expr& e, std::span<const Expr> coords);  // over coordinate(d, extent)
   Expr coordinate(int dim, int64_t size);
+  std::vector<Expr> coordinates(const Dims& shape);  // but of dimensions of size 1
   void spill(Value v);
   void plan_prefetch(Nest& nest);
   void plan_dot_prefetch(Nest& nest);
@@ -215,13 +231,13 @@ class Lowering {
   void finish_sums(const Nest& nest, const Sums& sums, const std::vector<Value>& accumulators, std::vector<Value>& out);
   void nest_reduction(const Nest& nest, std::vector<Position> positions, std::vector<Value>& out);
   void write(const Nest& nest, std::span<const Position> positions, std::vector<Value>& out);
-  std::vector<Value> walk(const Walk& walk, std::vector<Value> carried,
-                          const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body);
-  std::vector<Value> walk_aligned(
-      const Walk& walk, std::vector<Value> carried,
-      const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body);
+  std::vector<Value> walk(const Walk& walk, std::vector<Value> carried, const StepCode& body);
+  std::vector<Value> walk_aligned(const Walk& walk, std::vector<Value> carried, const StepCode& body);
+  Layout result_layout(const Nest& nest, Value v) const;
   Expr head_of(const Nest& nest, const std::vector<std::vector<Part>>& parts);
-  Expr root_guard(const Nest& nest, const Inst& root, const Position& at);
+  Substitution places(const Inst& inst, const Position& at);  // of the instruction's coordinates
+  // What of its guard is not known to hold.
+  Expr guard_at(const Nest& nest, const Inst& inst, const Position& at);
   Value mask_of(const Nest& nest, const Inst& root, const Expr& keep, const Position& at);
   Value masked(Value v, Value mask, const Scalar& otherwise);
 
@@ -231,6 +247,7 @@ class Lowering {
   int depth() const { return static_cast<int>(frames_.size()) - 1; }
   Expr lane(int width);
   Value fresh(Type type);
+  std::vector<Value> fresh_like(std::span<const Value> values);
   Value emit(const Nest& nest, Value v, const Position& at);
   void emit_in_turns(const Nest& nest, std::span<const Inst* const> stores, std::span<const Position> positions);
   Position project(const Position& at, const Dims& shape) const;
@@ -240,10 +257,13 @@ class Lowering {
   void store_at(int buffer, const Dims& strides, Value v, const Position& at);
   bool usable(const Rep& rep, const Nest& nest) const;
   std::vector<Value> loop(const Expr& extent, std::vector<Value> init,
-                          const std::function<std::vector<Value>(const Expr& i, std::vector<Value>)>& body);
-  void close_frame();
-  std::vector<Value> branch(const Expr& guard, const std::function<std::vector<Value>()>& then,
-                            const std::function<std::vector<Value>()>& otherwise);
+                          const kernel::BodyCode<const Expr&, std::vector<Value>>& body);
+  std::vector<Value> branch(const Expr& guard, const kernel::BodyCode<>& then, const kernel::BodyCode<>& otherwise);
+  // The same for instructions that lack their bodies and results.
+  std::vector<Value> add_loop(Inst inst, std::span<const Value> init,
+                              const kernel::BodyCode<std::span<const Value>>& body);
+  std::vector<Value> add_branch(Inst inst, const kernel::BodyCode<>& then, const kernel::BodyCode<>& otherwise);
+  std::vector<Value> in_frame(Body& body, const kernel::BodyCode<>& code);
 
   const Kernel& in_;
   const Target& target_;

@@ -8,9 +8,7 @@
 namespace heddle::simd {
 
 // Full parts in rounds, then what is left: of a constant size at once, else part by part and a masked one.
-std::vector<Value> Lowering::walk(
-    const Walk& walk, std::vector<Value> carried,
-    const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body) {
+std::vector<Value> Lowering::walk(const Walk& walk, std::vector<Value> carried, const StepCode& body) {
   if (!walk.head.is_const(0)) return walk_aligned(walk, std::move(carried), body);
   const int64_t step = walk.step;
   auto parts_of = [&](const Expr& first, int64_t count, int level) {
@@ -64,9 +62,7 @@ std::vector<Value> Lowering::walk(
 }
 
 // Both ends are parts of vectors, computed by one piece of code; full parts lie between them.
-std::vector<Value> Lowering::walk_aligned(
-    const Walk& walk, std::vector<Value> carried,
-    const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body) {
+std::vector<Value> Lowering::walk_aligned(const Walk& walk, std::vector<Value> carried, const StepCode& body) {
   const Expr step = walk.step, per_round = step * Expr(walk.unroll);
   const Expr first = walk.head;
   const Expr left = max(walk.bound - first, 0), rest = mod(left, step), rounds = floordiv(left, per_round);
@@ -98,6 +94,11 @@ Expr Lowering::head_of(const Nest& nest, const std::vector<std::vector<Part>>& p
   }
   Expr begin = substitute(store.address, places);
   return ceildiv(begin, nest.width) * Expr(nest.width) - begin;
+}
+
+Layout Lowering::result_layout(const Nest& nest, Value v) const {
+  if (nest.axis == nest.vector_dim) return {in_.values[v].shape};
+  return {in_.values[v].shape, nest.vector_dim, nest.width};
 }
 
 void Lowering::run_nest(Nest& nest) {
@@ -148,13 +149,11 @@ void Lowering::run_nest(Nest& nest) {
   };
   for (const Inst* root : nest.roots) {
     if (writes_memory(root->op) || !nest.in_registers) continue;
-    for (Value v : final_results(*root))
-      take(v, {in_.values[v].shape, nest.axis == nest.vector_dim ? -1 : nest.vector_dim,
-               nest.axis == nest.vector_dim ? 1 : nest.width});
+    for (Value v : final_results(*root)) take(v, result_layout(nest, v));
   }
   for (const Save& save : nest.saves) {
     if (save.registers) {
-      take(save.value, {nest.shape, nest.vector_dim, nest.width});
+      take(save.value, nest.layout());
     } else if (is_lazy(save.value) && save.buffer >= 0) {
       Rep rep;
       rep.kind = Rep::Memory;
@@ -173,10 +172,9 @@ std::vector<Value> Lowering::nest_body(const Nest& nest) {
   int64_t slots = 0;
   for (const Inst* root : nest.roots)
     if (nest.in_registers && !writes_memory(root->op))
-      for (Value v : final_results(*root))
-        slots += Layout{in_.values[v].shape, nest.axis == nest.vector_dim ? -1 : nest.vector_dim, nest.width}.size();
+      for (Value v : final_results(*root)) slots += result_layout(nest, v).size();
   for (const Save& save : nest.saves)
-    if (save.registers) slots += Layout{nest.shape, nest.vector_dim, nest.width}.size();
+    if (save.registers) slots += nest.layout().size();
   out.assign(static_cast<size_t>(slots), kernel::kNoValue);
   nest_parts(nest, 0, parts, out);
   return out;
@@ -204,9 +202,7 @@ void Lowering::nest_parts(const Nest& nest, size_t next, std::vector<std::vector
 void Lowering::nest_leaf(const Nest& nest, const std::vector<std::vector<Part>>& parts, std::vector<Value>& out) {
   const int rank = static_cast<int>(nest.shape.size());
   std::vector<Position> positions;
-  Position at;
-  at.at.resize(rank);
-  at.level.resize(rank, base_level_);
+  Position at = Position::origin(rank, base_level_);
   std::function<void(int)> visit = [&](int d) {
     if (d == rank) {
       positions.push_back(at);
@@ -230,23 +226,6 @@ void Lowering::nest_leaf(const Nest& nest, const std::vector<std::vector<Part>>&
     nest_reduction(nest, std::move(positions), out);
   else
     write(nest, positions, out);
-}
-
-Expr Lowering::root_guard(const Nest& nest, const Inst& root, const Position& at) {
-  if (root.guard.is_const(1)) return 1;
-  Substitution places;
-  for (size_t d = 0; d < root.coords.size(); ++d) {
-    Expr place = at.at[d];
-    if (static_cast<int>(d) == at.vector_dim) place = place + lane(at.width);
-    places.emplace_back(root.coords[d], place);
-  }
-  std::vector<Expr> rest;
-  for (const Expr& part : conjuncts(root.guard)) {
-    Expr c = canonical(part, root.coords);
-    if (std::find(nest.known.begin(), nest.known.end(), c) == nest.known.end())
-      rest.push_back(substitute(part, places));
-  }
-  return conjunction(rest);
 }
 
 // `keep` as a value; the root's bound variables may occur in it. Nothing when it always holds.
@@ -293,14 +272,8 @@ void Lowering::write(const Nest& nest, std::span<const Position> positions, std:
     const Position& at = positions[p];
     for (const Inst* root : stores) {
       Builder::Access access;
-      Substitution places;
-      for (size_t d = 0; d < root->coords.size(); ++d) {
-        Expr place = at.at[d];
-        if (static_cast<int>(d) == at.vector_dim) place = place + lane(at.width);
-        places.emplace_back(root->coords[d], place);
-      }
-      access.address = substitute(root->address, places);
-      access.guard = logical_and(root_guard(nest, *root, at), at.active);
+      access.address = substitute(root->address, places(*root, at));
+      access.guard = logical_and(guard_at(nest, *root, at), at.active);
       access.hint = root->hint;
       Value v = values[next++];
       for (const Expr& bind : root->binds) {
@@ -320,21 +293,15 @@ void Lowering::write(const Nest& nest, std::span<const Position> positions, std:
     }
     int64_t first_slot = static_cast<int64_t>(out.size());
     for (const Save& save : nest.saves)
-      if (save.registers) first_slot -= Layout{nest.shape, nest.vector_dim, nest.width}.size();
+      if (save.registers) first_slot -= nest.layout().size();
     for (const Save& save : nest.saves) {
       Value v = saved[next_saved++];
       if (!save.registers) {
         store_at(save.buffer, save.strides, v, at);
         continue;
       }
-      Layout layout{nest.shape, nest.vector_dim, nest.width};
-      int64_t index = 0;
-      for (size_t d = 0; d < nest.shape.size(); ++d) {
-        int64_t i = at.at[d].value();
-        if (static_cast<int>(d) == nest.vector_dim) i /= nest.width;
-        index = index * layout.steps(static_cast<int>(d)) + i;
-      }
-      out[static_cast<size_t>(first_slot + index)] = splat(v, at.width, depth());
+      const Layout layout = nest.layout();
+      out[first_slot + layout.number(at.at)] = splat(v, at.width, depth());
       first_slot += layout.size();
     }
   }
@@ -416,7 +383,7 @@ std::vector<size_t> Lowering::order_of_sums(const Nest& nest, const Sums& sums) 
     for (size_t other = p; other < sums.count() && !taken[p]; ++other) {
       bool same = !taken[other];
       for (size_t d = 0; same && d < nest.shape.size(); ++d)
-        same = static_cast<int>(d) == nest.axis || (static_cast<int>(d) == nest.vector_dim && nest.has_dot()) ||
+        same = static_cast<int>(d) == nest.axis || (static_cast<int>(d) == nest.vector_dim && nest.has(Op::dot)) ||
                sums.positions[p].at[d] == sums.positions[other].at[d];
       if (!same) continue;
       order.push_back(other);
@@ -429,7 +396,7 @@ std::vector<size_t> Lowering::order_of_sums(const Nest& nest, const Sums& sums) 
 size_t Lowering::add_to_sums(const Nest& nest, const Sums& sums, const Inst& root, const Position& at, size_t slot,
                              std::vector<Value>& now) {
   // Lanes outside of the tile matter only where lanes meet.
-  Expr keep = root_guard(nest, root, at);
+  Expr keep = guard_at(nest, root, at);
   if (sums.horizontal) keep = logical_and(keep, at.active);
   Value mask = mask_of(nest, root, keep, at);
   if (root.op == Op::scan) {
@@ -498,11 +465,7 @@ void Lowering::finish_sums(const Nest& nest, const Sums& sums, const std::vector
           const Rep& rep = reps_[results[k]];
           Position at = sums.positions[p];
           at.at[nest.axis] = 0;
-          if (sums.horizontal) {
-            at.vector_dim = -1;
-            at.width = 1;
-            at.active = 1;
-          }
+          if (sums.horizontal) at.to_scalar();
           store_at(rep.buffer, rep.strides, result[k], at);
         }
       }

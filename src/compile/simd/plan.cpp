@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "compile/simd/lowering.h"
 
 namespace heddle::simd {
@@ -50,12 +51,8 @@ std::optional<Expr> upper_limit(const Expr& condition, const Expr& coordinate) {
   return ceildiv(-linear->rest, linear->coefficient);
 }
 
-bool Nest::has_dot() const {
-  return std::any_of(roots.begin(), roots.end(), [](const Inst* i) { return i->op == Op::dot; });
-}
-
-bool Nest::has_scan() const {
-  return std::any_of(roots.begin(), roots.end(), [](const Inst* i) { return i->op == Op::scan; });
+bool Nest::has(Op op) const {
+  return std::ranges::any_of(roots, [&](const Inst* root) { return root->op == op; });
 }
 
 Expr Lowering::coordinate(int dim, int64_t size) {
@@ -64,6 +61,13 @@ Expr Lowering::coordinate(int dim, int64_t size) {
     if (key == std::pair(dim, size)) return e;
   coordinates_.push_back({{dim, size}, Expr::index(text("d", dim), size)});
   return coordinates_.back().second;
+}
+
+std::vector<Expr> Lowering::coordinates(const Dims& shape) {
+  std::vector<Expr> all;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] != 1) all.push_back(coordinate(static_cast<int>(d), shape[d]));
+  return all;
 }
 
 Expr Lowering::canonical(const Expr& e, std::span<const Expr> coords) {
@@ -251,9 +255,7 @@ void Lowering::plan_bounds(Nest& nest, const SmallVector<bool, 4>& fixed) {
     std::erase_if(common, [&](const Expr& e) { return !free_of(e, root->binds); });
     first = false;
   }
-  std::vector<Expr> coordinates;
-  for (size_t d = 0; d < nest.shape.size(); ++d)
-    if (nest.shape[d] != 1) coordinates.push_back(coordinate(static_cast<int>(d), nest.shape[d]));
+  const std::vector<Expr> coordinates = this->coordinates(nest.shape);
   for (const Expr& e : common) {
     if (free_of(e, coordinates)) {
       if (nest.axis >= 0) continue;
@@ -275,7 +277,7 @@ void Lowering::plan_bounds(Nest& nest, const SmallVector<bool, 4>& fixed) {
 
 void Lowering::plan_walks(Nest& nest, int64_t cost) {
   const int rank = static_cast<int>(nest.shape.size());
-  auto steps = [&](int d) { return (nest.shape[d] + nest.walks[d].step - 1) / nest.walks[d].step; };
+  auto steps = [&](int d) { return pieces(nest.shape[d], nest.walks[d].step); };
   int64_t everything = 1;
   bool unbounded = true;
   for (int d = 0; d < rank; ++d) {
@@ -313,7 +315,7 @@ void Lowering::plan_walks(Nest& nest, int64_t cost) {
       weight += std::max<int64_t>(1, nest.width * size_of(in_.values[v].dtype) / target_.vector_bytes);
   weight = std::max<int64_t>(1, weight);
   const bool horizontal = nest.axis == nest.vector_dim;
-  const bool dot = nest.has_dot();
+  const bool dot = nest.has(Op::dot);
   const int64_t registers = std::max<int64_t>(1, (target_.vector_registers - 4) / weight);
   int64_t results = 1;
   bool forced = false;
@@ -335,8 +337,8 @@ void Lowering::plan_walks(Nest& nest, int64_t cost) {
     int64_t left = horizontal && !dot ? 1 : budget;
     auto take = [&](int d, int64_t most) {
       int64_t n = std::max<int64_t>(1, std::min({steps(d), most, left}));
-      int64_t rounds = (steps(d) + n - 1) / n;
-      n = (steps(d) + rounds - 1) / rounds;  // 16 as 8 + 8, not 14 + 2
+      int64_t rounds = pieces(steps(d), n);
+      n = pieces(steps(d), rounds);  // 16 as 8 + 8, not 14 + 2
       nest.walks[d].unroll = n;
       accumulators *= n;
       left /= n;
@@ -346,7 +348,7 @@ void Lowering::plan_walks(Nest& nest, int64_t cost) {
       if (d != nest.axis && d != nest.vector_dim) take(d, horizontal ? 4 : 24);
   }
   Walk& along = nest.walks[nest.axis];
-  if (nest.has_scan()) {  // one accumulator each, as every element needs the one before
+  if (nest.has(Op::scan)) {  // one accumulator each, as every element needs the one before
     if (!along.whole && along.bound.is_const(along.size) && steps(nest.axis) * accumulators <= kSmall)
       along.whole = true;
     along.unroll = std::min<int64_t>(horizontal && cost <= 60 ? 4 : cost <= 20 ? 2 : 1, steps(nest.axis));
@@ -370,14 +372,12 @@ void Lowering::plan_walks(Nest& nest, int64_t cost) {
 // Guards that remain inside the loops of a reduction are tested once for the whole tile where that is possible.
 void Lowering::plan_versions(Nest& nest, std::span<const Inst* const> leaves) {
   if (nest.axis < 0) return;
-  std::vector<Expr> coordinates;
-  for (size_t d = 0; d < nest.shape.size(); ++d)
-    if (nest.shape[d] != 1) coordinates.push_back(coordinate(static_cast<int>(d), nest.shape[d]));
+  const std::vector<Expr> coordinates = this->coordinates(nest.shape);
   Expr all = 1;
   auto look = [&](const Inst& inst) {
     for (const Expr& part : conjuncts(inst.guard)) {
       Expr c = canonical(part, inst.coords);
-      if (!free_of(c, inst.binds) || std::find(nest.known.begin(), nest.known.end(), c) != nest.known.end()) continue;
+      if (!free_of(c, inst.binds) || nest.knows(c)) continue;
       if (std::find(nest.full.begin(), nest.full.end(), c) != nest.full.end()) continue;
       std::optional<Expr> test = everywhere(c, coordinates);
       if (!test || test->is_const(0)) continue;
@@ -399,7 +399,7 @@ void Lowering::plan_versions(Nest& nest, std::span<const Inst* const> leaves) {
 // A row that several nests read comes from memory in the first of them and from the cache in the others. While one of
 // those computes, memory would idle: it fetches the next row meanwhile. Light nests would only wait for the fetches.
 void Lowering::plan_prefetch(Nest& nest) {
-  if (nest.has_dot()) return plan_dot_prefetch(nest);
+  if (nest.has(Op::dot)) return plan_dot_prefetch(nest);
   if (rounds_.empty()) return;
   std::vector<const Inst*> inner = leaves(nest);
   int64_t cost = 0;
@@ -457,11 +457,9 @@ void Lowering::spill(Value v) {
   Rep held = reps_[v];
   Rep rep = memory_rep(v, held.layout.vector_dim);
   size_t next = 0;
-  Position at;
   const Layout& layout = held.layout;
   const int rank = static_cast<int>(layout.shape.size());
-  at.at.resize(rank);
-  at.level.resize(rank, depth());
+  Position at = Position::origin(rank, depth());
   std::function<void(int)> visit = [&](int d) {
     if (d == rank) {
       store_at(rep.buffer, rep.strides, held.registers[next++], at);

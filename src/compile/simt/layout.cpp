@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "compile/simt/lowering.h"
 
 namespace heddle::simt {
@@ -15,13 +16,6 @@ constexpr int64_t kMaxElements = 64;
 constexpr int64_t kMaxAccumulators = 128;
 constexpr int kVectorBytes = 16;
 constexpr int kMaxLanes = 8;
-
-int64_t floor_power(int64_t n) {
-  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
-}
-int64_t ceil_power(int64_t n) {
-  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
-}
 
 // The lane-free form of a condition that is the same for all lanes, or nothing.
 std::optional<Expr> uniform(const Expr& condition, const Expr& lane) {
@@ -204,7 +198,7 @@ Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, s
   for (int d = 0; d < rank; ++d) {
     LayoutDim& dim = layout.dims[d];
     int64_t covered = dim.threads * (d == layout.lane_dim ? layout.lanes : 1);
-    dim.registers = (dim.size + covered - 1) / covered;
+    dim.registers = pieces(dim.size, covered);
     // Neighbours in a tile of accumulators let operands be read in vectors.
     dim.chunked = tiled && d != fast && d != dot_axis;
   }

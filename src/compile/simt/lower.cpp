@@ -102,7 +102,7 @@ bool Lowering::reads(Value v, const std::vector<int>& buffers) const {
 }
 
 int64_t Lowering::registers_of_store(const Inst& store, bool& rolled) const {
-  const Layout& layout = plan_.layout(plan_.inst_group.at(&store));
+  const Layout& layout = layout_of(store);
   const Dims& dims = shape(store.args[0]);
   int64_t registers = has_lanes(layout, dims) ? layout.lanes : 1;
   for (size_t d = 0; d < dims.size(); ++d) {
@@ -144,10 +144,10 @@ std::vector<const Inst*> Lowering::large_stores(std::span<const Inst> insts) con
 
 // A few elements of all stores after the other: what they share is held for these elements alone.
 void Lowering::emit_in_parts(std::span<const Inst* const> stores) {
-  const Layout& layout = plan_.layout(plan_.inst_group.at(stores[0]));
+  const Layout& layout = layout_of(*stores[0]);
   const Dims& dims = shape(stores[0]->args[0]);
   const Expr owns = owner(layout, dims, thread_);
-  const std::vector<Point> all = points(layout, dims, SmallVector<Expr, 4>(dims.size(), 0));
+  const std::vector<Point> all = points(layout, dims);
   const int64_t lanes = has_lanes(layout, dims) ? layout.lanes : 1;
   const auto part = static_cast<size_t>(std::max<int64_t>(1, kMostHeld / (lanes * std::ssize(stores))));
   for (size_t first = 0; first < all.size(); first += part) {
@@ -179,12 +179,12 @@ void Lowering::compute_before_stores(std::span<const Inst> insts) {
   int64_t held = 0;
   for (const Inst& inst : insts) {
     if (inst.op == Op::store) {
-      const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
+      const Layout& layout = layout_of(inst);
       const Dims& dims = shape(inst.args[0]);
       bool rolled = false;
       held += registers_of_store(inst, rolled);
       if (rolled || held > kMostHeld || reads(inst.args[0], written)) return;
-      for (const Point& p : points(layout, dims, SmallVector<Expr, 4>(dims.size(), 0))) at(inst.args[0], p.coords);
+      for (const Point& p : points(layout, dims)) at(inst.args[0], p.coords);
       written.push_back(inst.buffer);
       continue;
     }
@@ -226,7 +226,7 @@ void Lowering::define_load(const Inst& inst) {
 }
 
 void Lowering::emit_store(const Inst& inst) {
-  const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
+  const Layout& layout = layout_of(inst);
   const Dims& dims = shape(inst.args[0]);
   Expr owns = owner(layout, dims, thread_);
   over_rolled(layout, dims, [&](std::span<const Point> where) {
@@ -252,9 +252,7 @@ void Lowering::emit_store(const Inst& inst) {
 }
 
 // The registers of a carried or chosen value, at the places where it is kept.
-std::vector<Lowering::Point> Lowering::registers_of(Value v) {
-  return points(layout(v), shape(v), SmallVector<Expr, 4>(shape(v).size(), 0));
-}
+std::vector<Lowering::Point> Lowering::registers_of(Value v) { return points(layout(v), shape(v)); }
 
 void Lowering::values_in_registers(Value v, Value like, std::vector<Value>& out) {
   for (const Point& p : registers_of(like)) out.push_back(widen(at(v, p.coords), lane_of(layout(like), shape(like))));

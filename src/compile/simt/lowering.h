@@ -53,6 +53,10 @@ struct Layout {
 
 // The shape that an instruction's coordinates run over.
 Dims coord_dims(const Inst& inst);
+inline Dims reduced_dims(Dims dims, int axis) {
+  dims[axis] = 1;
+  return dims;
+}
 
 // A load, store or combine with the coordinates that step through it; what the choice of a layout looks at.
 Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, std::span<const kernel::Buffer> buffers,
@@ -134,6 +138,7 @@ class Lowering {
 
   const Dims& shape(Value v) const { return tile_.values[v].shape; }
   const Layout& layout(Value v) const { return plan_.layout(plan_.values[v].group); }
+  const Layout& layout_of(const Inst& inst) const { return plan_.layout(plan_.inst_group.at(&inst)); }
 
   // Walking over registers: loops for rolled dimensions, points for the others.
   Expr lane(const Layout& layout);
@@ -142,10 +147,12 @@ class Lowering {
   Expr lane_in(std::span<const Expr> exprs) const;
   Point point(const Layout& layout, const Dims& dims, const SmallVector<Expr, 4>& registers);
   std::vector<Point> points(const Layout& layout, const Dims& dims, const SmallVector<Expr, 4>& registers);
+  std::vector<Point> points(const Layout& layout, const Dims& dims) {
+    return points(layout, dims, SmallVector<Expr, 4>(dims.size(), 0));
+  }
   void over_rolled(const Layout& layout, const Dims& dims, const std::function<void(std::span<const Point>)>& body);
-  std::vector<Value> register_loop(
-      int64_t count, std::span<const Value> init, int unroll,
-      const std::function<std::vector<Value>(const Expr& r, std::span<const Value> carried)>& body);
+  std::vector<Value> register_loop(int64_t count, std::span<const Value> init, int unroll,
+                                   const kernel::BodyCode<const Expr&, std::span<const Value>>& body);
   Expr inside(const Coords& coords, const Dims& dims) const;
 
   // Values at coordinates.
@@ -153,7 +160,7 @@ class Lowering {
   Value compute(const Inst& inst, const Coords& coords, const Dims& dims);
   kernel::Builder::Access access(const Inst& inst, size_t first_bound, const Coords& coords, const Dims& dims,
                                  const Expr& guard, bool lanes);
-  Value index_at(DType dtype, const Inst& inst, const Expr& address, size_t first_bound, const Coords& coords);
+  Substitution places(const Inst& inst, const Coords& coords) const;  // of the instruction's coordinates
   Value index_of(DType dtype, const Expr& e, const Inst& inst, size_t first_bound, const Coords& coords);
   Value widen(Value v, const Expr& lane);
 
@@ -227,6 +234,9 @@ class Lowering {
     Expr slot, part, writes;
   };
   Parts parts_of(const Layout& layout, const Dims& dims, int axis, int64_t done);
+  // Writes them; the tuple that part p of result i is.
+  std::function<std::vector<Value>(int64_t i, int64_t p)> share(const Parts& parts, std::span<const Value> state,
+                                                                const kernel::Reducer& reducer);
   std::vector<Value> exchange(const Layout& layout, const Dims& dims, int axis, int64_t done, std::vector<Value> state,
                               const kernel::Reducer& reducer);
   std::optional<Value> counts(const Inst& inst, size_t first_bound, const Coords& coords, const Dims& dims);

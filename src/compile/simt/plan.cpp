@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "compile/simt/lowering.h"
+#include "kernel/pass_util.h"
 #include "kernel/types.h"
 
 namespace heddle::simt {
@@ -15,10 +16,7 @@ namespace {
 bool accesses_memory(Op op) { return op == Op::load || op == Op::store || op == Op::combine || op == Op::check; }
 bool writes_memory(Op op) { return op == Op::store || op == Op::combine || op == Op::matrix_store; }
 // Computed again wherever it is used, from its operands.
-bool recomputable(Op op) {
-  return kernel::is_scalar_op(op) || op == Op::constant || op == Op::cast || op == Op::bitcast || op == Op::index ||
-         op == Op::load;
-}
+bool recomputable(Op op) { return kernel::is_elementwise(op) || op == Op::load; }
 
 class Planner {
  public:

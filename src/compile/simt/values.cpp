@@ -74,15 +74,13 @@ void Lowering::over_rolled(const Layout& layout, const Dims& dims,
     register_loop(layout.dims[d].registers, {}, 0, [&](const Expr& r, std::span<const Value>) {
       registers[d] = r;
       next(d + 1);
-      return std::vector<Value>();
     });
   };
   next(0);
 }
 
-std::vector<Value> Lowering::register_loop(
-    int64_t count, std::span<const Value> init, int unroll,
-    const std::function<std::vector<Value>(const Expr& r, std::span<const Value>)>& body) {
+std::vector<Value> Lowering::register_loop(int64_t count, std::span<const Value> init, int unroll,
+                                           const kernel::BodyCode<const Expr&, std::span<const Value>>& body) {
   Expr r = Expr::index("r" + std::to_string(register_loops_.size()), count);
   register_loops_.push_back(r);
   return builder_->loop(
@@ -142,7 +140,7 @@ Value Lowering::compute(const Inst& inst, const Coords& coords, const Dims& dims
     }
     case Op::cast: return b.cast(at(inst.args[0], coords), dtype);
     case Op::bitcast: return b.bitcast(at(inst.args[0], coords), dtype);
-    case Op::index: return index_at(dtype, inst, inst.address, 0, coords);
+    case Op::index: return index_of(dtype, substitute(inst.address, places(inst, coords)), inst, 0, coords);
     case Op::load: {
       Value result = b.load(inst.buffer, dtype, access(inst, 0, coords, dims, 1, false));
       if (auto found = plan_.same_element.find(&inst); found != plan_.same_element.end()) tag(found->second + 1);
@@ -156,9 +154,7 @@ Value Lowering::compute(const Inst& inst, const Coords& coords, const Dims& dims
 // if `lanes` asks for it.
 Builder::Access Lowering::access(const Inst& inst, size_t first_bound, const Coords& coords, const Dims& dims,
                                  const Expr& guard, bool lanes) {
-  Substitution where;
-  for (size_t d = 0; d < inst.coords.size(); ++d) where.emplace_back(inst.coords[d], coords[d]);
-  if (shift_) where.emplace_back(shift_->var, shift_->by);
+  const Substitution where = places(inst, coords);
   Builder::Access result;
   result.hint = inst.hint;
   result.address = substitute(inst.address, where);
@@ -179,12 +175,11 @@ Builder::Access Lowering::access(const Inst& inst, size_t first_bound, const Coo
   return result;
 }
 
-// The integer `address` of inst (or its guard, for a condition) at coordinates.
-Value Lowering::index_at(DType dtype, const Inst& inst, const Expr& address, size_t first_bound, const Coords& coords) {
+Substitution Lowering::places(const Inst& inst, const Coords& coords) const {
   Substitution where;
   for (size_t d = 0; d < inst.coords.size(); ++d) where.emplace_back(inst.coords[d], coords[d]);
   if (shift_) where.emplace_back(shift_->var, shift_->by);
-  return index_of(dtype, substitute(address, where), inst, first_bound, coords);
+  return where;
 }
 
 Value Lowering::index_of(DType dtype, const Expr& e, const Inst& inst, size_t first_bound, const Coords& coords) {
@@ -196,8 +191,8 @@ Value Lowering::index_of(DType dtype, const Expr& e, const Inst& inst, size_t fi
     lanes |= !builder_->type(bound.back()).shape.empty();
   }
   SmallVector<Expr, 1> vector;
-  if (lanes) vector.push_back(lane);
   if (lanes) {
+    vector.push_back(lane);
     for (Value& v : bound) v = widen(v, lane);
   }
   Value result = builder_->index(dtype, e, vector);

@@ -63,12 +63,9 @@ Span Tiler::span_of(const Axis& axis) {
   for (size_t s = 0; s < loops_.stages.size(); ++s)
     for (size_t i = 0; stage(s).reducer && i < stage(s).kept; ++i) {
       if (!(stage(s).inner[i].var == axis.var)) continue;
-      bool walked = false;
-      for (const Level& level : schedule_.stages[s].loops) {
-        if (walked || static_cast<size_t>(level.axis) != outer_ + i) continue;
-        walked = true;
-        step = std::lcm(step, level.step);
-      }
+      const auto& loops = schedule_.stages[s].loops;
+      const auto first = std::ranges::find(loops, static_cast<int>(outer_ + i), &Level::axis);
+      if (first != loops.end()) step = std::lcm(step, first->step);
     }
   for (const auto& [var, useful] : spans_) {
     if (!(var == axis.var)) continue;
