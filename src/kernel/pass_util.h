@@ -1,6 +1,7 @@
 // What passes and lowerings ask about instructions.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "kernel/ir.h"
@@ -16,6 +17,19 @@ inline bool is_elementwise(Op op) {
 inline bool is_pure(Op op) {
   return is_elementwise(op) || op == Op::reduce || op == Op::scan || op == Op::dot || op == Op::packed_dot ||
          op == Op::transpose;
+}
+
+// The arguments that an instruction's `binds` stand for.
+inline std::span<const Value> bound(const Inst& inst) {
+  return std::span(inst.args.begin(), inst.args.end()).last(inst.binds.size());
+}
+
+// What an instruction uses: its arguments, and the results of its bodies.
+template <class F>
+void each_use(const Inst& inst, F f) {
+  for (Value v : inst.args) f(v);
+  for (const Body& inner : inst.bodies)
+    for (Value v : inner.results) f(v);
 }
 
 // What a body writes, nested bodies included. Different buffers never share memory.

@@ -72,8 +72,7 @@ class RadixWriter {
   }
 
   void chunks() {
-    int64_t wanted = std::max<int64_t>(1, kChunksPerCore * std::max(w.target.cores, 1));
-    if (w.target.machine == Machine::Simt) wanted = 4 * w.target.multiprocessors;
+    const int64_t wanted = kChunksPerCore * std::max(w.target.cores, 1);
     const int64_t size = round_up(std::max(kSmallestChunk, pieces(task.n, wanted)), 64);
     const int64_t count_of_chunks = pieces(task.n, size);
     make_places(Space::Temp, task.rows * task.n);
@@ -305,7 +304,6 @@ class RadixWriter {
 bool row_by_row(const SortWriter& w) {
   const SortTask& task = w.task;
   int64_t bytes = 2 * task.n * (size_of(w.key) + (task.indices ? 4 : 0)) + 4 * kBuckets;
-  if (w.target.machine == Machine::Simt) return bytes <= w.target.shared_bytes;
   return task.n <= kShortRow || (task.rows >= 2 * w.target.cores && bytes <= kMostScratch);
 }
 

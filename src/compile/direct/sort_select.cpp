@@ -68,7 +68,7 @@ class Selection {
   // `number` tells the buffers of several selections apart.
   Selection(SortWriter& writer, int64_t n, int number) : w(writer), kept(writer.task.kept), size(writer, n) {
     auto shared = [&](const char* name, DType dtype, int64_t count) {
-      return w.buffer((name + std::to_string(number)).c_str(), dtype, Space::Shared, count);
+      return w.buffer(text(name, number), dtype, Space::Shared, count);
     };
     smallest = shared("smallest", w.key, size.vectors * w.lanes);
     smaller = shared("smaller", w.key, size.vectors * (size.each / size.fine) * w.lanes);

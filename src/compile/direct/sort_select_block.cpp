@@ -18,7 +18,7 @@ class BlockSelection {
     w.kernel.threads = static_cast<int>(kSelectThreads);
     w.kernel.thread = Expr::index("t", kSelectThreads);
     auto shared = [&](const char* name, DType dtype, int64_t count) {
-      return w.buffer((name + std::to_string(number)).c_str(), dtype, Space::Shared, count);
+      return w.buffer(text(name, number), dtype, Space::Shared, count);
     };
     keys = shared("keys", w.key, each * kSelectThreads + each * kSelectThreads / w.target.shared_banks);
     sums = shared("sums", DType::i32, kSelectThreads / warp);

@@ -47,7 +47,7 @@ SortWriter::SortWriter(const SortTask& the_task, const Target& the_target, const
   lanes = target.machine == Machine::Simd ? target.vector_bytes / size_of(key) : 1;
 }
 
-int SortWriter::buffer(const char* name, DType dtype, Space space, int64_t size) {
+int SortWriter::buffer(const std::string& name, DType dtype, Space space, int64_t size) {
   kernel.buffers.push_back({name, dtype, space, std::max<int64_t>(size, 1)});
   return static_cast<int>(kernel.buffers.size()) - 1;
 }
@@ -174,6 +174,12 @@ Value SortWriter::smallest(int64_t k, const std::function<Value(Value than)>& co
   })[0];
 }
 
+Value SortWriter::signs(Value k) {
+  const DType dtype = signed_of(size_of(key));
+  const Value plain = b().bitcast(k, dtype);
+  return b().bitcast(op(ScalarOp::shr, plain, number(dtype, static_cast<uint64_t>(bits - 1))), key);
+}
+
 Value SortWriter::to_key(Value element) {
   if (task.dtype == DType::boolean) {
     Value k = b().cast(element, key);
@@ -183,9 +189,7 @@ Value SortWriter::to_key(Value element) {
   Value sign = number(key, sign_of(key));
   if (is_float(task.dtype)) {
     // Negative numbers are ordered the other way round.
-    Value plain = b().bitcast(k, signed_of(size_of(key)));
-    Value negative = op(ScalarOp::shr, plain, number(signed_of(size_of(key)), static_cast<uint64_t>(bits - 1)));
-    Value flipped = op(ScalarOp::bit_or, b().bitcast(negative, key), sign);
+    Value flipped = op(ScalarOp::bit_or, signs(k), sign);
     Value nan;
     if (compute_dtype(task.dtype) == task.dtype) {
       nan = op(ScalarOp::ne, element, element);
@@ -208,9 +212,7 @@ Value SortWriter::from_key(Value k) {
   if (task.descending) k = op(ScalarOp::bit_not, k);
   Value sign = number(key, sign_of(key));
   if (is_float(task.dtype)) {
-    Value plain = b().bitcast(k, signed_of(size_of(key)));
-    Value positive = op(ScalarOp::shr, plain, number(signed_of(size_of(key)), static_cast<uint64_t>(bits - 1)));
-    Value flipped = op(ScalarOp::bit_or, op(ScalarOp::bit_not, b().bitcast(positive, key)), sign);
+    Value flipped = op(ScalarOp::bit_or, op(ScalarOp::bit_not, signs(k)), sign);
     k = op(ScalarOp::bit_xor, k, flipped);
   } else if (is_signed(task.dtype)) {
     k = op(ScalarOp::bit_xor, k, sign);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 
+#include "base/error.h"
 #include "base/rounding.h"
 #include "compile/direct/sort.h"
 #include "kernel/builder.h"
@@ -35,7 +36,7 @@ struct SortWriter {
   int bits;       // of a key that matter
   int64_t lanes;  // keys in a vector; 1 where vectors do not help
 
-  int buffer(const char* name, DType dtype, kernel::Space space, int64_t size);
+  int buffer(const std::string& name, DType dtype, kernel::Space space, int64_t size);
   // Begins a phase; gives its block variables, one for each size.
   std::vector<Expr> phase(std::initializer_list<int64_t> grid);
   kernel::Builder& b() { return *builder; }
@@ -76,6 +77,9 @@ struct SortWriter {
   Value to_key(Value element);
   Value from_key(Value k);
   Value order(Value k);  // what is compared
+
+ private:
+  Value signs(Value k);  // in all bits that of the sign
 };
 
 // Each element counts those that come before it: for short rows.
@@ -87,7 +91,7 @@ void write_selection(SortWriter& w);
 // One selection from n positions by the threads of a block. `number` tells the buffers of several apart.
 SortWriter::Select block_selection(SortWriter& w, int64_t n, int number);
 int64_t block_selection_bytes(const SortWriter& w, int64_t n);  // of shared memory
-// Digit by digit, least significant first.
+// Digit by digit, least significant first, for SIMD machines.
 void write_radix_sort(SortWriter& w);
 // By networks of comparisons, in vectors.
 bool networks_are_best(const SortWriter& w);

@@ -27,7 +27,4 @@ std::optional<kernel::Value> narrow_factor(const Loops& loops, const Stage& stag
 // Of those, how many make a word of four bytes.
 int64_t numbers_per_word(const Loops& loops, kernel::Value narrow);
 
-// Axes that the value depends on, through everything computed in the stage's body.
-std::vector<bool> axes_of(const Loops& loops, const Stage& stage, kernel::Value v);
-
 }  // namespace heddle

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernel/interpreter_expr.h"
+#include "kernel/pass_util.h"
 
 namespace heddle {
 namespace {
@@ -156,11 +157,11 @@ class LoopsInterpreter {
     StageProgram p{&stage, stages_.size(), walk(stage.inner), {}, {}, {}, {}};
     auto use = [&](Value v) {
       auto value = static_cast<size_t>(v);
-      auto known = std::find_if(p.uses.begin(), p.uses.end(), [&](const KeptUse& u) { return u.value == value; });
+      auto known = std::ranges::find_if(p.uses, [&](const KeptUse& u) { return u.value == value; });
       if (known != p.uses.end()) return;
       for (const StageProgram& from : stages_) {
         const std::vector<Value>& results = from.stage->results;
-        auto at = std::find(results.begin(), results.end(), v);
+        auto at = std::ranges::find(results, v);
         if (at != results.end()) p.uses.push_back({value, from.number, static_cast<size_t>(at - results.begin())});
       }
     };
@@ -221,9 +222,7 @@ class LoopsInterpreter {
   void step(StageProgram& p, size_t number) {
     const InstProgram& i = p.insts[number];
     const Inst& inst = *i.inst;
-    size_t first_bound = inst.args.size() - i.bind_slots.size();
-    for (size_t b = 0; b < i.bind_slots.size(); ++b)
-      slots_[i.bind_slots[b]] = values_[inst.args[first_bound + b]].as_int();
+    for (size_t b = 0; b < i.bind_slots.size(); ++b) slots_[i.bind_slots[b]] = values_[kernel::bound(inst)[b]].as_int();
     DType dtype = inst.results.empty() ? DType::i64 : loops_.values[inst.results[0]].dtype;
     switch (inst.op) {
       case Op::index: result(inst) = Scalar::of(dtype, i.address.run(slots_.data())); break;

@@ -30,10 +30,8 @@ std::optional<Contraction> blocked(const Loops& loops) {
     if (loops.stages[s].reducer || !loops.stages[s].inner.empty() || loops.stages[s].ordered) return {};
   std::optional<Contraction> c = find_contraction(loops, loops.stages[0]);
   if (!c || !c->is_matmul() || !is_float(loops.values[c->a].dtype)) return {};
-  for (const Axis& axis : loops.outer)
-    if (!axis.extent.is_const() || axis.extent.is_const(0)) return {};
-  for (const Axis& axis : loops.stages[0].inner)
-    if (!axis.extent.is_const() || axis.extent.is_const(0)) return {};
+  auto fixed = [](const Axis& axis) { return axis.extent.is_const() && !axis.extent.is_const(0); };
+  if (!std::ranges::all_of(loops.outer, fixed) || !std::ranges::all_of(loops.stages[0].inner, fixed)) return {};
   return c;
 }
 
@@ -76,11 +74,7 @@ std::optional<Columns> merged(const Columns& from) {
   Axis before = outer[other], last = outer[column];
   Expr extent = before.extent * last.extent, whole = Expr::index(last.var.name(), extent);
   Substitution to = {{before.var, floordiv(whole, last.extent)}, {last.var, mod(whole, last.extent)}};
-  for (Stage& stage : result.loops.stages)
-    kernel::visit(stage.body, [&](kernel::Inst& inst) {
-      inst.address = substitute(inst.address, to);
-      inst.guard = substitute(inst.guard, to);
-    });
+  for (Stage& stage : result.loops.stages) substitute_in(stage, to);
   outer[column] = {whole, extent};
   outer.erase(outer.begin() + static_cast<long>(other));
   std::optional<Contraction> c = blocked(result.loops);

@@ -13,11 +13,7 @@ using kernel::Space;
 using kernel::Value;
 
 bool is_empty(const std::vector<Axis>& axes) {
-  return std::any_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.extent.hi() <= 0; });
-}
-
-bool walks(const std::vector<Axis>& axes, const Expr& var) {
-  return std::any_of(axes.begin(), axes.end(), [&](const Axis& axis) { return axis.var == var; });
+  return std::ranges::any_of(axes, [](const Axis& axis) { return axis.extent.hi() <= 0; });
 }
 
 class LoopsVerifier {
@@ -85,9 +81,8 @@ class LoopsVerifier {
   void check_variables(const Expr& e, const Stage& stage, const Inst& inst) const {
     if (e.is_const()) return;
     for (const Expr& var : variables(e)) {
-      bool found = walks(loops_.outer, var) || walks(stage.inner, var) ||
-                   std::find(loops_.symbols.begin(), loops_.symbols.end(), var) != loops_.symbols.end() ||
-                   std::find(inst.binds.begin(), inst.binds.end(), var) != inst.binds.end();
+      bool found = walks(loops_.outer, var) || walks(stage.inner, var) || contains(loops_.symbols, var) ||
+                   contains(inst.binds, var);
       require(found, "the variable ", var, " is no axis of its stage");
     }
   }

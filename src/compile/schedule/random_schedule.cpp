@@ -79,8 +79,7 @@ class Drawing {
   void draw_loops(size_t s) {
     StageSchedule& plan = schedule_.stages[s];
     if (plan.joined) {
-      size_t first = s - 1;
-      while (first > 0 && schedule_.stages[first].joined) --first;
+      const size_t first = first_of_nest(schedule_, s);
       const bool split = first == 0 && schedule_.stages[0].parts() > 1;
       for (const Level& level : schedule_.stages[first].loops) {
         if (split || level.axis >= outer_) break;

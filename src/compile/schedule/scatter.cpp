@@ -122,14 +122,6 @@ std::string check(const PrivateScatter& scatter, const Site& at) {
   return some ? "" : at.problem(scatter.parts, " private copies");
 }
 
-void change(Scatter& scatter, const Site& at, const RandomBelow& draw) {
-  scatter.parts = draw_parts(scatter.parts, at.target, draw);
-}
-
-void change(AtomicScatter& scatter, const Site& at, const RandomBelow& draw) {
-  scatter.parts = draw_parts(scatter.parts, at.target, draw);
-}
-
 void change(PrivateScatter& scatter, const Site& at, const RandomBelow& draw) {
   scatter.parts = std::clamp<int64_t>(draw_parts(scatter.parts, at.target, draw), 2, kMostCopies);
 }

@@ -9,13 +9,15 @@
 
 namespace heddle::simd {
 
-std::vector<Chunk> chunks(int64_t size, int width) {
-  std::vector<Chunk> out;
+std::vector<Part> Lowering::chunks(int64_t size, int width, int level) {
+  std::vector<Part> out;
   int64_t start = 0;
-  for (; start + width <= size; start += width) out.push_back({start, width, width});
-  // Chunks of one tile have one width, so that accumulators and tiles in registers fit each other.
-  if (int64_t rest = size - start; rest > 0)
-    out.push_back({start, start > 0 ? width : static_cast<int>(ceil_power(rest)), static_cast<int>(rest)});
+  for (; start + width <= size; start += width) out.push_back({start, level, width});
+  // Parts of one tile have one width, so that accumulators and tiles in registers fit each other.
+  if (const int64_t rest = size - start; rest > 0) {
+    const int last = start > 0 ? width : static_cast<int>(ceil_power(rest));
+    out.push_back({start, level, last, rest < last ? lt(lane(last), rest) : Expr(1)});
+  }
   return out;
 }
 
@@ -45,6 +47,15 @@ Position Position::origin(size_t rank, int level) {
   at.at.resize(rank);
   at.level.resize(rank, level);
   return at;
+}
+
+void Position::go_to(int d, const Part& part, bool vectors) {
+  at[d] = part.base;
+  level[d] = part.level;
+  if (!vectors) return;
+  vector_dim = part.width > 1 ? d : -1;
+  width = part.width;
+  active = part.active;
 }
 
 size_t ValueKeyHash::operator()(const ValueKey& key) const {

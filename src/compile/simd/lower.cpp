@@ -47,15 +47,10 @@ Dims root_dims(const Kernel& kernel, const Inst& inst) {
 void expand_short_scans(Kernel& kernel, Body& code) {
   std::vector<Inst> insts = std::move(code.insts);
   code.insts.clear();
-  std::vector<std::pair<Value, Value>> renamed;
-  auto rename = [&](auto& values) {
-    for (Value& v : values)
-      for (const auto& [from, to] : renamed)
-        if (v == from) v = to;
-  };
+  kernel::Renaming rename(kernel.values.size());
   auto rename_inside = [&](Inst& inst) {
-    rename(inst.args);
-    for (Body& inner : inst.bodies) rename(inner.results);
+    rename.apply(inst.args);
+    for (Body& inner : inst.bodies) rename.apply(inner.results);
   };
   for (Inst& inst : insts) {
     rename_inside(inst);
@@ -78,17 +73,17 @@ void expand_short_scans(Kernel& kernel, Body& code) {
       Value counts = b.index(DType::boolean, inst.guard, inst.coords);
       Inst& made = code.insts.back();
       made.binds = inst.binds;
-      for (size_t i = 2 * width; i < inst.args.size(); ++i) made.args.push_back(inst.args[i]);
+      for (Value v : kernel::bound(inst)) made.args.push_back(v);
       for (size_t k = 0; k < width; ++k)
         x[k] = b.op(ScalarOp::where, {counts, x[k], b.constant(kernel::neutral(*inst.reducer, k))});
     }
     std::vector<Value> results = b.apply(*inst.reducer, start, x);
     for (size_t k = 0; k < width; ++k) {
-      renamed.emplace_back(inst.results[k], results[k]);
-      renamed.emplace_back(inst.results[width + k], results[k]);
+      rename.replace(inst.results[k], results[k]);
+      rename.replace(inst.results[width + k], results[k]);
     }
   }
-  rename(code.results);
+  rename.apply(code.results);
 }
 
 Lowering::Lowering(const Kernel& in, const Target& target) : in_(in), target_(target) {
@@ -105,9 +100,7 @@ Lowering::Lowering(const Kernel& in, const Target& target) : in_(in), target_(ta
   for (const kernel::Phase& phase : in.phases)
     kernel::visit(phase.body, [&](const Inst& inst) {
       for (Value v : inst.results) defs_[v] = &inst;
-      for (Value v : inst.args) used_[v] = true;
-      for (const Body& inner : inst.bodies)
-        for (Value v : inner.results) used_[v] = true;
+      kernel::each_use(inst, [&](Value v) { used_[v] = true; });
     });
 }
 
@@ -197,7 +190,7 @@ void Lowering::lower_body(const Body& code) {
       nest.roots = item.roots;
       plan(nest);
     }
-    bool whole = std::all_of(nest.walks.begin(), nest.walks.end(), [](const Walk& w) { return w.whole; });
+    bool whole = std::ranges::all_of(nest.walks, [](const Walk& w) { return w.whole; });
     whole &= nest.condition.is_const(1) && nest.bounds.empty();
     for (const Item::Wanted& wanted : item.during) {
       if (!is_lazy(wanted.value)) continue;
@@ -238,7 +231,7 @@ bool Lowering::stage_transposed(const Nest& nest) {
   bool staged = false;
   for (const Inst* inst : leaves(nest)) {
     if (inst->op != Op::load || !inst->binds.empty()) continue;
-    if (std::find(nest.transposed.begin(), nest.transposed.end(), inst) != nest.transposed.end()) continue;
+    if (contains(nest.transposed, inst)) continue;
     const Type& type = in_.values[inst->results[0]];
     if (type.shape[nest.vector_dim] == 1 || type.numel() > kStagedElements) continue;
     std::optional<Linear> step = linear_in(inst->address, inst->coords[nest.vector_dim]);
@@ -269,11 +262,7 @@ void Lowering::place_results(const Item& item, const Nest& nest, const Body& cod
                       in_.values[sum].shape == in_.values[v].shape;
         int readers = 0;
         auto count = [&](Value used) { readers += used == sum; };
-        kernel::visit(code, [&](const Inst& inst) {
-          for (Value used : inst.args) count(used);
-          for (const Body& inner : inst.bodies)
-            for (Value used : inner.results) count(used);
-        });
+        kernel::visit(code, [&](const Inst& inst) { kernel::each_use(inst, count); });
         for (Value used : code.results) count(used);
         if (in_place && readers == 1) {
           set_rep(v, Rep(reps_[sum]));
@@ -432,9 +421,8 @@ std::vector<Value> Lowering::next_carried(const Body& body, std::span<const Rep>
     std::vector<Value> held;
     leaves(nest, &held);
     for (Value j : in_memory) {
-      bool reads = std::any_of(held.begin(), held.end(), [&](Value v) {
-        return reps_[v].kind == Rep::Memory && reps_[v].buffer == reps[j].buffer;
-      });
+      bool reads = std::ranges::any_of(
+          held, [&](Value v) { return reps_[v].kind == Rep::Memory && reps_[v].buffer == reps[j].buffer; });
       // Tiles of one shape are computed together, all of an element before any is written. Those of other shapes are
       // written by other nests, before or after this one reads.
       if (reads && in_.values[body.params[j]].shape != shape) in_place = false;

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/contains.h"
 #include "compile/target/target.h"
 #include "kernel/builder.h"
 #include "kernel/ir.h"
@@ -24,14 +25,6 @@ using kernel::Kernel;
 using kernel::Op;
 using kernel::Type;
 using kernel::Value;
-
-// Every dimension but the vector one counts elements; the vector one is cut into chunks of `width` lanes.
-struct Chunk {
-  int64_t start;
-  int width;  // a power of two; 1 is a scalar
-  int count;  // lanes that hold elements, the first ones
-};
-std::vector<Chunk> chunks(int64_t size, int width);
 
 // A tile as a list of vectors (or scalars, where vector_dim is -1), row-major.
 struct Layout {
@@ -55,6 +48,14 @@ struct Rep {
   std::vector<Expr> valid;  // the copy holds only elements for which these conditions are true
 };
 
+// One step along a dimension.
+struct Part {
+  Expr base;
+  int level = 0;  // how deep in the open bodies the base is known
+  int width = 1;  // a power of two; 1 is a scalar
+  Expr active = 1;
+};
+
 // Elements that one thread-level value stands for: one element, or `width` consecutive ones along vector_dim.
 struct Position {
   SmallVector<Expr, 4> at;    // the element, or the first one of the vector
@@ -65,20 +66,14 @@ struct Position {
 
   // Element 0 of each dimension.
   static Position origin(size_t rank, int level);
+  // Goes along dimension d, which may be that of the vectors.
+  void go_to(int d, const Part& part, bool vectors);
   // One element along the vector's dimension.
   void to_scalar() {
     vector_dim = -1;
     width = 1;
     active = 1;
   }
-};
-
-// One step along a dimension.
-struct Part {
-  Expr base;
-  int level;
-  int width = 1;
-  Expr active = 1;
 };
 
 // How a nest walks along one dimension.
@@ -129,7 +124,7 @@ struct Nest {
   std::unordered_map<const Inst*, int32_t> prefetch;  // loads that fetch what the next round wants, and how far that is
 
   bool has(Op op) const;  // among the roots
-  bool knows(const Expr& e) const { return std::find(known.begin(), known.end(), e) != known.end(); }
+  bool knows(const Expr& e) const { return contains(known, e); }
   Layout layout() const { return {shape, vector_dim, width}; }
 };
 
@@ -246,6 +241,8 @@ class Lowering {
   Builder builder(int level) { return Builder(out_.values, *frames_[level], kernel::Level::Thread); }
   int depth() const { return static_cast<int>(frames_.size()) - 1; }
   Expr lane(int width);
+  // Every dimension but the vector one counts elements; that one is cut into parts, of which the last may have fewer.
+  std::vector<Part> chunks(int64_t size, int width, int level);
   Value fresh(Type type);
   std::vector<Value> fresh_like(std::span<const Value> values);
   Value emit(const Nest& nest, Value v, const Position& at);
@@ -303,6 +300,8 @@ std::optional<Expr> upper_limit(const Expr& condition, const Expr& coordinate);
 // The dims a root runs over.
 Dims root_dims(const Kernel& kernel, const Inst& inst);
 bool writes_memory(Op op);
+// Leaves in `common` only what is among `parts`, too; for the first ones these are all.
+void keep_common(std::optional<std::vector<Expr>>& common, const std::vector<Expr>& parts);
 // The results of a root that are known only after its whole axis: all, but of a scan the totals.
 std::span<const Value> final_results(const Inst& root);
 

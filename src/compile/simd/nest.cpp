@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "compile/simd/lowering.h"
+#include "kernel/pass_util.h"
 #include "kernel/types.h"
 
 namespace heddle::simd {
@@ -19,24 +20,15 @@ std::vector<Value> Lowering::walk(const Walk& walk, std::vector<Value> carried, 
   auto level_of = [&](const Expr& i) { return i.is_const() ? base_level_ : depth(); };
   if (walk.bound.is_const() || walk.whole) {
     int64_t size = walk.whole ? walk.size : walk.bound.value();
-    std::vector<Chunk> all;
-    if (walk.whole) {
-      all = chunks(size, walk.step);
-    } else {
+    std::vector<Part> all = chunks(size, walk.step, base_level_);
+    if (!walk.whole) {
       int64_t rounds = size / (step * walk.unroll);
       carried = loop(rounds, std::move(carried), [&](const Expr& i, std::vector<Value> now) {
         return body(parts_of(i * Expr(step * walk.unroll), walk.unroll, level_of(i)), std::move(now));
       });
-      all = chunks(size, walk.step);
       all.erase(all.begin(), all.begin() + rounds * walk.unroll);
     }
-    if (all.empty()) return carried;
-    std::vector<Part> parts;
-    for (const Chunk& c : all) {
-      Expr active = c.count < c.width ? lt(lane(c.width), c.count) : Expr(1);
-      parts.push_back({c.start, base_level_, c.width, active});
-    }
-    return body(parts, std::move(carried));
+    return all.empty() ? carried : body(all, std::move(carried));
   }
   const Expr per_round = step * walk.unroll;
   Expr rounds = floordiv(walk.bound, per_round);
@@ -210,13 +202,7 @@ void Lowering::nest_leaf(const Nest& nest, const std::vector<std::vector<Part>>&
       visit(d + 1);
     } else {
       for (const Part& part : parts[d]) {
-        at.at[d] = part.base;
-        at.level[d] = part.level;
-        if (d == nest.vector_dim) {
-          at.vector_dim = part.width > 1 ? d : -1;
-          at.width = part.width;
-          at.active = part.active;
-        }
+        at.go_to(d, part, d == nest.vector_dim);
         visit(d + 1);
       }
     }
@@ -238,7 +224,7 @@ Value Lowering::mask_of(const Nest& nest, const Inst& root, const Expr& keep, co
   for (size_t i = 0; i < root.binds.size(); ++i) {
     if (!depends_on(keep, root.binds[i])) continue;
     out.binds.push_back(root.binds[i]);
-    out.args.push_back(emit(nest, root.args[root.args.size() - root.binds.size() + i], at));
+    out.args.push_back(emit(nest, kernel::bound(root)[i], at));
     vector |= !out_.values[out.args.back()].shape.empty();
   }
   if (vector) out.coords = {lane(at.width)};
@@ -482,7 +468,7 @@ void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions,
     if (!writes_memory(root->op)) sums.roots.push_back(root);
   const int64_t longest = along.whole ? along.size : along.bound.is_const() ? along.bound.value() : nest.width;
   if (sums.horizontal)
-    sums.lanes = longest >= nest.width ? nest.width : chunks(std::max<int64_t>(1, longest), nest.width)[0].width;
+    sums.lanes = longest >= nest.width ? nest.width : chunks(std::max<int64_t>(1, longest), nest.width, 0)[0].width;
 
   std::vector<Value> accumulators = start_sums(nest, sums);
   const std::vector<size_t> order = order_of_sums(nest, sums);
@@ -492,13 +478,7 @@ void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions,
     for (size_t j = 0; j < parts.size(); ++j) {
       for (size_t p : order) {
         Position at = sums.positions[p];
-        at.at[nest.axis] = parts[j].base;
-        at.level[nest.axis] = parts[j].level;
-        if (sums.horizontal) {
-          at.vector_dim = parts[j].width > 1 ? nest.axis : -1;
-          at.width = parts[j].width;
-          at.active = parts[j].active;
-        }
+        at.go_to(nest.axis, parts[j], sums.horizontal);
         all.push_back(at);
         size_t slot = p * sums.sets + j % sums.sets;
         for (const Inst* root : sums.roots) slot = add_to_sums(nest, sums, *root, at, slot, now);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/rounding.h"
 #include "compile/simd/lowering.h"
+#include "kernel/pass_util.h"
 
 namespace heddle::simd {
 namespace {
@@ -24,7 +25,7 @@ constexpr int64_t kFarApart = 1024, kPrefetchRows = 32;
 constexpr int64_t kAlignedVectors = 8;
 
 bool free_of(const Expr& e, std::span<const Expr> vars) {
-  return std::none_of(vars.begin(), vars.end(), [&](const Expr& v) { return depends_on(e, v); });
+  return std::ranges::none_of(vars, [&](const Expr& v) { return depends_on(e, v); });
 }
 
 // A condition free of coordinates under which `condition` holds for all of them.
@@ -49,6 +50,13 @@ std::optional<Expr> upper_limit(const Expr& condition, const Expr& coordinate) {
   std::optional<Linear> linear = linear_in(difference, coordinate);
   if (!linear || linear->coefficient <= 0) return std::nullopt;
   return ceildiv(-linear->rest, linear->coefficient);
+}
+
+void keep_common(std::optional<std::vector<Expr>>& common, const std::vector<Expr>& parts) {
+  if (!common)
+    common = parts;
+  else
+    std::erase_if(*common, [&](const Expr& e) { return !contains(parts, e); });
 }
 
 bool Nest::has(Op op) const {
@@ -105,8 +113,8 @@ double access_cost(const Kernel& kernel, const Inst& inst, int dim, int lanes) {
   if (inst.coords.size() <= static_cast<size_t>(dim)) return 0.3;
   const Expr& c = inst.coords[dim];
   // A value that varies along the dimension makes the access a gather.
-  for (size_t i = inst.args.size() - inst.binds.size(); i < inst.args.size(); ++i) {
-    const Dims& shape = kernel.values[inst.args[i]].shape;
+  for (Value v : kernel::bound(inst)) {
+    const Dims& shape = kernel.values[v].shape;
     if (!shape.empty() && shape[dim] != 1) return apart;
   }
   if (!c.is_var() || !depends_on(inst.address, c)) return 0.3;
@@ -245,18 +253,17 @@ void Lowering::plan(Nest& nest, const Layout* wanted) {
 void Lowering::plan_bounds(Nest& nest, const SmallVector<bool, 4>& fixed) {
   nest.known.clear();
   if (nest.complete) return;
-  std::vector<Expr> common;
-  bool first = true;
+  std::optional<std::vector<Expr>> common;
   for (const Inst* root : nest.roots) {
     std::vector<Expr> parts;
-    for (const Expr& part : conjuncts(root->guard)) parts.push_back(canonical(part, root->coords));
-    if (first) common = parts;
-    std::erase_if(common, [&](const Expr& e) { return std::find(parts.begin(), parts.end(), e) == parts.end(); });
-    std::erase_if(common, [&](const Expr& e) { return !free_of(e, root->binds); });
-    first = false;
+    for (const Expr& part : conjuncts(root->guard)) {
+      Expr c = canonical(part, root->coords);
+      if (free_of(c, root->binds)) parts.push_back(c);
+    }
+    keep_common(common, parts);
   }
   const std::vector<Expr> coordinates = this->coordinates(nest.shape);
-  for (const Expr& e : common) {
+  for (const Expr& e : common.value_or(std::vector<Expr>{})) {
     if (free_of(e, coordinates)) {
       if (nest.axis >= 0) continue;
       nest.condition = logical_and(nest.condition, e);
@@ -378,7 +385,7 @@ void Lowering::plan_versions(Nest& nest, std::span<const Inst* const> leaves) {
     for (const Expr& part : conjuncts(inst.guard)) {
       Expr c = canonical(part, inst.coords);
       if (!free_of(c, inst.binds) || nest.knows(c)) continue;
-      if (std::find(nest.full.begin(), nest.full.end(), c) != nest.full.end()) continue;
+      if (contains(nest.full, c)) continue;
       std::optional<Expr> test = everywhere(c, coordinates);
       if (!test || test->is_const(0)) continue;
       nest.full.push_back(c);
@@ -466,11 +473,8 @@ void Lowering::spill(Value v) {
       return;
     }
     if (d == layout.vector_dim) {
-      for (const Chunk& chunk : chunks(layout.shape[d], layout.width)) {
-        at.at[d] = chunk.start;
-        at.vector_dim = chunk.width > 1 ? d : -1;
-        at.width = chunk.width;
-        at.active = chunk.count < chunk.width ? lt(lane(chunk.width), chunk.count) : Expr(1);
+      for (const Part& part : chunks(layout.shape[d], layout.width, depth())) {
+        at.go_to(d, part, true);
         visit(d + 1);
       }
       return;

@@ -48,7 +48,7 @@ void Lowering::plan_transposed(Nest& nest, std::span<const Inst* const> leaves) 
     std::optional<int> d = transposed_along(nest, *inst, nest.vector_dim);
     if (d && !nest.walks[*d].whole) along[*d].push_back(inst);
   }
-  auto most = std::max_element(along.begin(), along.end(), [](auto& a, auto& b) { return a.size() < b.size(); });
+  auto most = std::ranges::max_element(along, [](auto& a, auto& b) { return a.size() < b.size(); });
   if (most->empty()) return;
   nest.transposed_dim = static_cast<int>(most - along.begin());
   for (size_t d = 0; d < nest.shape.size(); ++d) {
@@ -158,8 +158,7 @@ Position outside(const std::vector<std::vector<Part>>& parts, int down, int alon
   for (int d = 0; d < rank; ++d) {
     if (d == down || d == along) continue;
     HD_ASSERT(parts[d].size() == 1 && parts[d][0].width == 1, "a square in a block of other dimensions");
-    at.at[d] = parts[d][0].base;
-    at.level[d] = parts[d][0].level;
+    at.go_to(d, parts[d][0], false);
   }
   return at;
 }

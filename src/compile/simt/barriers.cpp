@@ -18,7 +18,7 @@ struct Touch {
 using State = std::vector<Touch>;
 
 void add(State& state, const Touch& touch) {
-  if (std::find(state.begin(), state.end(), touch) == state.end()) state.push_back(touch);
+  if (!contains(state, touch)) state.push_back(touch);
 }
 
 void add(State& state, const State& other) {
@@ -26,7 +26,7 @@ void add(State& state, const State& other) {
 }
 
 bool conflict(const State& state, const Touch& touch) {
-  return std::any_of(state.begin(), state.end(), [&](const Touch& earlier) {
+  return std::ranges::any_of(state, [&](const Touch& earlier) {
     if (earlier.buffer != touch.buffer) return false;
     if (earlier.op == Op::load && touch.op == Op::load) return false;
     if (earlier.op == Op::combine && touch.op == Op::combine) return false;  // atomic
@@ -72,7 +72,7 @@ void walk(Body& code, State& state, std::span<const Expr> register_loops) {
         }
         // An iteration starts after what came before the loop or after another iteration. States only grow and
         // there are finitely many touches, so this ends; two rounds are usual.
-        bool registers = std::find(register_loops.begin(), register_loops.end(), inst.var) != register_loops.end();
+        bool registers = contains(register_loops, inst.var);
         State entry = state;
         State end;
         while (true) {

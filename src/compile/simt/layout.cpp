@@ -145,16 +145,20 @@ Dims coord_dims(const Inst& inst) {
   return dims;
 }
 
+Layout layout_for(const Dims& shape) {
+  Layout layout;
+  layout.dims.resize(shape.size());
+  for (size_t d = 0; d < shape.size(); ++d) layout.dims[d].size = shape[d];
+  return layout;
+}
+
 Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, std::span<const kernel::Buffer> buffers,
                      int dot_axis, int threads, int warp) {
-  Layout layout;
-  int rank = static_cast<int>(shape.size());
-  layout.dims.resize(rank);
+  Layout layout = layout_for(shape);
+  const int rank = static_cast<int>(shape.size());
   int64_t others = 1;  // elements not counting the contracted dimension
-  for (int d = 0; d < rank; ++d) {
-    layout.dims[d].size = shape[d];
+  for (int d = 0; d < rank; ++d)
     if (d != dot_axis) others *= shape[d];
-  }
   int64_t left = floor_power(threads);
   bool tiled = dot_axis >= 0 && others >= left;  // each thread owns a tile of accumulators
   int fast = contiguous_dim(shape, accesses, buffers, tiled ? dot_axis : -1);
@@ -170,17 +174,15 @@ Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, s
     layout.lanes = choose_lanes(accesses, buffers, fast, first.size, std::min<int64_t>(side, 4));
     first.threads = std::min(left, floor_power(first.size / std::max<int64_t>(side, layout.lanes)));
     int64_t rest = 1;
-    for (int d = 0; d < rank; ++d) {
+    for (int d = 0; d < rank; ++d)
       if (d != fast && d != dot_axis) rest *= floor_power(shape[d]);
-    }
     first.threads =
         std::max(first.threads, std::min(left / std::min(left, rest), ceil_power(first.size / layout.lanes)));
   } else {
     layout.lanes = choose_lanes(accesses, buffers, fast, first.size, each);
     int64_t rest = 1;
-    for (int d = 0; d < rank; ++d) {
+    for (int d = 0; d < rank; ++d)
       if (d != fast) rest *= floor_power(shape[d]);
-    }
     first.threads = std::clamp<int64_t>(left / std::min(left, rest), std::min<int64_t>(warp, left), left);
     first.threads = std::min(first.threads, ceil_power(first.size / layout.lanes));
   }

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/contains.h"
 #include "compile/target/target.h"
 #include "kernel/builder.h"
 #include "kernel/ir.h"
@@ -66,8 +67,10 @@ Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, s
 int fast_dim(const Inst& access);
 // That of a matrix unit's results.
 Layout matrix_layout(const Dims& shape, int threads);
-// Rows and columns of a matrix unit\'s tile: the two dimensions that are not 1.
+// Rows and columns of a matrix unit's tile: the two dimensions that are not 1.
 std::pair<size_t, size_t> matrix_dims(const Dims& shape);
+// For a tile of that shape, with nothing given to threads yet.
+Layout layout_for(const Dims& shape);
 // The same for one that warps use (lower_simt_warp.cpp).
 Layout warp_layout(const Dims& shape, int threads);
 
@@ -158,10 +161,11 @@ class Lowering {
   // Values at coordinates.
   Value at(Value v, const Coords& coords);
   Value compute(const Inst& inst, const Coords& coords, const Dims& dims);
-  kernel::Builder::Access access(const Inst& inst, size_t first_bound, const Coords& coords, const Dims& dims,
-                                 const Expr& guard, bool lanes);
+  kernel::Builder::Access access(const Inst& inst, const Coords& coords, const Dims& dims, const Expr& guard,
+                                 bool lanes);
   Substitution places(const Inst& inst, const Coords& coords) const;  // of the instruction's coordinates
-  Value index_of(DType dtype, const Expr& e, const Inst& inst, size_t first_bound, const Coords& coords);
+  // The integer `e`, or the condition, as a value; variables that the instruction binds may occur in it.
+  Value index_of(DType dtype, const Expr& e, const Inst& inst, const Coords& coords);
   Value widen(Value v, const Expr& lane);
 
   // Shared memory. A value's home is a buffer of its shape, row-major.
@@ -176,6 +180,11 @@ class Lowering {
   void deliver(Value v, std::span<const Point> where, std::span<const Value> values, int id);
   void tag(int id) { builder_->code().insts.back().immediate = id; }
   int next_tag() { return ++tags_; }
+
+  // Of what stores an instruction has: the points at which each thread does so, what goes there, and how.
+  std::vector<Point> points_of(const Inst& store) { return points(layout_of(store), shape(store.args[0])); }
+  Value stored(const Inst& store, const Point& p);
+  kernel::Builder::Access store_access(const Inst& store, const Point& p);
 
   void emit(const Body& code, std::span<const Inst* const> already = {});
   void emit(const Inst& inst);
@@ -239,7 +248,7 @@ class Lowering {
                                                                 const kernel::Reducer& reducer);
   std::vector<Value> exchange(const Layout& layout, const Dims& dims, int axis, int64_t done, std::vector<Value> state,
                               const kernel::Reducer& reducer);
-  std::optional<Value> counts(const Inst& inst, size_t first_bound, const Coords& coords, const Dims& dims);
+  std::optional<Value> counts(const Inst& inst, const Coords& coords, const Dims& dims);
 
   const Kernel& tile_;
   const Target& target_;

@@ -36,7 +36,7 @@ std::vector<Value> Lowering::over_axis(const Layout& layout, const Dims& dims, i
 }
 
 // The condition under which an element counts, as a value; nothing if it always does.
-std::optional<Value> Lowering::counts(const Inst& inst, size_t first_bound, const Coords& coords, const Dims& dims) {
+std::optional<Value> Lowering::counts(const Inst& inst, const Coords& coords, const Dims& dims) {
   // Only along the axis: a result outside the tile may be anything.
   Expr guard = substitute(inst.guard, places(inst, coords));
   if (dims[inst.axis] > 1) {
@@ -46,7 +46,7 @@ std::optional<Value> Lowering::counts(const Inst& inst, size_t first_bound, cons
   }
   guard = without_lane(guard, lane_in(coords));
   if (guard.is_const() && guard.value() != 0) return std::nullopt;
-  return index_of(DType::boolean, guard, inst, first_bound, coords);
+  return index_of(DType::boolean, guard, inst, coords);
 }
 
 // Over a thread's own elements, from `state` on; kNoValue: the first element is the first state.
@@ -62,7 +62,7 @@ std::vector<Value> Lowering::reduce_own(const Inst& inst, std::span<const Point>
   return over_axis(layout, dims, inst.axis, results, std::move(state), width, 4,
                    [&](const Coords& coords, std::span<Value> before) {
                      std::vector<Value> element;
-                     auto condition = counts(inst, width, coords, dims);
+                     auto condition = counts(inst, coords, dims);
                      for (size_t k = 0; k < width; ++k) {
                        Value x = at(inst.args[k], coords);
                        if (condition) x = b.op(ScalarOp::where, {*condition, x, identity[k]});
@@ -155,7 +155,7 @@ void Lowering::emit_dot(const Inst& inst) {
           Value x = b.cast(at(inst.args[0], coords), dtype), y = b.cast(at(inst.args[1], coords), dtype);
           Value sum = is_float(dtype) ? b.op(ScalarOp::fma, {x, y, before[0]})
                                       : b.op(ScalarOp::add, {b.op(ScalarOp::mul, {x, y}), before[0]});
-          if (auto condition = counts(inst, 3, coords, dims)) sum = b.op(ScalarOp::where, {*condition, sum, before[0]});
+          if (auto condition = counts(inst, coords, dims)) sum = b.op(ScalarOp::where, {*condition, sum, before[0]});
           return std::vector<Value>{sum};
         });
     if (partial) {

@@ -64,7 +64,7 @@ std::vector<Value> Lowering::scan_strips(const Inst& inst, std::span<const Point
       points.push_back(point(layout, dims, place));
       const Coords& coords = points.back().coords;
       std::vector<Value> x;
-      auto condition = counts(inst, 2 * width, coords, dims);
+      auto condition = counts(inst, coords, dims);
       for (size_t k = 0; k < width; ++k) {
         Value element = at(inst.args[k], coords);
         if (condition) element = b.op(ScalarOp::where, {*condition, element, neutral[k]});

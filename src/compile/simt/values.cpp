@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "compile/simt/lowering.h"
+#include "kernel/pass_util.h"
 
 namespace heddle::simt {
 
@@ -140,9 +141,9 @@ Value Lowering::compute(const Inst& inst, const Coords& coords, const Dims& dims
     }
     case Op::cast: return b.cast(at(inst.args[0], coords), dtype);
     case Op::bitcast: return b.bitcast(at(inst.args[0], coords), dtype);
-    case Op::index: return index_of(dtype, substitute(inst.address, places(inst, coords)), inst, 0, coords);
+    case Op::index: return index_of(dtype, substitute(inst.address, places(inst, coords)), inst, coords);
     case Op::load: {
-      Value result = b.load(inst.buffer, dtype, access(inst, 0, coords, dims, 1, false));
+      Value result = b.load(inst.buffer, dtype, access(inst, coords, dims, 1, false));
       if (auto found = plan_.same_element.find(&inst); found != plan_.same_element.end()) tag(found->second + 1);
       return result;
     }
@@ -152,8 +153,8 @@ Value Lowering::compute(const Inst& inst, const Coords& coords, const Dims& dims
 
 // The access of `inst` at coordinates, where also `guard` holds. It is one of a vector if anything differs by lane, or
 // if `lanes` asks for it.
-Builder::Access Lowering::access(const Inst& inst, size_t first_bound, const Coords& coords, const Dims& dims,
-                                 const Expr& guard, bool lanes) {
+Builder::Access Lowering::access(const Inst& inst, const Coords& coords, const Dims& dims, const Expr& guard,
+                                 bool lanes) {
   const Substitution where = places(inst, coords);
   Builder::Access result;
   result.hint = inst.hint;
@@ -163,7 +164,7 @@ Builder::Access Lowering::access(const Inst& inst, size_t first_bound, const Coo
   Expr lane = lane_in(coords);
   result.guard = without_lane(result.guard, lane);
   result.binds = inst.binds;
-  for (size_t i = first_bound; i < inst.args.size(); ++i) result.bound.push_back(at(inst.args[i], coords));
+  for (Value v : kernel::bound(inst)) result.bound.push_back(at(v, coords));
   if (lane.is_var()) {
     lanes |= depends_on(result.address, lane) || depends_on(result.guard, lane);
     for (Value v : result.bound) lanes |= !builder_->type(v).shape.empty();
@@ -182,12 +183,12 @@ Substitution Lowering::places(const Inst& inst, const Coords& coords) const {
   return where;
 }
 
-Value Lowering::index_of(DType dtype, const Expr& e, const Inst& inst, size_t first_bound, const Coords& coords) {
+Value Lowering::index_of(DType dtype, const Expr& e, const Inst& inst, const Coords& coords) {
   Expr lane = lane_in(coords);
   SmallVector<Value, 1> bound;
   bool lanes = lane.is_var() && depends_on(e, lane);
-  for (size_t i = first_bound; i < inst.args.size(); ++i) {
-    bound.push_back(at(inst.args[i], coords));
+  for (Value v : kernel::bound(inst)) {
+    bound.push_back(at(v, coords));
     lanes |= !builder_->type(bound.back()).shape.empty();
   }
   SmallVector<Expr, 1> vector;

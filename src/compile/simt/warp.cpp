@@ -48,9 +48,7 @@ struct Ring {
 Layout warp_layout(const Dims& shape, int threads) {
   auto [rows, columns] = matrix_dims(shape);
   const WarpGrid grid = grid_of(shape, threads);
-  Layout layout;
-  layout.dims.resize(shape.size());
-  for (size_t d = 0; d < shape.size(); ++d) layout.dims[d].size = shape[d];
+  Layout layout = layout_for(shape);
   layout.used = threads;
   layout.lane_dim = static_cast<int>(columns);
   layout.lanes = 2;

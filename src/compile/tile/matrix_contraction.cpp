@@ -26,7 +26,7 @@ kernel::Region Tiler::region_at(size_t s, const MatrixView& view, const Place& p
   if (!view.is_gathered()) return region;
   Substitution to;
   for (size_t i = 0; i < axis_count(s); ++i) {
-    const auto dimension = std::find(view.axes.begin(), view.axes.end(), i);
+    const auto dimension = std::ranges::find(view.axes, i);
     if (dimension != view.axes.end()) region.coords.push_back(0);
     if (axis(s, i).var.is_var() && dimension == view.axes.end()) to.emplace_back(axis(s, i).var, p.base[i]);
   }
@@ -40,8 +40,7 @@ kernel::Region Tiler::region_at(size_t s, const MatrixView& view, const Place& p
 }
 
 Level Tiler::unit_level(size_t s) const {
-  const auto* unit = as<MatrixContraction>(s);
-  const bool warps = unit && unit->warps;
+  const bool warps = by_warps(s);
   const Value factor = *unit_factor(loops_, stage(s), *find_contraction(loops_, stage(s)), 1, warps);
   return {static_cast<int>(outer_ + stage(s).kept), unit_depth(dtype_of(factor), warps)};
 }
@@ -50,7 +49,7 @@ std::vector<Tiler::Value> Tiler::matrix_dot(size_t s, const Place& p, std::vecto
   const Contraction c = *find_contraction(loops_, stage(s));
   const Level level = unit_level(s);
   const auto* unit = as<MatrixContraction>(s);
-  const bool warps = unit && unit->warps;
+  const bool warps = by_warps(s);
   // A left factor in registers has all tiles; what is outside is 0 there.
   const bool held = in_registers() && reduces_common(s);
   const Expr step = held ? counter(schedule_.chunks->size / level.step) : loop_variable(s, p, level);
@@ -101,7 +100,7 @@ bool Tiler::write_matrix_store(const Inst& inst, Instance& in) {
   size_t from = 0;  // the last product
   for (size_t s = 0; s < in.stage; ++s)
     if (as<NestedContraction>(s)) from = s;
-  const bool by_groups = as<NestedContraction>(from) || (unit && !unit->warps && unit->parts == 1);
+  const bool by_groups = as<NestedContraction>(from) || (unit && !by_warps(0) && unit->parts == 1);
   if (!by_groups || inst.op != Op::store || in.stage == 0 || !leaves_as_tiles(loops_, stage(in.stage))) return false;
   const Contraction c = *find_contraction(loops_, stage(from));
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);

@@ -29,7 +29,7 @@ int64_t Tiler::steps_of_a_sum(size_t s, const Level& loop) const {
   constexpr int64_t kSteps = 32, kTerms = 1024, kProducts = 2048;
   const bool dot = as<RegisterContraction>(s) || as<PackedContraction>(s);
   const auto& combine = stage(s).reducer->combine;
-  const bool rounds = std::any_of(combine.insts.begin(), combine.insts.end(), [&](const Inst& inst) {
+  const bool rounds = std::ranges::any_of(combine.insts, [&](const Inst& inst) {
     return inst.op == Op::add && is_float(stage(s).reducer->values[inst.results[0]].dtype);
   });
   // The threads of a block have no registers for more sums of products.
@@ -90,24 +90,17 @@ std::vector<Tiler::Value> Tiler::reduce_products(size_t s, const Place& p, std::
                       });
 }
 
-Tiler::Dims Tiler::result_dims(size_t s, Place p, size_t level) {
-  for (size_t i = level; i < schedule_.stages[s].loops.size(); ++i) {
-    const Level& loop = schedule_.stages[s].loops[i];
-    p.size[loop.axis] = loop.step;
-  }
-  return dims(p, result_axes(s));
-}
-
 std::vector<bool> Tiler::axes_between(size_t count, size_t first, size_t end) {
   std::vector<bool> used(count, false);
   std::fill(used.begin() + static_cast<long>(first), used.begin() + static_cast<long>(end), true);
   return used;
 }
 
-std::vector<Tiler::Value> Tiler::identities(size_t s, const Place& p, size_t level) {
+std::vector<Tiler::Value> Tiler::identities(size_t s, Place p, size_t level) {
+  for (const Level& loop : std::span(schedule_.stages[s].loops).subspan(level)) p.size[loop.axis] = loop.step;
   std::vector<Value> result;
   for (const Scalar& identity : stage(s).reducer->identity)
-    result.push_back(builder_->constant(identity, result_dims(s, p, level)));
+    result.push_back(builder_->constant(identity, dims(p, result_axes(s))));
   return result;
 }
 

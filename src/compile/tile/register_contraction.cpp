@@ -96,7 +96,7 @@ void Tiler::write_packing_phase(size_t s, int operand, const Staged& staged) {
   constexpr int64_t kStretch = 256;
   const size_t along = packed.numbers > 1 ? packed.packed_axis : axis_count(s) - 1;
   for (size_t i = 0; i < axis_count(s); ++i) {
-    auto follows = std::find(packed.axes.begin(), packed.axes.end(), i);
+    auto follows = std::ranges::find(packed.axes, i);
     Expr extent = axis(s, i).extent;
     if (i == packed.packed_axis && follows != packed.axes.end())
       p.end[i] = extent = packed.extents[follows - packed.axes.begin()];
@@ -195,7 +195,7 @@ void Tiler::write_block_packing(size_t s, const Place& at, size_t level) {
     if (packed.panel == 1 || packed.part.size[packed.panel_axis] == packed.panel) {
       Place tile_at = p;
       for (size_t i = 0; i < axis_count(s); ++i)
-        if (std::find(packed.axes.begin(), packed.axes.end(), i) == packed.axes.end()) tile_at.size[i] = 1;
+        if (!contains(packed.axes, i)) tile_at.size[i] = 1;
       copy_tile(s, packed, factor, tile_at);
       continue;
     }

@@ -1,6 +1,7 @@
 // Scatters: updates one after the other, or combined with what is there by atomic operations.
 #include "base/error.h"
 #include "compile/tile/tiler.h"
+#include "kernel/pass_util.h"
 
 namespace heddle {
 
@@ -18,9 +19,9 @@ namespace {
 
 // The value that a variable of the instruction stands for.
 kernel::Value bound_to(const Expr& var, const kernel::Inst& inst) {
-  const size_t at = static_cast<size_t>(std::find(inst.binds.begin(), inst.binds.end(), var) - inst.binds.begin());
+  const size_t at = static_cast<size_t>(std::ranges::find(inst.binds, var) - inst.binds.begin());
   HD_ASSERT(at < inst.binds.size(), "an ordered store goes where no data says");
-  return inst.args[inst.args.size() - inst.binds.size() + at];
+  return kernel::bound(inst)[at];
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Loops and a schedule to tile-level kernel IR.
 #include "base/error.h"
 #include "compile/tile/tiler.h"
+#include "kernel/pass_util.h"
 
 namespace heddle {
 
@@ -279,10 +280,9 @@ kernel::Builder::Access Tiler::access_of(const Inst& inst, Instance& in, bool al
     const Dims& shape = builder_->type(v).shape;
     for (size_t i = 0; i < used.size() && !shape.empty(); ++i) used[i] = used[i] || shape[dim(in.place, i)] > 1;
   };
-  size_t first_bound = inst.args.size() - inst.binds.size();
   for (size_t b = 0; b < inst.binds.size(); ++b) {
     access.binds.push_back(inst.binds[b]);
-    access.bound.push_back(value(inst.args[first_bound + b], in));
+    access.bound.push_back(value(kernel::bound(inst)[b], in));
     span_with(access.bound.back());
   }
   if (inst.op == Op::check) span_with(value(inst.args[0], in));

@@ -34,8 +34,8 @@ class Tiler {
   struct Instance;
   const Stage& stage(size_t s) const { return loops_.stages[s]; }
   size_t axis_count(size_t s) const { return outer_ + stage(s).inner.size(); }
-  const Axis& axis(size_t s, size_t i) const { return i < outer_ ? loops_.outer[i] : stage(s).inner[i - outer_]; }
-  DType dtype_of(Value v) const { return loops_.values[v].dtype; }
+  const Axis& axis(size_t s, size_t i) const { return loops_.axis(stage(s), i); }
+  DType dtype_of(Value v) const { return loops_.dtype(v); }
   bool is_outer(const Level& level) const { return static_cast<size_t>(level.axis) < outer_; }
 
   // Where a tile of a stage lies: for each axis the index of its first element, how many it spans, and where to stop.
@@ -170,8 +170,6 @@ class Tiler {
   int64_t steps_of_a_sum(size_t s, const Level& loop) const;
   std::vector<Value> reduce_products(size_t s, const Place& p, std::vector<Value> before);
 
-  // The tile that one result has inside all loops.
-  Dims result_dims(size_t s, Place p, size_t level);
   // Which of `count` axes are those from `first` to before `end`.
   static std::vector<bool> axes_between(size_t count, size_t first, size_t end);
   std::vector<bool> outer_only(size_t count) const { return axes_between(count, 0, outer_); }
@@ -186,7 +184,8 @@ class Tiler {
            loop.step > 1;
   }
   bool reduces_axis(size_t s, size_t i) const { return i >= outer_ + stage(s).kept; }
-  std::vector<Value> identities(size_t s, const Place& p, size_t level);
+  // Of the tile that one result has inside all loops.
+  std::vector<Value> identities(size_t s, Place p, size_t level);
 
   std::vector<Value> reduce_tile(size_t s, const Place& p, std::vector<Value> before);
 
@@ -318,6 +317,7 @@ class Tiler {
   bool by_panels(size_t s) const { return as<PackedContraction>(s) && as<PackedContraction>(s)->matrix; }
   // The steps of a sum that a SIMT machine's matrix unit takes by itself.
   Level unit_level(size_t s) const;
+  bool by_warps(size_t s) const { return as<MatrixContraction>(s) && as<MatrixContraction>(s)->warps; }
 
   // Copies the parts that are due inside `level` loops of the stage.
   void write_block_packing(size_t s, const Place& p, size_t level);
