@@ -277,7 +277,7 @@ Value Builder::dot(Value a, Value b, Value acc, int axis, const Expr& guard, std
   return append(std::move(inst), dot_type(type(a), type(b), type(acc), axis));
 }
 
-std::vector<Value> Builder::run_body(Body& body, const std::function<std::vector<Value>()>& make) {
+std::vector<Value> Builder::run_body(Body& body, const BodyCode<>& make) {
   bodies_.push_back(&body);
   try {
     body.results = make();
@@ -290,8 +290,7 @@ std::vector<Value> Builder::run_body(Body& body, const std::function<std::vector
 }
 
 std::vector<Value> Builder::loop(const Expr& var, std::span<const Value> init,
-                                 const std::function<std::vector<Value>(std::span<const Value> carried)>& body,
-                                 int unroll) {
+                                 const BodyCode<std::span<const Value>>& body, int unroll) {
   Inst inst;
   inst.op = Op::loop;
   inst.var = var;
@@ -316,14 +315,12 @@ std::vector<Value> Builder::loop(const Expr& var, std::span<const Value> init,
   return results;
 }
 
-std::vector<Value> Builder::branch(const Expr& condition, const std::function<std::vector<Value>()>& then,
-                                   const std::function<std::vector<Value>()>& otherwise) {
+std::vector<Value> Builder::branch(const Expr& condition, const BodyCode<>& then, const BodyCode<>& otherwise) {
   return branch_on(condition, {}, {}, then, otherwise);
 }
 
 std::vector<Value> Builder::branch_on(const Expr& condition, std::span<const Expr> binds, std::span<const Value> bound,
-                                      const std::function<std::vector<Value>()>& then,
-                                      const std::function<std::vector<Value>()>& otherwise) {
+                                      const BodyCode<>& then, const BodyCode<>& otherwise) {
   Inst inst;
   inst.guard = condition;
   inst.binds.append(binds.begin(), binds.end());
@@ -331,8 +328,7 @@ std::vector<Value> Builder::branch_on(const Expr& condition, std::span<const Exp
   return finish_branch(std::move(inst), then, otherwise);
 }
 
-std::vector<Value> Builder::branch_on(Value condition, const std::function<std::vector<Value>()>& then,
-                                      const std::function<std::vector<Value>()>& otherwise) {
+std::vector<Value> Builder::branch_on(Value condition, const BodyCode<>& then, const BodyCode<>& otherwise) {
   HD_ASSERT(type(condition) == (Type{DType::boolean, {}}), "branch on ", to_string(type(condition)));
   Inst inst;
   inst.guard = Expr::index("v0", 2);
@@ -341,8 +337,7 @@ std::vector<Value> Builder::branch_on(Value condition, const std::function<std::
   return finish_branch(std::move(inst), then, otherwise);
 }
 
-std::vector<Value> Builder::finish_branch(Inst inst, const std::function<std::vector<Value>()>& then,
-                                          const std::function<std::vector<Value>()>& otherwise) {
+std::vector<Value> Builder::finish_branch(Inst inst, const BodyCode<>& then, const BodyCode<>& otherwise) {
   inst.op = Op::branch;
   inst.bodies.resize(2);
   std::vector<Value> yes = run_body(inst.bodies[0], then);

@@ -1,9 +1,31 @@
 // Builds kernel IR, inferring result types. Instructions go to the end of the current body.
 #pragma once
 
+#include <type_traits>
+
 #include "kernel/ir.h"
 
 namespace heddle::kernel {
+
+// What writes a body and gives its results. A function that gives nothing is one too, and so is one without arguments.
+template <class... Args>
+struct BodyCode : std::function<std::vector<Value>(Args...)> {
+  BodyCode() = default;
+  template <class F>
+    requires std::is_invocable_v<const F&> || std::is_invocable_v<const F&, Args...>
+  BodyCode(F f)
+      : std::function<std::vector<Value>(Args...)>([f = std::move(f)](Args... args) -> std::vector<Value> {
+          auto call = [&] {
+            if constexpr (std::is_invocable_v<const F&, Args...>)
+              return f(args...);
+            else
+              return f();
+          };
+          if constexpr (!std::is_void_v<decltype(call())>) return call();
+          call();
+          return {};
+        }) {}
+};
 
 class Builder {
  public:
@@ -61,18 +83,14 @@ class Builder {
   std::vector<Value> mma(Value a, Value b, std::span<const Value> sums);
   Value dot(Value a, Value b, Value acc, int axis, const Expr& guard = 1, std::span<const Expr> coords = {});
   // body(var, carried) returns the next carried values.
-  std::vector<Value> loop(const Expr& var, std::span<const Value> init,
-                          const std::function<std::vector<Value>(std::span<const Value> carried)>& body,
+  std::vector<Value> loop(const Expr& var, std::span<const Value> init, const BodyCode<std::span<const Value>>& body,
                           int unroll = 0);
-  std::vector<Value> branch(const Expr& condition, const std::function<std::vector<Value>()>& then,
-                            const std::function<std::vector<Value>()>& otherwise = {});
+  std::vector<Value> branch(const Expr& condition, const BodyCode<>& then, const BodyCode<>& otherwise = {});
   // The condition may speak of data: `bound` are the values of the variables `binds`.
   std::vector<Value> branch_on(const Expr& condition, std::span<const Expr> binds, std::span<const Value> bound,
-                               const std::function<std::vector<Value>()>& then,
-                               const std::function<std::vector<Value>()>& otherwise = {});
+                               const BodyCode<>& then, const BodyCode<>& otherwise = {});
   // The same on a scalar bool. Thread level only.
-  std::vector<Value> branch_on(Value condition, const std::function<std::vector<Value>()>& then,
-                               const std::function<std::vector<Value>()>& otherwise = {});
+  std::vector<Value> branch_on(Value condition, const BodyCode<>& then, const BodyCode<>& otherwise = {});
   void barrier();
   Value shuffle_xor(Value v, int mask);
   std::vector<Value> transpose(std::span<const Value> rows);  // n vectors of n lanes
@@ -87,9 +105,8 @@ class Builder {
   Value fresh(Type type);
   Value append(Inst inst, Type type);
   Inst access(Op op, int buffer, const Access& access) const;
-  std::vector<Value> finish_branch(Inst inst, const std::function<std::vector<Value>()>& then,
-                                   const std::function<std::vector<Value>()>& otherwise);
-  std::vector<Value> run_body(Body& body, const std::function<std::vector<Value>()>& make);
+  std::vector<Value> finish_branch(Inst inst, const BodyCode<>& then, const BodyCode<>& otherwise);
+  std::vector<Value> run_body(Body& body, const BodyCode<>& make);
   std::vector<Type>& values_;
   std::vector<Body*> bodies_;
   Level level_;

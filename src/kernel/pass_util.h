@@ -1,16 +1,35 @@
-// What several passes ask about instructions.
+// What passes and lowerings ask about instructions.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "kernel/ir.h"
 
 namespace heddle::kernel {
 
+// Each element is made of the operands' elements at its place, and of nothing else.
+inline bool is_elementwise(Op op) {
+  return is_scalar_op(op) || op == Op::constant || op == Op::cast || op == Op::bitcast || op == Op::index;
+}
+
 // Depends on its operands and formulas alone, and may run any number of times.
 inline bool is_pure(Op op) {
-  return is_scalar_op(op) || op == Op::constant || op == Op::cast || op == Op::bitcast || op == Op::index ||
-         op == Op::reduce || op == Op::scan || op == Op::dot || op == Op::packed_dot || op == Op::transpose;
+  return is_elementwise(op) || op == Op::reduce || op == Op::scan || op == Op::dot || op == Op::packed_dot ||
+         op == Op::transpose;
+}
+
+// The arguments that an instruction's `binds` stand for.
+inline std::span<const Value> bound(const Inst& inst) {
+  return std::span(inst.args.begin(), inst.args.end()).last(inst.binds.size());
+}
+
+// What an instruction uses: its arguments, and the results of its bodies.
+template <class F>
+void each_use(const Inst& inst, F f) {
+  for (Value v : inst.args) f(v);
+  for (const Body& inner : inst.bodies)
+    for (Value v : inner.results) f(v);
 }
 
 // What a body writes, nested bodies included. Different buffers never share memory.

@@ -16,7 +16,7 @@ inline bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char
 
 class TextCursor {
  protected:
-  explicit TextCursor(std::string_view text) : text_(text) {}
+  explicit TextCursor(std::string_view text, const char* kind = "kernel text") : text_(text), kind_(kind) {}
 
   [[noreturn]] void fail(const std::string& what) const { fail_at(pos_, what); }
   [[noreturn]] void fail_at(size_t at, const std::string& what) const {
@@ -28,7 +28,7 @@ class TextCursor {
         column = 1;
       }
     }
-    throw ParseError(heddle::text("kernel text, line ", line, ", column ", column, ": ", what));
+    throw ParseError(heddle::text(kind_, ", line ", line, ", column ", column, ": ", what));
   }
 
   char peek() {
@@ -87,6 +87,7 @@ class TextCursor {
   int64_t any_integer() { return integer<int64_t>(INT64_MIN, INT64_MAX); }
 
   std::string_view text_;
+  const char* kind_;
   size_t pos_ = 0;
 };
 

@@ -14,11 +14,9 @@ constexpr uint64_t kCustom = ~uint64_t{0};
 
 // Takes the stores to a buffer out of code.
 void drop_stores(kernel::Body& code, const std::vector<int>& renumbered) {
-  std::erase_if(code.insts, [&](const kernel::Inst& inst) {
-    return inst.buffer >= 0 && renumbered[static_cast<size_t>(inst.buffer)] < 0;
-  });
+  std::erase_if(code.insts, [&](const kernel::Inst& inst) { return inst.buffer >= 0 && renumbered[inst.buffer] < 0; });
   for (kernel::Inst& inst : code.insts) {
-    if (inst.buffer >= 0) inst.buffer = renumbered[static_cast<size_t>(inst.buffer)];
+    if (inst.buffer >= 0) inst.buffer = renumbered[inst.buffer];
     for (kernel::Body& inner : inst.bodies) drop_stores(inner, renumbered);
   }
 }
@@ -32,7 +30,7 @@ void stream(kernel::Kernel& tiles, const Target& target) {
   if (target.machine != Machine::Simd || bytes <= static_cast<double>(target.l3_bytes) / 2) return;
   for (kernel::Phase& phase : tiles.phases)
     kernel::visit(phase.body, [&](kernel::Inst& inst) {
-      if (inst.op == Op::store && tiles.buffers[static_cast<size_t>(inst.buffer)].space == kernel::Space::Out)
+      if (inst.op == Op::store && tiles.buffers[inst.buffer].space == kernel::Space::Out)
         inst.hint = kernel::Hint::Stream;
     });
 }

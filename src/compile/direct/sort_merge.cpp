@@ -31,13 +31,11 @@ class MergeWriter {
   void write() {
     w.kernel.threads = static_cast<int>(kThreads);
     w.kernel.thread = Expr::index("t", kThreads);
-    const auto whole = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(task.n)));
+    const int64_t whole = ceil_power(task.n);
     const int64_t room = w.target.shared_bytes / (2 * (size_of(w.key) + 4));  // for keys and positions, twice
-    const int64_t held = std::max(std::min<int64_t>(kHeldBytes / size_of(w.key),
-                                                    static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(room)))),
-                                  kThreads);
+    const int64_t held = std::max(std::min<int64_t>(kHeldBytes / size_of(w.key), floor_power(room)), kThreads);
     chunk = std::min(whole, held);
-    const int64_t chunks = (task.n + chunk - 1) / chunk;
+    const int64_t chunks = pieces(task.n, chunk);
     const int64_t together = chunks > 1 ? 1 : std::min(held / chunk, task.rows);  // rows of a block
     Pairs later[2];
     for (Pairs& pairs : later)
@@ -53,7 +51,6 @@ class MergeWriter {
   }
 
  private:
-  Value index(const Expr& e) { return w.b().index(DType::i32, e, {}); }
   Value add(Value a, Value b) { return w.op(ScalarOp::add, a, b); }
 
   // Keys from `begin` on that come before `own`: those below it, and with `equal_too` those equal to it. There are
@@ -83,9 +80,8 @@ class MergeWriter {
     Expr pair = i - mod(i, 2 * run);
     Expr sibling = select(eq(second, 1), pair, pair + run);
     Expr count = max(min(Expr(run), size - sibling), 0);
-    Value before =
-        rank(in, own, index(sibling), index(count), w.b().index(DType::boolean, eq(second, 1), {}), run, size);
-    return add(index(pair + mod(i, run)), before);
+    Value before = rank(in, own, w.index(sibling), w.index(count), w.index(eq(second, 1), DType::boolean), run, size);
+    return add(w.index(pair + mod(i, run)), before);
   }
 
   void result(const Expr& row, Value at, Value key, Value position) {
@@ -101,7 +97,7 @@ class MergeWriter {
       pairs.keys = w.buffer("chunk", w.key, Space::Shared, held);
       pairs.positions = w.buffer("from", DType::i32, Space::Shared, held);
     }
-    auto blocks = w.phase({(task.rows + together - 1) / together, chunks});
+    auto blocks = w.phase({pieces(task.rows, together), chunks});
     Expr thread = w.kernel.thread;
     // Rows are padded with the largest key: behind all others, for it comes last.
     each(held, thread, [&](const Expr& i) {
@@ -111,9 +107,9 @@ class MergeWriter {
       access.address = row * task.n + at;
       access.guard = there;
       Value k = w.to_key(w.b().load(w.x, task.dtype, access));
-      k = w.b().op(ScalarOp::where, {w.b().index(DType::boolean, there, {}), k, w.number(w.key, w.ones())});
+      k = w.b().op(ScalarOp::where, {w.index(there, DType::boolean), k, w.number(w.key, w.ones())});
       w.store(shared[0].keys, k, i);
-      w.store(shared[0].positions, index(at), i);
+      w.store(shared[0].positions, w.index(at), i);
     });
     for (int64_t run = 1; run < chunk; run *= 2) {
       w.b().barrier();
@@ -131,21 +127,20 @@ class MergeWriter {
       w.b().branch(logical_and(lt(at, task.n), lt(row, task.rows)), [&] {
         Value key = w.load(shared[0].keys, i), position = w.load(shared[0].positions, i);
         if (chunks == 1) {
-          result(row, index(at), key, position);
+          result(row, w.index(at), key, position);
         } else {
           w.store(later.keys, key, row * task.n + at);
           w.store(later.positions, position, row * task.n + at);
         }
-        return Values{};
       });
     });
   }
 
   void merge_phase(int64_t run, Pairs from, const Pairs& to) {
     const int64_t block = kThreads * kEach;
-    auto blocks = w.phase({task.rows, (task.n + block - 1) / block});
+    auto blocks = w.phase({task.rows, pieces(task.n, block)});
     from.base = blocks[0] * task.n;
-    w.loop(kEach, {}, [&](const Expr& k, const Values&) {
+    w.each(kEach, [&](const Expr& k) {
       Expr i = blocks[1] * block + k * kThreads + w.kernel.thread;
       w.b().branch(lt(i, task.n), [&] {
         Value key = w.load(from.keys, from.base + i), position = w.load(from.positions, from.base + i);
@@ -156,25 +151,18 @@ class MergeWriter {
           w.store_at(to.keys, key, at, from.base, task.n);
           w.store_at(to.positions, position, at, from.base, task.n);
         }
-        return Values{};
       });
-      return Values{};
     });
   }
 
   // Every thread its share of [0, count).
   void each(int64_t count, const Expr& thread, const std::function<void(const Expr& i)>& body) {
-    w.loop((count + kThreads - 1) / kThreads, {}, [&](const Expr& k, const Values&) {
+    w.each(pieces(count, kThreads), [&](const Expr& k) {
       Expr i = k * kThreads + thread;
-      if (count % kThreads == 0) {
+      if (count % kThreads == 0)
         body(i);
-        return Values{};
-      }
-      w.b().branch(lt(i, count), [&] {
-        body(i);
-        return Values{};
-      });
-      return Values{};
+      else
+        w.b().branch(lt(i, count), [&] { body(i); });
     });
   }
 

@@ -20,7 +20,7 @@ Builder::Access vector_access(const SortLine& line, const Expr& vector, int64_t 
 }  // namespace
 
 SortWriter::Value SortingNetwork::load(const SortLine& line, const Expr& vector, bool reversed) const {
-  const DType word = w.kernel.buffers[static_cast<size_t>(line.buffer)].dtype;
+  const DType word = w.kernel.buffers[line.buffer].dtype;
   return w.b().load(line.buffer, word, vector_access(line, vector, lanes_, reversed));
 }
 
@@ -46,15 +46,14 @@ void SortingNetwork::halve_all(Values& v, size_t distance) const {
 }
 
 void SortingNetwork::sort_lanes(const SortLine& line, int64_t count) const {
-  w.loop(count / kHeld, {}, [&](const Expr& group, const Values&) {
+  w.each(count / kHeld, [&](const Expr& group) {
     Values v;
     for (int64_t j = 0; j < kHeld; ++j) v.push_back(load(line, group * kHeld + j));
     for (size_t size = 2; size <= v.size(); size *= 2) {
       compare_ends(v, size);
       halve_all(v, size / 4);
     }
-    for (int64_t j = 0; j < kHeld; ++j) store(line, v[static_cast<size_t>(j)], group * kHeld + j);
-    return Values{};
+    for (int64_t j = 0; j < kHeld; ++j) store(line, v[j], group * kHeld + j);
   });
   int layers = 1;  // from run / 8 on
   for (int64_t run = kHeld; run < count; run *= 2) {
@@ -75,16 +74,13 @@ void SortingNetwork::flip_step(const SortLine& line, const Expr& block, const Ex
   for (int64_t j = 0; j < kHalf; ++j) v.push_back(load(line, second + apart * j, reversed));
   compare_ends(v, v.size());
   halve_all(v, v.size() / 4);
-  for (int64_t j = 0; j < kHalf; ++j) store(line, v[static_cast<size_t>(j)], first + apart * j);
-  for (int64_t j = 0; j < kHalf; ++j) store(line, v[static_cast<size_t>(kHalf + j)], second + apart * j, reversed);
+  for (int64_t j = 0; j < kHalf; ++j) store(line, v[j], first + apart * j);
+  for (int64_t j = 0; j < kHalf; ++j) store(line, v[kHalf + j], second + apart * j, reversed);
 }
 
 void SortingNetwork::flip(const SortLine& line, const Expr& count, int64_t run, const Expr& scale) const {
-  w.loop(ceildiv(count, scale * (2 * run)), {}, [&](const Expr& block, const Values&) {
-    return w.loop(scale * (2 * run / kHeld), {}, [&](const Expr& at, const Values&) {
-      flip_step(line, block, at, run, scale);
-      return Values{};
-    });
+  w.each(ceildiv(count, scale * (2 * run)), [&](const Expr& block) {
+    w.each(scale * (2 * run / kHeld), [&](const Expr& at) { flip_step(line, block, at, run, scale); });
   });
 }
 
@@ -95,19 +91,17 @@ void SortingNetwork::halve_step(const SortLine& line, const Expr& block, const E
   Values v;
   for (int64_t j = 0; j < held; ++j) v.push_back(load(line, first + apart * j));
   halve_all(v, v.size() / 2);
-  for (int64_t j = 0; j < held; ++j) store(line, v[static_cast<size_t>(j)], first + apart * j);
+  for (int64_t j = 0; j < held; ++j) store(line, v[j], first + apart * j);
 }
 
 void SortingNetwork::halve(const SortLine& line, const Expr& count, int64_t distance, int layers,
                            const Expr& scale) const {
   while (layers > 0) {
     // What is left is spread evenly over passes.
-    const int now = static_cast<int>(ceil_div(layers, ceil_div(layers, kLayers)));
-    w.loop(ceildiv(count, scale * (2 * distance)), {}, [&](const Expr& block, const Values&) {
-      return w.loop(scale * ((2 * distance) >> now), {}, [&](const Expr& at, const Values&) {
-        halve_step(line, block, at, distance, now, scale);
-        return Values{};
-      });
+    const int now = static_cast<int>(pieces(layers, pieces(layers, kLayers)));
+    w.each(ceildiv(count, scale * (2 * distance)), [&](const Expr& block) {
+      w.each(scale * ((2 * distance) >> now),
+             [&](const Expr& at) { halve_step(line, block, at, distance, now, scale); });
     });
     distance >>= now;
     layers -= now;
@@ -115,7 +109,7 @@ void SortingNetwork::halve(const SortLine& line, const Expr& count, int64_t dist
 }
 
 void SortingNetwork::finish(const SortLine& line, const Expr& count, const Put& put) const {
-  w.loop(ceildiv(count, lanes_), {}, [&](const Expr& group, const Values&) {
+  w.each(ceildiv(count, lanes_), [&](const Expr& group) {
     Values v;
     for (int64_t j = 0; j < lanes_; ++j) v.push_back(load(line, group * lanes_ + j));
     halve_all(v, v.size() / 2);
@@ -125,9 +119,8 @@ void SortingNetwork::finish(const SortLine& line, const Expr& count, const Put& 
     if (put) {
       put(v, group * lanes_);
     } else {
-      for (int64_t j = 0; j < lanes_; ++j) store(line, v[static_cast<size_t>(j)], group * lanes_ + j);
+      for (int64_t j = 0; j < lanes_; ++j) store(line, v[j], group * lanes_ + j);
     }
-    return Values{};
   });
 }
 

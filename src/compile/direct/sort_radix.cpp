@@ -44,7 +44,7 @@ struct Pass {
 class RadixWriter {
  public:
   explicit RadixWriter(SortWriter& writer) : w(writer), task(writer.task) {
-    passes = (w.bits + kDigitBits - 1) / kDigitBits;
+    passes = static_cast<int>(pieces(w.bits, kDigitBits));
     carries = w.indices >= 0;
   }
 
@@ -66,21 +66,15 @@ class RadixWriter {
               return Values{w.op(ScalarOp::add, begin[0], here)};
             });
             move(pass, counts, 0, task.n);
-            return Values{};
           },
-          [&] {
-            copy(pass, 0, task.n);
-            return Values{};
-          });
+          [&] { copy(pass, 0, task.n); });
     }
   }
 
   void chunks() {
-    int64_t wanted = std::max<int64_t>(1, kChunksPerCore * std::max(w.target.cores, 1));
-    if (w.target.machine == Machine::Simt) wanted = 4 * w.target.multiprocessors;
-    int64_t size = std::max(kSmallestChunk, (task.n + wanted - 1) / wanted);
-    size = (size + 63) / 64 * 64;
-    int64_t count_of_chunks = (task.n + size - 1) / size;
+    const int64_t wanted = kChunksPerCore * std::max(w.target.cores, 1);
+    const int64_t size = round_up(std::max(kSmallestChunk, pieces(task.n, wanted)), 64);
+    const int64_t count_of_chunks = pieces(task.n, size);
     make_places(Space::Temp, task.rows * task.n);
     int table = w.buffer("table", DType::i32, Space::Temp, task.rows * kBuckets * count_of_chunks);
     int differences = w.buffer("differences", w.key, Space::Temp, task.rows * count_of_chunks);
@@ -106,11 +100,7 @@ class RadixWriter {
       w.b().branch_on(needed(w.load(difference, blocks[0]), pass), [&] {
         clear(counts, pass);
         count(pass, counts, blocks[1] * size, length(blocks[1]));
-        w.loop(pass.buckets, {}, [&](const Expr& d, const Values&) {
-          w.store(table, w.load(counts, d), where(blocks[0], d, blocks[1]));
-          return Values{};
-        });
-        return Values{};
+        w.each(pass.buckets, [&](const Expr& d) { w.store(table, w.load(counts, d), where(blocks[0], d, blocks[1])); });
       });
       blocks = w.phase({task.rows});
       w.b().branch_on(needed(w.load(difference, blocks[0]), pass), [&] {
@@ -120,24 +110,17 @@ class RadixWriter {
           w.store(table, begin[0], at);
           return Values{w.op(ScalarOp::add, begin[0], here)};
         });
-        return Values{};
       });
       blocks = w.phase({task.rows, count_of_chunks});
       pass = make_pass(p, blocks[0], blocks[0] * task.n);
       w.b().branch_on(
           needed(w.load(difference, blocks[0]), pass),
           [&] {
-            w.loop(pass.buckets, {}, [&](const Expr& d, const Values&) {
-              w.store(counts, w.load(table, where(blocks[0], d, blocks[1])), d);
-              return Values{};
-            });
+            w.each(pass.buckets,
+                   [&](const Expr& d) { w.store(counts, w.load(table, where(blocks[0], d, blocks[1])), d); });
             move(pass, counts, blocks[1] * size, length(blocks[1]));
-            return Values{};
           },
-          [&] {
-            copy(pass, blocks[1] * size, length(blocks[1]));
-            return Values{};
-          });
+          [&] { copy(pass, blocks[1] * size, length(blocks[1])); });
     }
   }
 
@@ -167,24 +150,16 @@ class RadixWriter {
   // Writes the keys of a stretch of a row. Gives the bits in which any of them differs from the row's first.
   Value keys_of(const Expr& row, const Expr& begin, const Expr& length) {
     Expr from = row * task.n + begin;
-    Expr to = w.kernel.buffers[static_cast<size_t>(scratch[0].keys)].space == Space::Shared ? begin : from;
+    Expr to = w.kernel.buffers[scratch[0].keys].space == Space::Shared ? begin : from;
     Value first = w.order(w.to_key(w.load(w.x, row * task.n)));
-    auto step = [&](const Expr& at, int64_t width, Value sum) {
-      Value k = w.to_key(w.load(w.x, from + at, width));
-      w.store(scratch[0].keys, k, to + at);
-      return w.op(ScalarOp::bit_or, sum, w.op(ScalarOp::bit_xor, w.order(k), first));
-    };
-    Expr whole = w.lanes > 1 ? floordiv(length, w.lanes) : Expr(0);
-    Values sum{w.number(w.key, 0)};
-    if (!whole.is_const(0)) {
-      sum[0] = w.b().constant(Scalar::from_bits(w.key, 0), kernel::Dims{w.lanes});
-      sum = w.loop(
-          whole, sum, [&](const Expr& i, const Values& s) { return Values{step(i * w.lanes, w.lanes, s[0])}; }, 2);
-      sum[0] = w.reduced(ScalarOp::bit_or, sum[0]);
-    }
-    sum = w.loop(length - whole * w.lanes, sum,
-                 [&](const Expr& i, const Values& s) { return Values{step(whole * w.lanes + i, 1, s[0])}; });
-    return sum[0];
+    return w.over_vectors(
+        length, ScalarOp::bit_or, w.key,
+        [&](const Expr& at, int64_t width) {
+          Value k = w.to_key(w.load(w.x, from + at, width));
+          w.store(scratch[0].keys, k, to + at);
+          return w.op(ScalarOp::bit_xor, w.order(k), first);
+        },
+        2);
   }
 
   Value needed(Value differs, const Pass& pass) {
@@ -203,47 +178,32 @@ class RadixWriter {
     int64_t width = std::min<int64_t>(pass.buckets, w.lanes > 1 ? 16 : 1);
     kernel::Dims shape;
     if (width > 1) shape.push_back(width);
-    w.loop(pass.buckets / width, {}, [&](const Expr& i, const Values&) {
-      w.store(counts, w.b().constant(Scalar::of(DType::i32, 0), shape), i * width);
-      return Values{};
-    });
+    w.each(pass.buckets / width,
+           [&](const Expr& i) { w.store(counts, w.b().constant(Scalar::of(DType::i32, 0), shape), i * width); });
   }
 
   void count(const Pass& pass, int counts, const Expr& begin, const Expr& length) {
     if (pass.buckets == 2) {
       Value second = seconds(pass, begin, length);
-      w.store(counts, w.op(ScalarOp::sub, w.b().index(DType::i32, length, {}), second), 0);
+      w.store(counts, w.op(ScalarOp::sub, w.index(length), second), 0);
       w.store(counts, second, 1);
       return;
     }
-    w.loop(
-        length, {},
-        [&](const Expr& i, const Values&) {
+    w.each(
+        length,
+        [&](const Expr& i) {
           Value d = digit(pass, w.load(pass.from.keys, pass.from.base + begin + i));
           Value before = w.load_at(counts, d, 0, pass.buckets);
           w.store_at(counts, w.op(ScalarOp::add, before, w.i32(1)), d, 0, pass.buckets);
-          return Values{};
         },
         kUnroll);
   }
 
   // Of two digits: how many elements of a stretch have the second one.
   Value seconds(const Pass& pass, const Expr& begin, const Expr& length) {
-    auto digits = [&](const Expr& i, int64_t width) {
+    return w.over_vectors(length, ScalarOp::add, DType::i32, [&](const Expr& i, int64_t width) {
       return w.b().cast(digit(pass, w.load(pass.from.keys, pass.from.base + begin + i, width)), DType::i32);
-    };
-    Expr whole = w.lanes > 1 ? floordiv(length, w.lanes) : Expr(0);
-    Values sum{w.i32(0)};
-    if (!whole.is_const(0)) {
-      sum[0] = w.b().constant(Scalar::of(DType::i32, 0), kernel::Dims{w.lanes});
-      sum = w.loop(whole, sum, [&](const Expr& i, const Values& s) {
-        return Values{w.op(ScalarOp::add, s[0], digits(i * w.lanes, w.lanes))};
-      });
-      sum[0] = w.reduced(ScalarOp::add, sum[0]);
-    }
-    return w.loop(length - whole * w.lanes, sum, [&](const Expr& i, const Values& s) {
-      return Values{w.op(ScalarOp::add, s[0], digits(whole * w.lanes + i, 1))};
-    })[0];
+    });
   }
 
   // Of two digits: each element is written to both places, of which the wrong one is written again by the next element
@@ -251,7 +211,7 @@ class RadixWriter {
   void move_two(const Pass& pass, int counts, const Expr& begin, const Expr& length) {
     const int64_t kept = pass.to.final ? task.kept : task.n;
     const Value second = seconds(pass, begin, length);
-    const Value number[2] = {w.op(ScalarOp::sub, w.b().index(DType::i32, length, {}), second), second};
+    const Value number[2] = {w.op(ScalarOp::sub, w.index(length), second), second};
     Values places, ends;
     for (int d = 0; d < 2; ++d) {
       places.push_back(w.load(counts, d));
@@ -266,7 +226,6 @@ class RadixWriter {
         w.b().branch_on(w.op(ScalarOp::lt, place[turn], ends[turn]), [&] {
           if (pass.to.keys >= 0) w.store_at(pass.to.keys, element, place[turn], pass.to.base, kept);
           if (carries) w.store_at(pass.to.positions, origin, place[turn], pass.to.base, kept);
-          return Values{};
         });
       Values next{w.op(ScalarOp::add, place[0], w.op(ScalarOp::sub, w.i32(1), d))};
       if (place.size() > 1) next.push_back(w.op(ScalarOp::add, place[1], d));
@@ -274,15 +233,8 @@ class RadixWriter {
     };
     // Often only the first digit is wanted, and few have it: where the true elements of a mask are.
     w.b().branch_on(
-        w.op(ScalarOp::lt, places[1], ends[1]),
-        [&] {
-          w.loop(length, places, step, kUnroll);
-          return Values{};
-        },
-        [&] {
-          move_first(pass, begin, length, places[0], step);
-          return Values{};
-        });
+        w.op(ScalarOp::lt, places[1], ends[1]), [&] { w.loop(length, places, step, kUnroll); },
+        [&] { move_first(pass, begin, length, places[0], step); });
   }
 
   // Leaves out vectors in which nothing has the first of two digits.
@@ -306,9 +258,9 @@ class RadixWriter {
   // `counts` says where the next element with each digit goes.
   void move(const Pass& pass, int counts, const Expr& begin, const Expr& length) {
     if (pass.buckets == 2) return move_two(pass, counts, begin, length);
-    w.loop(
-        length, {},
-        [&](const Expr& i, const Values&) {
+    w.each(
+        length,
+        [&](const Expr& i) {
           Expr at = pass.from.base + begin + i;
           Value k = w.load(pass.from.keys, at);
           Value d = digit(pass, k);
@@ -319,7 +271,6 @@ class RadixWriter {
             w.store_at(pass.to.keys, pass.to.final ? w.from_key(k) : k, place, pass.to.base, task.n, limit);
           if (carries)
             w.store_at(pass.to.positions, position(pass, begin + i, at, 1), place, pass.to.base, task.n, limit);
-          return Values{};
         },
         kUnroll);
   }
@@ -340,9 +291,7 @@ class RadixWriter {
   Value position(const Pass& pass, const Expr& i, const Expr& at, int64_t width) {
     DType dtype = pass.to.final ? DType::i64 : DType::i32;
     if (pass.number > 0) return w.b().cast(w.load(pass.from.positions, at, width), dtype);
-    SmallVector<Expr, 4> coords;
-    if (width > 1) coords.push_back(Expr::index("d", width));
-    return w.b().index(dtype, coords.empty() ? i : i + coords[0], coords);
+    return w.positions_from(i, dtype, width);
   }
 
   SortWriter& w;
@@ -355,7 +304,6 @@ class RadixWriter {
 bool row_by_row(const SortWriter& w) {
   const SortTask& task = w.task;
   int64_t bytes = 2 * task.n * (size_of(w.key) + (task.indices ? 4 : 0)) + 4 * kBuckets;
-  if (w.target.machine == Machine::Simt) return bytes <= w.target.shared_bytes;
   return task.n <= kShortRow || (task.rows >= 2 * w.target.cores && bytes <= kMostScratch);
 }
 

@@ -34,12 +34,12 @@ struct Sizes {
     int64_t kept = w.task.kept;
     int64_t groups = std::max(kGroupsPerKept * kept, 16 * w.lanes);
     groups = std::max(groups, n / kLargestGroup);
-    vectors = ceil_div(groups, w.lanes);
-    each = ceil_div(n, vectors * w.lanes);
+    vectors = pieces(groups, w.lanes);
+    each = pieces(n, vectors * w.lanes);
     fine = each >= 32 ? 8 : each >= 8 ? 4 : each;
-    each = ceil_div(each, fine) * fine;
-    candidates = ceil_div((kept - 1) * each + kept + 1, w.lanes) * w.lanes;
-    few = std::min(candidates, ceil_div(2 * kept, w.lanes) * w.lanes);
+    each = round_up(each, fine);
+    candidates = round_up((kept - 1) * each + kept + 1, w.lanes);
+    few = std::min(candidates, round_up(2 * kept, w.lanes));
   }
 };
 
@@ -49,14 +49,14 @@ struct Cut {
 
   explicit Cut(const SortWriter& w) {
     const SortTask& task = w.task;
-    parts = ceil_div(task.n, w.target.machine == Machine::Simt ? kSmallestPart : kPart);
+    parts = pieces(task.n, w.target.machine == Machine::Simt ? kSmallestPart : kPart);
     // Enough for all cores.
     int64_t least = 2 * std::max(1, w.target.cores);
     if (task.rows * parts < least)
-      parts = std::min(ceil_div(least, task.rows), std::max<int64_t>(1, task.n / kSmallestPart));
+      parts = std::min(pieces(least, task.rows), std::max<int64_t>(1, task.n / kSmallestPart));
     parts = std::max<int64_t>(1, std::min(parts, task.n / (kLeastRatio * task.kept)));
-    part = ceil_div(ceil_div(task.n, parts), w.lanes) * w.lanes;
-    parts = ceil_div(task.n, part);
+    part = round_up(pieces(task.n, parts), w.lanes);
+    parts = pieces(task.n, part);
   }
 };
 
@@ -68,19 +68,19 @@ class Selection {
   // `number` tells the buffers of several selections apart.
   Selection(SortWriter& writer, int64_t n, int number) : w(writer), kept(writer.task.kept), size(writer, n) {
     auto shared = [&](const char* name, DType dtype, int64_t count) {
-      return w.buffer((name + std::to_string(number)).c_str(), dtype, Space::Shared, count);
+      return w.buffer(text(name, number), dtype, Space::Shared, count);
     };
     smallest = shared("smallest", w.key, size.vectors * w.lanes);
     smaller = shared("smaller", w.key, size.vectors * (size.each / size.fine) * w.lanes);
     lanes = shared("lanes", w.key, w.lanes);
     keys = shared("keys", w.key, size.candidates);
     positions = shared("positions", DType::i32, size.candidates);
-    chosen_keys = shared("chosen_keys", w.key, ceil_div(kept + 1, w.lanes) * w.lanes);
+    chosen_keys = shared("chosen_keys", w.key, round_up(kept + 1, w.lanes));
     chosen_positions = shared("chosen_positions", DType::i32, kept + 1);
   }
 
   void write(const Source& source, const Put& put) {
-    w.loop(size.vectors, {}, [&](const Expr& g, const Values&) {
+    w.each(size.vectors, [&](const Expr& g) {
       Values least = w.loop(size.each / size.fine, {largest_keys()}, [&](const Expr& f, const Values& so_far) {
         Expr number = g * (size.each / size.fine) + f;
         Values here = w.loop(
@@ -93,7 +93,6 @@ class Selection {
         return Values{w.op(ScalarOp::minimum, so_far[0], here[0])};
       });
       w.store(smallest, least[0], g * w.lanes);
-      return Values{};
     });
     // Both zeros are equal from here on. What does not exceed the bound does so with its own key, too.
     Value bound = w.order(kth(smallest, size.vectors));
@@ -102,36 +101,24 @@ class Selection {
     Value few = w.op(ScalarOp::le, found, w.i32(size.few));
     auto sort_few = [&] {
       write_ranks(w, keys, size.few, found, [&](Value rank, const Expr& i) { put(rank, w.load(positions, i)); });
-      return Values{};
     };
     w.b().branch_on(few, sort_few, [&] {
       // Many of the others in the same groups are as small: find the bound itself.
       choose(kth(keys, size.candidates / w.lanes), found);
       write_ranks(w, chosen_keys, kept, w.i32(kept),
                   [&](Value rank, const Expr& i) { put(rank, w.load(chosen_positions, i)); });
-      return Values{};
     });
   }
 
  private:
-  Value largest_keys() {
-    kernel::Dims shape;
-    if (w.lanes > 1) shape.push_back(w.lanes);
-    return w.b().constant(Scalar::from_bits(w.key, w.ones()), shape);
-  }
+  Value largest_keys() { return w.splat(w.key, w.ones()); }
   void fill(int buffer, int64_t count) {
-    w.loop(count / w.lanes, {}, [&](const Expr& i, const Values&) {
-      w.store(buffer, largest_keys(), i * w.lanes);
-      return Values{};
-    });
+    w.each(count / w.lanes, [&](const Expr& i) { w.store(buffer, largest_keys(), i * w.lanes); });
   }
   // How many of the keys are smaller (i32).
   Value count_below(int buffer, int64_t vectors, Value than) {
-    kernel::Dims shape;
-    if (w.lanes > 1) shape.push_back(w.lanes);
-    Values sum{w.b().constant(Scalar::of(DType::i32, 0), shape)};
-    sum = w.loop(
-        vectors, sum,
+    Values sum = w.loop(
+        vectors, {w.splat(DType::i32, 0)},
         [&](const Expr& i, const Values& s) {
           Value less = w.op(ScalarOp::lt, w.load(buffer, i * w.lanes, w.lanes), than);
           return Values{w.op(ScalarOp::add, s[0], w.b().cast(less, DType::i32))};
@@ -139,15 +126,8 @@ class Selection {
         16);
     return w.reduced(ScalarOp::add, sum[0]);
   }
-  // The k-th smallest: the largest number than which fewer than k are smaller, found bit by bit.
   Value kth(int buffer, int64_t vectors) {
-    Value top = w.number(w.key, uint64_t{1} << (8 * size_of(w.key) - 1));
-    Values state = w.loop(8 * size_of(w.key), {w.number(w.key, 0), top}, [&](const Expr&, const Values& s) {
-      Value larger = w.op(ScalarOp::bit_or, s[0], s[1]);
-      Value fits = w.op(ScalarOp::lt, count_below(buffer, vectors, larger), w.i32(kept));
-      return Values{w.b().op(ScalarOp::where, {fits, larger, s[0]}), w.op(ScalarOp::shr, s[1], w.number(w.key, 1))};
-    });
-    return state[0];
+    return w.smallest(kept, [&](Value than) { return count_below(buffer, vectors, than); });
   }
 
   // Appends one element if it is below the bound, or equal to it while equal ones are wanted. The place after the last
@@ -170,7 +150,7 @@ class Selection {
 
   // Gives the number of candidates.
   Value collect(const Source& source, Value bound) {
-    int64_t groups = ceil_div(size.n, size.fine * w.lanes);
+    int64_t groups = pieces(size.n, size.fine * w.lanes);
     Values state = w.loop(groups, {w.i32(0), w.i32(0)}, [&](const Expr& g, const Values& before) {
       return where_any(w.load(smaller, g * w.lanes, w.lanes), bound, before, [&] {
         return w.loop(size.fine, before, [&](const Expr& t, const Values& now) {
@@ -181,7 +161,7 @@ class Selection {
             return w.loop(
                 w.lanes, now,
                 [&](const Expr& lane, const Values& s) {
-                  Value position = w.b().index(DType::i32, at + lane, {});
+                  Value position = w.index(at + lane);
                   Value one = w.order(w.load(lanes, lane));
                   return append(one, position, bound, w.i32(kept), s, keys, positions, size.candidates);
                 },
@@ -196,7 +176,7 @@ class Selection {
 
   // Exactly `kept` candidates, the last of which are equal to the bound.
   void choose(Value bound, Value found) {
-    fill(chosen_keys, ceil_div(kept + 1, w.lanes) * w.lanes);
+    fill(chosen_keys, round_up(kept + 1, w.lanes));
     Value below = count_below(keys, size.candidates / w.lanes, bound);
     Value equal_wanted = w.op(ScalarOp::sub, w.i32(kept), below);
     Values state = w.loop(size.candidates, {w.i32(0), w.i32(0)}, [&](const Expr& i, const Values& s) {
@@ -249,12 +229,7 @@ void write_selection(SortWriter& w) {
   // The keys of a row's elements from `begin` on, as far as one part goes. Groups may reach beyond it.
   auto elements = [&](const Expr& row, const Expr& begin) {
     return [&w, row, begin, length = part](const Expr& i) {
-      Expr last = min(Expr(w.task.n), begin + length);
-      Expr at = row * w.task.n + begin + i, end = row * w.task.n + last;
-      bool inside = provably_true(le(begin + i + w.lanes, last));
-      Value k = w.to_key(w.load(w.x, at, w.lanes, inside ? Expr() : end));
-      if (inside) return k;
-      return w.b().op(ScalarOp::where, {w.below(at, end, w.lanes), k, w.number(w.key, w.ones())});
+      return w.load_keys(w.x, row * w.task.n + begin + i, row * w.task.n + min(Expr(w.task.n), begin + length));
     };
   };
   auto result = [&](const Expr& row, Value rank, Value position) {
@@ -278,7 +253,7 @@ void write_selection(SortWriter& w) {
   Expr base = blocks[0] * total + blocks[1] * task.kept;
   of_part(elements(blocks[0], blocks[1] * part), [&](Value rank, Value position) {
     // The key again, and the position in the row.
-    Value in_row = w.op(ScalarOp::add, position, w.b().index(DType::i32, blocks[1] * part, {}));
+    Value in_row = w.op(ScalarOp::add, position, w.index(blocks[1] * part));
     Value k = w.order(w.to_key(w.load_at(w.x, in_row, blocks[0] * task.n, kAny, task.n)));
     Value inside = w.op(ScalarOp::lt, in_row, w.i32(task.n));
     k = w.b().op(ScalarOp::where, {inside, k, w.number(w.key, w.ones())});
@@ -288,13 +263,7 @@ void write_selection(SortWriter& w) {
   blocks = w.phase({task.rows});
   Expr row = blocks[0];
   of_parts(
-      [&](const Expr& i) {
-        Expr at = row * total + i, end = (row + 1) * total;
-        bool inside = provably_true(le(i + w.lanes, total));
-        Value k = w.load(keys, at, w.lanes, inside ? Expr() : end);
-        if (inside) return k;
-        return w.b().op(ScalarOp::where, {w.below(at, end, w.lanes), k, w.number(w.key, w.ones())});
-      },
+      [&](const Expr& i) { return w.load_keys(keys, row * total + i, (row + 1) * total); },
       [&](Value rank, Value position) { result(row, rank, w.load_at(positions, position, row * total, kAny, total)); });
 }
 

@@ -14,11 +14,11 @@ constexpr int64_t kSelectThreads = 256;
 class BlockSelection {
  public:
   BlockSelection(SortWriter& writer, int64_t n, int number)
-      : w(writer), kept(writer.task.kept), each(ceil_div(n, kSelectThreads)), warp(writer.target.warp) {
+      : w(writer), kept(writer.task.kept), each(pieces(n, kSelectThreads)), warp(writer.target.warp) {
     w.kernel.threads = static_cast<int>(kSelectThreads);
     w.kernel.thread = Expr::index("t", kSelectThreads);
     auto shared = [&](const char* name, DType dtype, int64_t count) {
-      return w.buffer((name + std::to_string(number)).c_str(), dtype, Space::Shared, count);
+      return w.buffer(text(name, number), dtype, Space::Shared, count);
     };
     keys = shared("keys", w.key, each * kSelectThreads + each * kSelectThreads / w.target.shared_banks);
     sums = shared("sums", DType::i32, kSelectThreads / warp);
@@ -28,33 +28,31 @@ class BlockSelection {
   }
 
   static int64_t bytes(const SortWriter& w, int64_t n) {
-    const int64_t key = size_of(w.key), size = ceil_div(n, kSelectThreads) * kSelectThreads;
+    const int64_t key = size_of(w.key), size = round_up(n, kSelectThreads);
     return (size + size / w.target.shared_banks + w.task.kept) * key +
            (kSelectThreads + kSelectThreads / w.target.warp + w.task.kept) * 4 + 64;
   }
 
   void write(const SortWriter::Source& source, const SortWriter::Put& put) const {
     const Expr t = w.kernel.thread;
-    w.loop(each, {}, [&](const Expr& k, const Values&) {
+    w.each(each, [&](const Expr& k) {
       // Both zeros are equal from here on.
       w.store(keys, w.order(source(k * kSelectThreads + t)), place(k * kSelectThreads + t));
-      return Values{};
     });
     w.b().barrier();
-    const Value bound = kth();
+    const Value bound = w.smallest(kept, [&](Value than) { return count_below(than); });
     const Value equal_wanted = w.op(ScalarOp::sub, w.i32(kept), count_below(bound));
     collect(bound, equal_wanted);
     w.b().barrier();
     w.b().branch(lt(t, kept), [&] {
       const Value own = w.load(chosen_keys, t);
       Values rank = w.loop(kept, {w.i32(0)}, [&](const Expr& i, const Values& r) {
-        const Value other = w.load(chosen_keys, i), first = w.b().index(DType::boolean, lt(i, t), {});
+        const Value other = w.load(chosen_keys, i), first = w.index(lt(i, t), DType::boolean);
         const Value equal = w.op(ScalarOp::bit_and, w.op(ScalarOp::eq, other, own), first);
         const Value comes = w.op(ScalarOp::bit_or, w.op(ScalarOp::lt, other, own), equal);
         return Values{w.op(ScalarOp::add, r[0], w.b().cast(comes, DType::i32))};
       });
       put(rank[0], w.load(chosen_positions, t));
-      return Values{};
     });
     w.b().barrier();  // whoever writes to this memory next
   }
@@ -68,10 +66,7 @@ class BlockSelection {
     for (int64_t lane = warp / 2; lane > 0; lane /= 2)
       count = w.op(ScalarOp::add, count, w.b().shuffle_xor(count, static_cast<int>(lane)));
     const Expr t = w.kernel.thread;
-    w.b().branch(eq(mod(t, warp), 0), [&] {
-      w.store(sums, count, floordiv(t, warp));
-      return Values{};
-    });
+    w.b().branch(eq(mod(t, warp), 0), [&] { w.store(sums, count, floordiv(t, warp)); });
     w.b().barrier();
     Value total = w.load(sums, 0);
     for (int64_t i = 1; i < kSelectThreads / warp; ++i) total = w.op(ScalarOp::add, total, w.load(sums, i));
@@ -88,17 +83,6 @@ class BlockSelection {
         },
         8);
     return summed(count[0]);
-  }
-
-  // The largest number than which fewer than k are smaller.
-  Value kth() const {
-    const Value top = w.number(w.key, uint64_t{1} << (8 * size_of(w.key) - 1));
-    Values state = w.loop(8 * size_of(w.key), {w.number(w.key, 0), top}, [&](const Expr&, const Values& s) {
-      const Value larger = w.op(ScalarOp::bit_or, s[0], s[1]);
-      const Value fits = w.op(ScalarOp::lt, count_below(larger), w.i32(kept));
-      return Values{w.b().op(ScalarOp::where, {fits, larger, s[0]}), w.op(ScalarOp::shr, s[1], w.number(w.key, 1))};
-    });
-    return state[0];
   }
 
   // A thread's run is in the order of the row. It knows how many smaller and how many equal ones the threads before it
@@ -129,8 +113,7 @@ class BlockSelection {
       w.b().branch_on(w.op(ScalarOp::bit_or, flags[0], wanted), [&] {
         const Value to = w.op(ScalarOp::add, smaller, w.op(ScalarOp::minimum, equal, equal_wanted));
         w.store_at(chosen_keys, key, to, 0, kept);
-        w.store_at(chosen_positions, w.b().index(DType::i32, at, {}), to, 0, kept);
-        return Values{};
+        w.store_at(chosen_positions, w.index(at), to, 0, kept);
       });
     });
   }

@@ -30,9 +30,8 @@ constexpr int64_t kPiece = 64;
 constexpr int64_t kLongestRow = int64_t{1} << 24, kLongestWide = int64_t{1} << 21;
 
 int exponent(int64_t power_of_two) { return std::countr_zero(static_cast<uint64_t>(power_of_two)); }
-int64_t power_above(int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
 
-int position_bits(const SortTask& task) { return task.indices ? exponent(power_above(task.n)) : 0; }
+int position_bits(const SortTask& task) { return task.indices ? exponent(ceil_power(task.n)) : 0; }
 
 bool has_many_rows(const SortWriter& w) { return w.task.rows >= 2 * std::max(w.target.cores, 1); }
 
@@ -49,31 +48,23 @@ class VectorSort {
         mends(!task.indices && is_float(task.dtype)) {}
 
   void rows_in_lanes() {
-    const int64_t tiles = ceil_div(task.n, lanes);
-    const int64_t count = ceil_div(task.n, SortingNetwork::kHeld) * SortingNetwork::kHeld;
-    const int64_t padded = power_above(std::max(count, tiles * lanes));
+    const int64_t tiles = pieces(task.n, lanes);
+    const int64_t count = round_up(task.n, SortingNetwork::kHeld);
+    const int64_t padded = ceil_power(std::max(count, tiles * lanes));
     const SortLine line{w.buffer("words", word, Space::Shared, padded * lanes)};
-    const Expr first = w.phase({ceil_div(task.rows, lanes)})[0] * lanes;
+    const Expr first = w.phase({pieces(task.rows, lanes)})[0] * lanes;
     const Values zeros = load_rows(line, first);
     fill(line, tiles * lanes, padded);
     network.sort_lanes(line, count);
-    w.loop(task.kept / lanes, {}, [&](const Expr& tile, const Values&) {
-      put_rows(line, first, tile, true);
-      return Values{};
-    });
+    w.each(task.kept / lanes, [&](const Expr& tile) { put_rows(line, first, tile, true); });
     if (task.kept % lanes != 0) put_rows(line, first, task.kept / lanes, false);
     if (!mends) return;
-    w.b().branch_on(w.op(ScalarOp::bit_and, seen(zeros[0]), seen(zeros[1])), [&] {
-      w.loop(min(Expr(lanes), task.rows - first), {}, [&](const Expr& i, const Values&) {
-        mend(first + i);
-        return Values{};
-      });
-      return Values{};
-    });
+    w.b().branch_on(w.op(ScalarOp::bit_and, seen(zeros[0]), seen(zeros[1])),
+                    [&] { w.each(min(Expr(lanes), task.rows - first), [&](const Expr& i) { mend(first + i); }); });
   }
 
   void long_rows() {
-    const int64_t whole = power_above(task.n);
+    const int64_t whole = ceil_power(task.n);
     chunk = has_many_rows(w) ? whole : std::clamp(whole / kChunks, kLeastChunk, kMostChunk) / size_of(word);
     chunk = std::max(std::min(whole, chunk), smallest_chunk());
     room = std::max(whole, chunk);
@@ -93,16 +84,15 @@ class VectorSort {
   int64_t bytes_in_lanes() const { return task.n * lanes * size_of(word); }
 
  private:
+  // In all lanes of a vector of words.
   Value splat(DType dtype, uint64_t bits) {
     return w.b().constant(Scalar::from_bits(dtype, bits), kernel::Dims{lanes});
   }
   uint64_t largest() const { return ~uint64_t{0} >> (64 - 8 * size_of(word)); }
 
   void fill(const SortLine& line, int64_t from, int64_t to) {
-    w.loop(to - from, {}, [&](const Expr& i, const Values&) {
-      w.store(line.buffer, splat(word, largest()), line.base + (from + i) * lanes);
-      return Values{};
-    });
+    w.each(to - from,
+           [&](const Expr& i) { w.store(line.buffer, splat(word, largest()), line.base + (from + i) * lanes); });
   }
 
   // The words of elements `at`... of a row, if `there` holds. Unless all are `inside` the row, the largest words follow
@@ -179,7 +169,7 @@ class VectorSort {
       for (int64_t lane = 0; lane < lanes; ++lane)
         v.push_back(words(first + lane, lt(first + lane, task.rows), tile * lanes, inside, zeros));
       v = w.b().transpose(v);
-      for (int64_t i = 0; i < lanes; ++i) w.store(line.buffer, v[static_cast<size_t>(i)], (tile * lanes + i) * lanes);
+      for (int64_t i = 0; i < lanes; ++i) w.store(line.buffer, v[i], (tile * lanes + i) * lanes);
       return zeros;
     };
     Values zeros = w.loop(task.n / lanes, no_zeros(),
@@ -197,7 +187,7 @@ class VectorSort {
     Values v;
     for (int64_t i = 0; i < lanes; ++i) v.push_back(w.load(line.buffer, (tile * lanes + i) * lanes, lanes));
     v = w.b().transpose(v);
-    for (int64_t lane = 0; lane < lanes; ++lane) put_lane(lane, v[static_cast<size_t>(lane)]);
+    for (int64_t lane = 0; lane < lanes; ++lane) put_lane(lane, v[lane]);
   }
 
   SortLine row_line(const Expr& row, const Expr& from = 0) const {
@@ -214,7 +204,6 @@ class VectorSort {
         const Expr at = number * chunk + first * lanes;
         auto put_all = [&](bool inside) {
           for (size_t i = 0; i < v.size(); ++i) put(v[i], row, 1, at + static_cast<int64_t>(i) * lanes, inside);
-          return Values{};
         };
         w.b().branch(le(at + lanes * lanes, task.kept), [&] { return put_all(true); }, [&] { return put_all(false); });
       };
@@ -225,13 +214,12 @@ class VectorSort {
   // as the longest runs need.
   void merge_runs(const SortLine& line) {
     const int64_t run = height / lanes;
-    w.loop(exponent(lanes) - 1, {}, [&](const Expr& level, const Values&) {
+    w.each(exponent(lanes) - 1, [&](const Expr& level) {
       Expr scale = 1;
       for (int64_t i = 1; i < exponent(lanes) - 1; ++i) scale = select(lt(level, i), scale, int64_t{1} << i);
       network.flip(line, height, run, scale);
       network.halve(line, height, run / 8, std::max(exponent(height) - exponent(32 * lanes) + 1, 0), scale);
       network.finish(line, height);
-      return Values{};
     });
     network.flip(line, height, height / 2);
   }
@@ -252,29 +240,21 @@ class VectorSort {
       for (size_t sign = 0; sign < zeros.size(); ++sign)
         w.store(zeros_buffer, seen(zeros[sign]), flag(row, number, sign));
       network.sort_lanes(runs, height);
-      w.loop(height / lanes, {}, [&](const Expr& tile, const Values&) {
+      w.each(height / lanes, [&](const Expr& tile) {
         transposed(runs, tile,
                    [&](int64_t lane, Value v) { w.store(row_buffer, v, line.base + lane * height + tile * lanes); });
-        return Values{};
       });
       merge_runs(line);
       finish_chunk(row, number, alone());
-      return Values{};
     };
-    w.b().branch(lt(number, chunks()), sort_chunk, [&] {
-      fill(line, 0, height);
-      return Values{};
-    });
+    w.b().branch(lt(number, chunks()), sort_chunk, [&] { fill(line, 0, height); });
   }
 
   void merge_chunks(int64_t run) {
     pass(run, run / 4, [&](const SortLine& line, const Expr& block, const Expr& at) {
       // Behind the last element there is nothing that could come in front.
       const Expr lowest = block * (2 * run) + run + run / 4 - 1 - at;
-      w.b().branch(lt(lowest * lanes, task.n), [&] {
-        network.flip_step(line, block, at, run);
-        return Values{};
-      });
+      w.b().branch(lt(lowest * lanes, task.n), [&] { network.flip_step(line, block, at, run); });
     });
     int64_t distance = run / 8;
     while (distance >= height / 4) {
@@ -292,15 +272,12 @@ class VectorSort {
   void pass(int64_t half, int64_t steps,
             const std::function<void(const SortLine&, const Expr& block, const Expr& at)>& step) {
     const int64_t piece = std::min(steps, kPiece);
-    auto blocks = w.phase({task.rows, ceil_div(task.n, 2 * half * lanes), steps / piece});
-    w.loop(piece, {}, [&](const Expr& i, const Values&) {
-      step(row_line(blocks[0]), blocks[1], blocks[2] * piece + i);
-      return Values{};
-    });
+    auto blocks = w.phase({task.rows, pieces(task.n, 2 * half * lanes), steps / piece});
+    w.each(piece, [&](const Expr& i) { step(row_line(blocks[0]), blocks[1], blocks[2] * piece + i); });
   }
 
   bool alone() const { return room == chunk; }
-  int64_t chunks() const { return ceil_div(task.n, chunk); }
+  int64_t chunks() const { return pieces(task.n, chunk); }
   Expr flag(const Expr& row, const Expr& number, size_t sign) const {
     return (row * (room / chunk) + number) * 2 + static_cast<int64_t>(sign);
   }
@@ -312,10 +289,7 @@ class VectorSort {
       return Values{w.op(ScalarOp::bit_or, so_far[0], w.load(zeros_buffer, flag(row, i, 0))),
                     w.op(ScalarOp::bit_or, so_far[1], w.load(zeros_buffer, flag(row, i, 1)))};
     });
-    w.b().branch_on(w.op(ScalarOp::bit_and, both[0], both[1]), [&] {
-      mend(row);
-      return Values{};
-    });
+    w.b().branch_on(w.op(ScalarOp::bit_and, both[0], both[1]), [&] { mend(row); });
   }
 
   // Puts the zeros of a sorted row in the order that they had.
@@ -327,7 +301,7 @@ class VectorSort {
       return Values{w.op(ScalarOp::add, sum, w.b().cast(less, DType::i32))};
     };
     const int64_t whole = task.n / lanes * lanes;
-    Values count = w.loop(whole / lanes, {w.b().constant(Scalar::of(DType::i32, 0), kernel::Dims{lanes})},
+    Values count = w.loop(whole / lanes, {splat(DType::i32, 0)},
                           [&](const Expr& i, const Values& sum) { return below(i * lanes, lanes, sum[0]); });
     count[0] = w.reduced(ScalarOp::add, count[0]);
     count =
@@ -335,10 +309,7 @@ class VectorSort {
     w.loop(task.n, count, [&](const Expr& i, const Values& place) {
       const Value v = w.load(w.x, begin + i);
       const Value zero = w.op(ScalarOp::eq, w.order(w.to_key(v)), w.number(w.key, zero_key(1)));
-      w.b().branch_on(zero, [&] {
-        w.store_at(w.values, v, place[0], row * task.kept, task.n, task.kept);
-        return Values{};
-      });
+      w.b().branch_on(zero, [&] { w.store_at(w.values, v, place[0], row * task.kept, task.n, task.kept); });
       return Values{w.op(ScalarOp::add, place[0], w.b().cast(zero, DType::i32))};
     });
   }
@@ -359,9 +330,9 @@ class VectorSort {
 bool networks_are_best(const SortWriter& w) {
   const SortTask& task = w.task;
   if (w.target.machine != Machine::Simd || w.bits + position_bits(task) > 64) return false;
-  const double size = size_of(w.key), log = exponent(power_above(task.n)), word = size_of(word_dtype(w));
+  const double size = size_of(w.key), log = exponent(ceil_power(task.n)), word = size_of(word_dtype(w));
   if (task.dtype == DType::boolean || task.n < 2 || task.n > (word == 8 ? kLongestWide : kLongestRow)) return false;
-  if (has_many_rows(w) && static_cast<double>(power_above(task.n)) * word > kMostAlone) return false;
+  if (has_many_rows(w) && static_cast<double>(ceil_power(task.n)) * word > kMostAlone) return false;
   // Nanoseconds for each element, as measured.
   const bool slow = word == 8 && w.target.vector_bytes < 64;  // has no such minimum
   const double network = 0.17 * log * (log + 1) / 2 * word / w.target.vector_bytes * (slow ? 2 : 1);
@@ -373,8 +344,8 @@ void write_vector_sort(SortWriter& w) {
   VectorSort sort(w);
   // Vectors that one core works on either way; merging within vectors costs half as much again.
   const int64_t cores = std::max(w.target.cores, 1), lanes = sort.width();
-  const int64_t in_lanes = ceil_div(ceil_div(w.task.rows, lanes), cores) * w.task.n;
-  const int64_t row_by_row = ceil_div(w.task.rows, cores) * std::max(w.task.n, sort.smallest_chunk()) * 3 / 2 / lanes;
+  const int64_t in_lanes = pieces(pieces(w.task.rows, lanes), cores) * w.task.n;
+  const int64_t row_by_row = pieces(w.task.rows, cores) * std::max(w.task.n, sort.smallest_chunk()) * 3 / 2 / lanes;
   if (sort.bytes_in_lanes() <= kMostInLanes && in_lanes <= row_by_row) {
     sort.rows_in_lanes();
   } else {

@@ -47,7 +47,7 @@ SortWriter::SortWriter(const SortTask& the_task, const Target& the_target, const
   lanes = target.machine == Machine::Simd ? target.vector_bytes / size_of(key) : 1;
 }
 
-int SortWriter::buffer(const char* name, DType dtype, Space space, int64_t size) {
+int SortWriter::buffer(const std::string& name, DType dtype, Space space, int64_t size) {
   kernel.buffers.push_back({name, dtype, space, std::max<int64_t>(size, 1)});
   return static_cast<int>(kernel.buffers.size()) - 1;
 }
@@ -69,7 +69,7 @@ Value SortWriter::load(int from, const Expr& address, int64_t width, const Expr&
   }
   access.address = address + lane;
   if (!limit.is_const(0)) access.guard = lt(address + lane, limit);
-  return b().load(from, kernel.buffers[static_cast<size_t>(from)].dtype, access);
+  return b().load(from, kernel.buffers[from].dtype, access);
 }
 
 void SortWriter::store(int to, Value v, const Expr& address) {
@@ -97,17 +97,34 @@ Builder::Access at_position(Value position, const Expr& base, const Expr& extent
 }  // namespace
 
 Value SortWriter::load_at(int from, Value position, const Expr& base, const Expr& extent, const Expr& limit) {
-  return b().load(from, kernel.buffers[static_cast<size_t>(from)].dtype, at_position(position, base, extent, limit));
+  return b().load(from, kernel.buffers[from].dtype, at_position(position, base, extent, limit));
 }
 
 void SortWriter::store_at(int to, Value v, Value position, const Expr& base, const Expr& extent, const Expr& limit) {
   b().store(to, v, at_position(position, base, extent, limit));
 }
 
-Value SortWriter::below(const Expr& address, const Expr& limit, int64_t width) {
-  SmallVector<Expr, 4> coords;
-  if (width > 1) coords.push_back(Expr::index("d", width));
-  return b().index(DType::boolean, lt(coords.empty() ? address : address + coords[0], limit), coords);
+Value SortWriter::splat(DType dtype, uint64_t value) {
+  return lanes > 1 ? b().constant(Scalar::from_bits(dtype, value), kernel::Dims{lanes}) : number(dtype, value);
+}
+
+Value SortWriter::positions_from(const Expr& first, DType dtype, int64_t width) {
+  if (width == 1) return index(first, dtype);
+  const Expr lane = Expr::index("d", width);
+  return b().index(dtype, first + lane, {&lane, 1});
+}
+
+Value SortWriter::below(const Expr& first, const Expr& limit, int64_t width) {
+  if (width == 1) return index(lt(first, limit), DType::boolean);
+  const Expr lane = Expr::index("d", width);
+  return b().index(DType::boolean, lt(first + lane, limit), {&lane, 1});
+}
+
+Value SortWriter::load_keys(int from, const Expr& address, const Expr& end) {
+  const bool inside = provably_true(le(address + lanes, end));
+  Value k = load(from, address, lanes, inside ? Expr() : end);
+  if (from == x) k = to_key(k);
+  return inside ? k : b().op(ScalarOp::where, {below(address, end, lanes), k, number(key, ones())});
 }
 
 Value SortWriter::reduced(ScalarOp op, Value v) {
@@ -117,23 +134,50 @@ Value SortWriter::reduced(ScalarOp op, Value v) {
 }
 
 SortWriter::Values SortWriter::loop(const Expr& count, const Values& init,
-                                    const std::function<Values(const Expr& i, const Values&)>& body, int unroll) {
+                                    const kernel::BodyCode<const Expr&, const Values&>& body, int unroll) {
   if (count.is_const(0)) return init;
   Expr i = Expr::index("k", count);
   return b().loop(
       i, init, [&](std::span<const Value> carried) { return body(i, Values(carried.begin(), carried.end())); }, unroll);
 }
 
+void SortWriter::each(const Expr& count, const kernel::BodyCode<const Expr&>& body, int unroll) {
+  loop(count, {}, [&](const Expr& i, const Values&) { return body(i); }, unroll);
+}
+
 void SortWriter::each_vector(const Expr& count, const std::function<void(const Expr& at, int64_t width)>& body) {
   Expr whole = lanes > 1 ? floordiv(count, lanes) : Expr(0);
-  loop(whole, {}, [&](const Expr& i, const Values&) {
-    body(i * lanes, lanes);
-    return Values{};
-  });
-  loop(count - whole * lanes, {}, [&](const Expr& i, const Values&) {
-    body(whole * lanes + i, 1);
-    return Values{};
-  });
+  each(whole, [&](const Expr& i) { body(i * lanes, lanes); });
+  each(count - whole * lanes, [&](const Expr& i) { body(whole * lanes + i, 1); });
+}
+
+Value SortWriter::over_vectors(const Expr& count, ScalarOp op, DType dtype,
+                               const std::function<Value(const Expr& at, int64_t width)>& value, int unroll) {
+  const Expr whole = lanes > 1 ? floordiv(count, lanes) : Expr(0);
+  Values sum{number(dtype, 0)};
+  if (!whole.is_const(0)) {
+    auto step = [&](const Expr& i, const Values& s) { return Values{this->op(op, s[0], value(i * lanes, lanes))}; };
+    sum = loop(whole, {splat(dtype, 0)}, step, unroll);
+    sum[0] = reduced(op, sum[0]);
+  }
+  return loop(count - whole * lanes, sum, [&](const Expr& i, const Values& s) {
+    return Values{this->op(op, s[0], value(whole * lanes + i, 1))};
+  })[0];
+}
+
+Value SortWriter::smallest(int64_t k, const std::function<Value(Value than)>& count_below) {
+  const Value top = number(key, sign_of(key));
+  return loop(8 * size_of(key), {number(key, 0), top}, [&](const Expr&, const Values& s) {
+    const Value larger = op(ScalarOp::bit_or, s[0], s[1]);
+    const Value fits = op(ScalarOp::lt, count_below(larger), i32(k));
+    return Values{b().op(ScalarOp::where, {fits, larger, s[0]}), op(ScalarOp::shr, s[1], number(key, 1))};
+  })[0];
+}
+
+Value SortWriter::signs(Value k) {
+  const DType dtype = signed_of(size_of(key));
+  const Value plain = b().bitcast(k, dtype);
+  return b().bitcast(op(ScalarOp::shr, plain, number(dtype, static_cast<uint64_t>(bits - 1))), key);
 }
 
 Value SortWriter::to_key(Value element) {
@@ -145,9 +189,7 @@ Value SortWriter::to_key(Value element) {
   Value sign = number(key, sign_of(key));
   if (is_float(task.dtype)) {
     // Negative numbers are ordered the other way round.
-    Value plain = b().bitcast(k, signed_of(size_of(key)));
-    Value negative = op(ScalarOp::shr, plain, number(signed_of(size_of(key)), static_cast<uint64_t>(bits - 1)));
-    Value flipped = op(ScalarOp::bit_or, b().bitcast(negative, key), sign);
+    Value flipped = op(ScalarOp::bit_or, signs(k), sign);
     Value nan;
     if (compute_dtype(task.dtype) == task.dtype) {
       nan = op(ScalarOp::ne, element, element);
@@ -170,9 +212,7 @@ Value SortWriter::from_key(Value k) {
   if (task.descending) k = op(ScalarOp::bit_not, k);
   Value sign = number(key, sign_of(key));
   if (is_float(task.dtype)) {
-    Value plain = b().bitcast(k, signed_of(size_of(key)));
-    Value positive = op(ScalarOp::shr, plain, number(signed_of(size_of(key)), static_cast<uint64_t>(bits - 1)));
-    Value flipped = op(ScalarOp::bit_or, op(ScalarOp::bit_not, b().bitcast(positive, key)), sign);
+    Value flipped = op(ScalarOp::bit_or, op(ScalarOp::bit_not, signs(k)), sign);
     k = op(ScalarOp::bit_xor, k, flipped);
   } else if (is_signed(task.dtype)) {
     k = op(ScalarOp::bit_xor, k, sign);

@@ -8,12 +8,12 @@
 #include <functional>
 #include <optional>
 
+#include "base/error.h"
+#include "base/rounding.h"
 #include "compile/direct/sort.h"
 #include "kernel/builder.h"
 
 namespace heddle {
-
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct SortWriter {
   using Value = kernel::Value;
@@ -36,13 +36,16 @@ struct SortWriter {
   int bits;       // of a key that matter
   int64_t lanes;  // keys in a vector; 1 where vectors do not help
 
-  int buffer(const char* name, DType dtype, kernel::Space space, int64_t size);
+  int buffer(const std::string& name, DType dtype, kernel::Space space, int64_t size);
   // Begins a phase; gives its block variables, one for each size.
   std::vector<Expr> phase(std::initializer_list<int64_t> grid);
   kernel::Builder& b() { return *builder; }
 
   Value number(DType dtype, uint64_t value) { return b().constant(Scalar::from_bits(dtype, value)); }
   Value i32(int64_t value) { return b().constant(Scalar::of(DType::i32, value)); }
+  Value index(const Expr& e, DType dtype = DType::i32) { return b().index(dtype, e, {}); }
+  // The same in all lanes of a vector of keys; a scalar where vectors do not help.
+  Value splat(DType dtype, uint64_t value);
   Value op(ScalarOp op, Value a) { return b().op(op, {a}); }
   Value op(ScalarOp op, Value a, Value c) { return b().op(op, {a, c}); }
   // Elements address, address + 1, ... as a vector of `width` lanes (a scalar if that is 1).
@@ -51,19 +54,32 @@ struct SortWriter {
   // Element base + position, where the position is data below `extent`; zero or nothing where it is not below `limit`.
   Value load_at(int from, Value position, const Expr& base, const Expr& extent, const Expr& limit = {});
   void store_at(int to, Value v, Value position, const Expr& base, const Expr& extent, const Expr& limit = {});
-  // A vector that says for each lane whether address + lane < limit.
-  Value below(const Expr& address, const Expr& limit, int64_t width);
+  // Positions `first`, first + 1, ... as a vector; whether they are below a limit.
+  Value positions_from(const Expr& first, DType dtype, int64_t width);
+  Value below(const Expr& first, const Expr& limit, int64_t width);
+  // As many keys as a vector has; the largest one from `end` on.
+  Value load_keys(int from, const Expr& address, const Expr& end);
   Value reduced(ScalarOp op, Value v);  // of a vector; a scalar is itself
   // for i < count: body(i, carried).
-  Values loop(const Expr& count, const Values& init, const std::function<Values(const Expr& i, const Values&)>& body,
+  Values loop(const Expr& count, const Values& init, const kernel::BodyCode<const Expr&, const Values&>& body,
               int unroll = 0);
+  // The same with nothing carried.
+  void each(const Expr& count, const kernel::BodyCode<const Expr&>& body, int unroll = 0);
   // Walks over [0, count) in vectors, then one by one.
   void each_vector(const Expr& count, const std::function<void(const Expr& at, int64_t width)>& body);
+  // What `op` makes of all values over [0, count), from 0 on.
+  Value over_vectors(const Expr& count, ScalarOp op, DType dtype,
+                     const std::function<Value(const Expr& at, int64_t width)>& value, int unroll = 0);
+  // The k-th smallest key: the largest number than which fewer than k keys are smaller (i32), found bit by bit.
+  Value smallest(int64_t k, const std::function<Value(Value than)>& count_below);
 
   uint64_t ones() const { return ~uint64_t{0} >> (64 - 8 * size_of(key)); }
   Value to_key(Value element);
   Value from_key(Value k);
   Value order(Value k);  // what is compared
+
+ private:
+  Value signs(Value k);  // in all bits that of the sign
 };
 
 // Each element counts those that come before it: for short rows.
@@ -75,7 +91,7 @@ void write_selection(SortWriter& w);
 // One selection from n positions by the threads of a block. `number` tells the buffers of several apart.
 SortWriter::Select block_selection(SortWriter& w, int64_t n, int number);
 int64_t block_selection_bytes(const SortWriter& w, int64_t n);  // of shared memory
-// Digit by digit, least significant first.
+// Digit by digit, least significant first, for SIMD machines.
 void write_radix_sort(SortWriter& w);
 // By networks of comparisons, in vectors.
 bool networks_are_best(const SortWriter& w);

@@ -5,20 +5,14 @@
 namespace heddle {
 namespace {
 
-std::vector<Expr> axis_variables(const Loops& loops, const Stage& stage) {
-  std::vector<Expr> vars;
-  for (const Axis& axis : loops.outer) vars.push_back(axis.var);
-  for (const Axis& axis : stage.inner) vars.push_back(axis.var);
-  return vars;
-}
-
 // For every value of the body, and every result of another stage, the axes it depends on. Such results follow all outer
 // axes, and those that they are kept along.
 std::unordered_map<kernel::Value, std::vector<bool>> dependences(const Loops& loops, const Stage& stage) {
-  std::vector<Expr> vars = axis_variables(loops, stage);
+  std::vector<Expr> vars;
+  for (size_t i = 0; i < loops.outer.size() + stage.inner.size(); ++i) vars.push_back(loops.axis(stage, i).var);
   std::unordered_map<kernel::Value, std::vector<bool>> result;
   std::vector<bool> outer(vars.size(), false);
-  for (size_t i = 0; i < loops.outer.size(); ++i) outer[i] = true;
+  std::fill_n(outer.begin(), loops.outer.size(), true);
   for (const Stage& other : loops.stages) {
     std::vector<bool> axes = outer;
     for (size_t k = 0; k < other.kept; ++k)
@@ -41,43 +35,28 @@ std::unordered_map<kernel::Value, std::vector<bool>> dependences(const Loops& lo
 
 }  // namespace
 
-std::vector<bool> axes_of(const Loops& loops, const Stage& stage, kernel::Value v) {
-  auto all = dependences(loops, stage);
-  auto it = all.find(v);
-  if (it != all.end()) return it->second;
-  std::vector<bool> outer(loops.outer.size() + stage.inner.size(), false);
-  for (size_t i = 0; i < loops.outer.size(); ++i) outer[i] = true;
-  return outer;
-}
-
 std::optional<kernel::Value> narrow_factor(const Loops& loops, const Stage& stage, kernel::Value factor) {
-  auto dtype = [&](kernel::Value v) { return loops.values[static_cast<size_t>(v)].dtype; };
-  kernel::Value narrow = kernel::kNoValue;
-  for (const kernel::Inst& inst : stage.body.insts)
-    if (inst.op == kernel::Op::cast && inst.results[0] == factor) narrow = inst.args[0];
-  if (narrow == kernel::kNoValue) return {};
-  const bool fits = (dtype(narrow) == DType::bf16 && dtype(factor) == DType::f32) ||
-                    (dtype(narrow) == DType::i8 && dtype(factor) == DType::i32);
-  for (const kernel::Inst& inst : stage.body.insts)
-    if (fits && inst.op == kernel::Op::load && inst.results[0] == narrow) return narrow;
-  return {};
+  const kernel::Inst* cast = definition(stage, factor);
+  if (!cast || cast->op != kernel::Op::cast) return {};
+  const kernel::Value narrow = cast->args[0];
+  const kernel::Inst* load = definition(stage, narrow);
+  const bool fits = (loops.dtype(narrow) == DType::bf16 && loops.dtype(factor) == DType::f32) ||
+                    (loops.dtype(narrow) == DType::i8 && loops.dtype(factor) == DType::i32);
+  return fits && load && load->op == kernel::Op::load ? std::optional(narrow) : std::nullopt;
 }
 
-int64_t numbers_per_word(const Loops& loops, kernel::Value narrow) {
-  return 4 / size_of(loops.values[static_cast<size_t>(narrow)].dtype);
-}
+int64_t numbers_per_word(const Loops& loops, kernel::Value narrow) { return 4 / size_of(loops.dtype(narrow)); }
 
 std::optional<Contraction> find_contraction(const Loops& loops, const Stage& stage) {
   if (!stage.reducer || kernel::simple_op(*stage.reducer) != ScalarOp::add) return {};
-  const kernel::Inst* product = nullptr;
-  for (const kernel::Inst& inst : stage.body.insts)
-    if (inst.op == kernel::Op::mul && inst.results[0] == stage.body.results[0]) product = &inst;
-  if (!product) return {};
+  const kernel::Inst* product = definition(stage, stage.body.results[0]);
+  if (!product || product->op != kernel::Op::mul) return {};
   Contraction c;
   c.a = product->args[0];
   c.b = product->args[1];
-  c.a_axes = axes_of(loops, stage, c.a);
-  c.b_axes = axes_of(loops, stage, c.b);
+  const auto axes = dependences(loops, stage);
+  c.a_axes = axes.at(c.a);
+  c.b_axes = axes.at(c.b);
   // A dot has just the dimensions of its factors: an axis that neither follows would be lost.
   for (size_t i = 0; i < c.a_axes.size(); ++i)
     if (!c.a_axes[i] && !c.b_axes[i]) return {};

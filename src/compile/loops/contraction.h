@@ -14,6 +14,9 @@ struct Contraction {
   // The last outer or kept axis that only a (only b) follows; -1 if there is none.
   int a_axis = -1, b_axis = -1;
   bool is_matmul() const { return a_axis >= 0 && b_axis >= 0; }
+  kernel::Value factor(int operand) const { return operand == 0 ? a : b; }
+  int axis(int operand) const { return operand == 0 ? a_axis : b_axis; }
+  const std::vector<bool>& axes(int operand) const { return operand == 0 ? a_axes : b_axes; }
 };
 
 // Factors are ordered so that a_axis < b_axis.
@@ -23,8 +26,5 @@ std::optional<Contraction> find_contraction(const Loops& loops, const Stage& sta
 std::optional<kernel::Value> narrow_factor(const Loops& loops, const Stage& stage, kernel::Value factor);
 // Of those, how many make a word of four bytes.
 int64_t numbers_per_word(const Loops& loops, kernel::Value narrow);
-
-// Axes that the value depends on, through everything computed in the stage's body.
-std::vector<bool> axes_of(const Loops& loops, const Stage& stage, kernel::Value v);
 
 }  // namespace heddle

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernel/interpreter_expr.h"
+#include "kernel/pass_util.h"
 
 namespace heddle {
 namespace {
@@ -23,18 +24,18 @@ Scalar unrounded(DType dtype, double value) {
 }
 
 Scalar element(const HostArray& array, int64_t i) {
-  if (is_float(array.dtype)) return unrounded(array.dtype, array.floats[static_cast<size_t>(i)]);
+  if (is_float(array.dtype)) return unrounded(array.dtype, array.floats[i]);
   Scalar s;
   s.dtype = array.dtype;
-  s.u = array.integers[static_cast<size_t>(i)];
+  s.u = array.integers[i];
   return s;
 }
 
 void set_element(HostArray& array, int64_t i, const Scalar& value) {
   if (is_float(array.dtype))
-    array.floats[static_cast<size_t>(i)] = value.f;
+    array.floats[i] = value.f;
   else
-    array.integers[static_cast<size_t>(i)] = value.u;
+    array.integers[i] = value.u;
 }
 
 // Every value of one dtype is a value of the other.
@@ -52,7 +53,7 @@ Scalar reinterpreted(const Scalar& value, DType to) {
 
 // What scalar ops, casts and constants give, in a body or in a reducer's combine.
 Scalar compute(const Inst& inst, DType result, const std::vector<Scalar>& values) {
-  auto argument = [&](size_t i) -> const Scalar& { return values[static_cast<size_t>(inst.args[i])]; };
+  auto argument = [&](size_t i) -> const Scalar& { return values[inst.args[i]]; };
   if (inst.op == Op::constant) return inst.literal;
   if (inst.op == Op::cast) return converted(argument(0), result);
   if (inst.op == Op::bitcast) return reinterpreted(argument(0), result);
@@ -70,14 +71,14 @@ class Combiner {
   void combine(Tuple& left, const Tuple& right) {
     const kernel::Body& code = reducer_.combine;
     for (size_t i = 0; i < left.size(); ++i) {
-      values_[static_cast<size_t>(code.params[i])] = left[i];
-      values_[static_cast<size_t>(code.params[left.size() + i])] = right[i];
+      values_[code.params[i]] = left[i];
+      values_[code.params[left.size() + i]] = right[i];
     }
     for (const Inst& inst : code.insts) {
       auto result = static_cast<size_t>(inst.results[0]);
       values_[result] = compute(inst, reducer_.values[result].dtype, values_);
     }
-    for (size_t i = 0; i < left.size(); ++i) left[i] = values_[static_cast<size_t>(code.results[i])];
+    for (size_t i = 0; i < left.size(); ++i) left[i] = values_[code.results[i]];
   }
 
  private:
@@ -156,11 +157,11 @@ class LoopsInterpreter {
     StageProgram p{&stage, stages_.size(), walk(stage.inner), {}, {}, {}, {}};
     auto use = [&](Value v) {
       auto value = static_cast<size_t>(v);
-      auto known = std::find_if(p.uses.begin(), p.uses.end(), [&](const KeptUse& u) { return u.value == value; });
+      auto known = std::ranges::find_if(p.uses, [&](const KeptUse& u) { return u.value == value; });
       if (known != p.uses.end()) return;
       for (const StageProgram& from : stages_) {
         const std::vector<Value>& results = from.stage->results;
-        auto at = std::find(results.begin(), results.end(), v);
+        auto at = std::ranges::find(results, v);
         if (at != results.end()) p.uses.push_back({value, from.number, static_cast<size_t>(at - results.begin())});
       }
     };
@@ -209,8 +210,8 @@ class LoopsInterpreter {
       for (size_t i = 0; i < p.insts.size(); ++i) step(p, i);
       if (stores(stage)) return;
       Tuple tuple;
-      for (Value v : stage.body.results) tuple.push_back(values_[static_cast<size_t>(v)]);
-      Tuple& to = p.kept[static_cast<size_t>(kept_point(p))];
+      for (Value v : stage.body.results) tuple.push_back(values_[v]);
+      Tuple& to = p.kept[kept_point(p)];
       if (combiner)
         combiner->combine(to, tuple);
       else
@@ -221,42 +222,40 @@ class LoopsInterpreter {
   void step(StageProgram& p, size_t number) {
     const InstProgram& i = p.insts[number];
     const Inst& inst = *i.inst;
-    size_t first_bound = inst.args.size() - i.bind_slots.size();
-    for (size_t b = 0; b < i.bind_slots.size(); ++b)
-      slots_[i.bind_slots[b]] = values_[static_cast<size_t>(inst.args[first_bound + b])].as_int();
-    DType dtype = inst.results.empty() ? DType::i64 : loops_.values[static_cast<size_t>(inst.results[0])].dtype;
+    for (size_t b = 0; b < i.bind_slots.size(); ++b) slots_[i.bind_slots[b]] = values_[kernel::bound(inst)[b]].as_int();
+    DType dtype = inst.results.empty() ? DType::i64 : loops_.values[inst.results[0]].dtype;
     switch (inst.op) {
       case Op::index: result(inst) = Scalar::of(dtype, i.address.run(slots_.data())); break;
       case Op::load:
         result(inst) = Scalar::from_bits(dtype, 0);
-        if (holds(i)) result(inst) = element(*buffers_[static_cast<size_t>(inst.buffer)], place(p, i, false));
+        if (holds(i)) result(inst) = element(*buffers_[inst.buffer], place(p, i, false));
         break;
       case Op::store:
-        if (holds(i)) set_element(*buffers_[static_cast<size_t>(inst.buffer)], place(p, i, true), argument(inst));
+        if (holds(i)) set_element(*buffers_[inst.buffer], place(p, i, true), argument(inst));
         break;
       case Op::check:
         if (holds(i)) {
           int64_t at = place(p, i, true);
-          set_element(*buffers_[static_cast<size_t>(inst.buffer)], at, cast(argument(inst), DType::i64));
+          set_element(*buffers_[inst.buffer], at, cast(argument(inst), DType::i64));
         }
         break;
       case Op::scan: {
         Tuple& so_far = p.scanned[number];
         Tuple next;
-        for (size_t k = 0; k < inst.reducer->width(); ++k) next.push_back(values_[static_cast<size_t>(inst.args[k])]);
+        for (size_t k = 0; k < inst.reducer->width(); ++k) next.push_back(values_[inst.args[k]]);
         if (so_far.empty())
           so_far = next;
         else
           Combiner(*inst.reducer).combine(so_far, next);
-        for (size_t k = 0; k < so_far.size(); ++k) values_[static_cast<size_t>(inst.results[k])] = so_far[k];
+        for (size_t k = 0; k < so_far.size(); ++k) values_[inst.results[k]] = so_far[k];
         break;
       }
       default: result(inst) = compute(inst, dtype, values_);
     }
   }
 
-  Scalar& result(const Inst& inst) { return values_[static_cast<size_t>(inst.results[0])]; }
-  const Scalar& argument(const Inst& inst) const { return values_[static_cast<size_t>(inst.args[0])]; }
+  Scalar& result(const Inst& inst) { return values_[inst.results[0]]; }
+  const Scalar& argument(const Inst& inst) const { return values_[inst.args[0]]; }
   bool holds(const InstProgram& i) const { return i.guard.run(slots_.data()) != 0; }
 
   // The element that is touched, if that is one of the buffer and no other point of the outer axes touches it.
@@ -268,7 +267,7 @@ class LoopsInterpreter {
               kernel::name(inst.op), " %", loops_.buffers[b].name, "[", inst.address, "] touches element ", at, " of ",
               buffers_[b]->numel(), "\n", print(loops_));
     if (touched_[b].empty()) return at;
-    int64_t& by = touched_[b][static_cast<size_t>(at)];
+    int64_t& by = touched_[b][at];
     // In place a scatter combines with what was there before.
     HD_ASSERT(by == point_ || (by < 0 && (writes || p.number == 0)), "loops @", loops_.name, ", stage ", p.number,
               ": point ", point_, " touches %", loops_.buffers[b].name, "[", at, "], which point ", by, " writes\n",

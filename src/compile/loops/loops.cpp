@@ -27,13 +27,6 @@ int divisions(const std::vector<Stage>& stages) {
   return count;
 }
 
-void substitute_in(Stage& stage, const Substitution& to) {
-  kernel::visit(stage.body, [&](kernel::Inst& inst) {
-    inst.address = substitute(inst.address, to);
-    inst.guard = substitute(inst.guard, to);
-  });
-}
-
 // Tries to merge axes[i] and axes[i + 1] in the given stages.
 bool try_merge(std::vector<Axis>& axes, size_t i, std::vector<Stage>& stages, size_t first, size_t last) {
   if (axes[i + 1].extent.is_const(0)) return false;  // nothing to walk, and nothing to divide by
@@ -59,19 +52,39 @@ std::string axis_list(const std::vector<Axis>& axes, const Substitution& names) 
 
 }  // namespace
 
+void substitute_in(Stage& stage, const Substitution& to) {
+  kernel::visit(stage.body, [&](kernel::Inst& inst) {
+    inst.address = substitute(inst.address, to);
+    inst.guard = substitute(inst.guard, to);
+  });
+}
+
+bool walks(std::span<const Axis> axes, const Expr& var) {
+  return std::ranges::any_of(axes, [&](const Axis& axis) { return axis.var == var; });
+}
+
+bool reduces_along(const Stage& stage, const Expr& var) {
+  return stage.reducer && walks(std::span(stage.inner).subspan(stage.kept), var);
+}
+
+const kernel::Inst* definition(const Stage& stage, kernel::Value v) {
+  for (const kernel::Inst& inst : stage.body.insts)
+    if (contains(inst.results, v)) return &inst;
+  return nullptr;
+}
+
 bool is_nested(const Loops& loops) {
-  return std::any_of(loops.stages.begin(), loops.stages.end(), [](const Stage& stage) { return stage.kept > 0; });
+  return std::ranges::any_of(loops.stages, [](const Stage& stage) { return stage.kept > 0; });
 }
 
 bool has_scan(const Stage& stage) {
-  return std::any_of(stage.body.insts.begin(), stage.body.insts.end(),
-                     [](const kernel::Inst& inst) { return inst.op == kernel::Op::scan; });
+  return std::ranges::any_of(stage.body.insts, [](const kernel::Inst& inst) { return inst.op == kernel::Op::scan; });
 }
 
 bool scans_feed_scans(const Stage& stage) {
   std::unordered_set<kernel::Value> scanned;
   for (const kernel::Inst& inst : stage.body.insts) {
-    bool from_scan = std::any_of(inst.args.begin(), inst.args.end(), [&](kernel::Value v) { return scanned.count(v); });
+    bool from_scan = std::ranges::any_of(inst.args, [&](kernel::Value v) { return scanned.count(v); });
     if (from_scan && inst.op == kernel::Op::scan) return true;
     if (from_scan || inst.op == kernel::Op::scan) scanned.insert(inst.results.begin(), inst.results.end());
   }
@@ -82,7 +95,7 @@ bool computes_the_same(const Loops& loops, const kernel::Inst& a, const kernel::
   return a.op == b.op && a.buffer == b.buffer && a.args == b.args && a.address == b.address && a.guard == b.guard &&
          a.literal == b.literal && a.binds == b.binds && a.hint == b.hint && a.results.size() == b.results.size() &&
          (a.results.empty() ||  // a check
-          loops.values[static_cast<size_t>(a.results[0])] == loops.values[static_cast<size_t>(b.results[0])]);
+          loops.values[a.results[0]] == loops.values[b.results[0]]);
 }
 
 void merge_axes(Loops& loops) {
@@ -107,9 +120,7 @@ std::vector<Expr> find_symbols(const Loops& loops) {
   auto add = [&](const Expr& e, std::span<const Expr> except = {}) {
     if (e.is_const()) return;
     for (const Expr& var : variables(e))
-      if (var.is_symbol() && std::find(found.begin(), found.end(), var) == found.end() &&
-          std::find(except.begin(), except.end(), var) == except.end())
-        found.push_back(var);
+      if (var.is_symbol() && !contains(found, var) && !contains(except, var)) found.push_back(var);
   };
   for (const Axis& axis : loops.outer) add(axis.extent);
   for (const kernel::Buffer& buffer : loops.buffers) add(buffer.size);
@@ -130,7 +141,7 @@ Substitution symbol_names(const Loops& loops) {
   Substitution names;
   for (const Expr& symbol : loops.symbols) {
     auto taken = [&](const std::string& name) {
-      return std::any_of(names.begin(), names.end(), [&](auto& pair) { return pair.second.name() == name; });
+      return std::ranges::any_of(names, [&](auto& pair) { return pair.second.name() == name; });
     };
     std::string name = symbol.name();
     for (int i = 1; taken(name); ++i) name = text(symbol.name(), "_", i);

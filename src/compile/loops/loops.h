@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "base/contains.h"
 #include "base/structure.h"
 #include "compile/target/target.h"
 #include "graph/node.h"
@@ -64,12 +65,26 @@ struct Loops {
   std::vector<Axis> outer;              // contiguous axes are merged
   std::vector<Stage> stages;
   int64_t together = 1;  // of a product: so many uses of it are launched at once
+
+  DType dtype(kernel::Value v) const { return values[v].dtype; }
+  const kernel::Buffer& buffer(const kernel::Inst& access) const { return buffers[access.buffer]; }
+  // Of a stage, the outer axes first.
+  const Axis& axis(const Stage& stage, size_t i) const {
+    return i < outer.size() ? outer[i] : stage.inner[i - outer.size()];
+  }
 };
 
 inline bool stores(const Stage& stage) { return !stage.reducer && stage.results.empty(); }
+bool walks(std::span<const Axis> axes, const Expr& var);
+bool reduces_along(const Stage& stage, const Expr& var);
+// What computes a value in the stage's body, if that is where it is computed.
+const kernel::Inst* definition(const Stage& stage, kernel::Value v);
 bool is_nested(const Loops& loops);
 bool has_scan(const Stage& stage);
 bool scans_feed_scans(const Stage& stage);  // one scans what another has scanned
+
+// Another variable, or something made of others, for variables of the body. In place.
+void substitute_in(Stage& stage, const Substitution& to);
 
 // Makes one axis of neighbouring axes that every address and guard walks as one. In place.
 void merge_axes(Loops& loops);

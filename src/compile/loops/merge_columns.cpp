@@ -29,11 +29,9 @@ std::optional<Contraction> blocked(const Loops& loops) {
   for (size_t s = 1; s < loops.stages.size(); ++s)
     if (loops.stages[s].reducer || !loops.stages[s].inner.empty() || loops.stages[s].ordered) return {};
   std::optional<Contraction> c = find_contraction(loops, loops.stages[0]);
-  if (!c || !c->is_matmul() || !is_float(loops.values[static_cast<size_t>(c->a)].dtype)) return {};
-  for (const Axis& axis : loops.outer)
-    if (!axis.extent.is_const() || axis.extent.is_const(0)) return {};
-  for (const Axis& axis : loops.stages[0].inner)
-    if (!axis.extent.is_const() || axis.extent.is_const(0)) return {};
+  if (!c || !c->is_matmul() || !is_float(loops.values[c->a].dtype)) return {};
+  auto fixed = [](const Axis& axis) { return axis.extent.is_const() && !axis.extent.is_const(0); };
+  if (!std::ranges::all_of(loops.outer, fixed) || !std::ranges::all_of(loops.stages[0].inner, fixed)) return {};
   return c;
 }
 
@@ -51,8 +49,8 @@ double access_cost(const Expr& address, const Expr& column, double apart) {
 // Cycles for a result and a term of its sum, in vectors' lanes that are used.
 double cost(const Columns& columns) {
   const Loops& loops = columns.loops;
-  const Expr& column = loops.outer[static_cast<size_t>(columns.c.b_axis)].var;
-  double rows = static_cast<double>(loops.outer[static_cast<size_t>(columns.c.a_axis)].extent.value()), terms = 1;
+  const Expr& column = loops.outer[columns.c.b_axis].var;
+  double rows = static_cast<double>(loops.outer[columns.c.a_axis].extent.value()), terms = 1;
   for (const Axis& axis : loops.stages[0].inner) terms *= static_cast<double>(axis.extent.value());
   double packing = kInOrder, finishing = 0;
   for (size_t s = 0; s < loops.stages.size(); ++s)
@@ -60,7 +58,7 @@ double cost(const Columns& columns) {
       if (inst.op != kernel::Op::load && inst.op != kernel::Op::store) continue;
       (s == 0 ? packing : finishing) += access_cost(inst.address, column, s == 0 ? kApart - kInOrder : kStoreApart);
     }
-  auto count = static_cast<double>(loops.outer[static_cast<size_t>(columns.c.b_axis)].extent.value());
+  auto count = static_cast<double>(loops.outer[columns.c.b_axis].extent.value());
   double used = count / (std::ceil(count / kVector) * kVector);
   return (1 + packing / rows + finishing / terms) / used;
 }
@@ -76,11 +74,7 @@ std::optional<Columns> merged(const Columns& from) {
   Axis before = outer[other], last = outer[column];
   Expr extent = before.extent * last.extent, whole = Expr::index(last.var.name(), extent);
   Substitution to = {{before.var, floordiv(whole, last.extent)}, {last.var, mod(whole, last.extent)}};
-  for (Stage& stage : result.loops.stages)
-    kernel::visit(stage.body, [&](kernel::Inst& inst) {
-      inst.address = substitute(inst.address, to);
-      inst.guard = substitute(inst.guard, to);
-    });
+  for (Stage& stage : result.loops.stages) substitute_in(stage, to);
   outer[column] = {whole, extent};
   outer.erase(outer.begin() + static_cast<long>(other));
   std::optional<Contraction> c = blocked(result.loops);

@@ -3,6 +3,7 @@
 
 #include "compile/loops/contraction.h"
 #include "compile/loops/loops.h"
+#include "kernel/pass_util.h"
 
 namespace heddle {
 namespace {
@@ -19,35 +20,30 @@ bool same_axes(const Stage& a, const Stage& b) {
 bool depends(const Loops& loops, size_t t, size_t first) {
   std::vector<bool> produced(loops.values.size(), false);
   for (size_t s = first; s < t; ++s)
-    for (Value v : loops.stages[s].results) produced[static_cast<size_t>(v)] = true;
-  auto is_produced = [&](Value v) { return produced[static_cast<size_t>(v)]; };
+    for (Value v : loops.stages[s].results) produced[v] = true;
+  auto is_produced = [&](Value v) { return produced[v]; };
   const kernel::Body& body = loops.stages[t].body;
-  return std::any_of(body.results.begin(), body.results.end(), is_produced) ||
-         std::any_of(body.insts.begin(), body.insts.end(),
-                     [&](const Inst& inst) { return std::any_of(inst.args.begin(), inst.args.end(), is_produced); });
+  return std::ranges::any_of(body.results, is_produced) ||
+         std::ranges::any_of(body.insts, [&](const Inst& inst) { return std::ranges::any_of(inst.args, is_produced); });
 }
 
 // Appends what `from` computes to `to`, sharing what both compute.
 void append(Loops& loops, Stage& to, Stage&& from) {
   Substitution axes;
   for (size_t i = 0; i < to.inner.size(); ++i) axes.emplace_back(from.inner[i].var, to.inner[i].var);
-  std::vector<Value> names(loops.values.size());
-  for (size_t v = 0; v < names.size(); ++v) names[v] = static_cast<Value>(v);
-  auto rename = [&](auto& values) {
-    for (Value& v : values) v = names[static_cast<size_t>(v)];
-  };
+  kernel::Renaming rename(loops.values.size());
   for (Inst& inst : from.body.insts) {
-    rename(inst.args);
+    rename.apply(inst.args);
     inst.address = substitute(inst.address, axes);
     inst.guard = substitute(inst.guard, axes);
-    auto known = std::find_if(to.body.insts.begin(), to.body.insts.end(),
-                              [&](const Inst& other) { return computes_the_same(loops, other, inst); });
+    auto known =
+        std::ranges::find_if(to.body.insts, [&](const Inst& other) { return computes_the_same(loops, other, inst); });
     if (known == to.body.insts.end())
       to.body.insts.push_back(std::move(inst));
     else if (!inst.results.empty())
-      names[static_cast<size_t>(inst.results[0])] = known->results[0];
+      rename.replace(inst.results[0], known->results[0]);
   }
-  rename(from.body.results);
+  rename.apply(from.body.results);
   to.body.results.insert(to.body.results.end(), from.body.results.begin(), from.body.results.end());
   to.results.insert(to.results.end(), from.results.begin(), from.results.end());
   to.reducer = kernel::product_reducer(*to.reducer, *from.reducer);

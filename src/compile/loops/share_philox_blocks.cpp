@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "compile/loops/loops.h"
+#include "kernel/pass_util.h"
 
 namespace heddle {
 namespace {
@@ -33,7 +34,7 @@ uint64_t hash_of(const Loops& loops, const Inst& inst) {
   h = hash_combine(h, inst.guard.hash());
   h = hash_combine(h, inst.literal.bits());
   for (Value v : inst.args) h = hash_combine(h, static_cast<uint64_t>(v));
-  return hash_combine(h, static_cast<uint64_t>(loops.values[static_cast<size_t>(inst.results[0])].dtype));
+  return hash_combine(h, static_cast<uint64_t>(loops.values[inst.results[0]].dtype));
 }
 
 // The stage's body once for each quotient. `repeated` counts what later copies add.
@@ -44,13 +45,9 @@ Stage repeat(Loops& loops, const Stage& stage, const Expr& axis, const Expr& res
   for (int64_t part = 0; part < parts; ++part) {
     Expr whole = rest + part * divisor;
     Substitution to = {{axis, whole}};
-    std::unordered_map<Value, Value> names;
-    auto rename = [&](Value v) {
-      auto it = names.find(v);
-      return it == names.end() ? v : it->second;
-    };
+    kernel::Renaming rename(loops.values.size());
     for (Inst inst : stage.body.insts) {
-      for (Value& v : inst.args) v = rename(v);
+      rename.apply(inst.args);
       inst.address = substitute(inst.address, to);
       inst.guard = substitute(inst.guard, to);
       if (inst.op == Op::store) {
@@ -60,25 +57,24 @@ Stage repeat(Loops& loops, const Stage& stage, const Expr& axis, const Expr& res
       }
       Value old = inst.results[0];
       if (inst.op == Op::index && inst.address.is_const() && inst.binds.empty()) {
-        DType dtype = loops.values[static_cast<size_t>(old)].dtype;
+        DType dtype = loops.values[old].dtype;
         inst.literal = Scalar::of(dtype, inst.address.value());
         inst.op = Op::constant;
         inst.address = 0;
       }
       std::vector<size_t>& bucket = known[hash_of(loops, inst)];
-      auto it = std::find_if(bucket.begin(), bucket.end(),
-                             [&](size_t k) { return computes_the_same(loops, result.body.insts[k], inst); });
+      auto it =
+          std::ranges::find_if(bucket, [&](size_t k) { return computes_the_same(loops, result.body.insts[k], inst); });
       if (it != bucket.end()) {
-        names[old] = result.body.insts[*it].results[0];
+        rename.names[old] = result.body.insts[*it].results[0];
         continue;
       }
       // The last part may be cut short; beyond the end there may be nothing to read.
       if (inst.op == Op::load) inst.guard = logical_and(inst.guard, lt(whole, axis.extent()));
       if (part > 0) {
         ++repeated;
-        names[old] = static_cast<Value>(loops.values.size());
-        loops.values.push_back(loops.values[static_cast<size_t>(old)]);
-        inst.results[0] = names[old];
+        inst.results[0] = rename.names[old] = static_cast<Value>(loops.values.size());
+        loops.values.push_back(kernel::Type(loops.values[old]));
       }
       bucket.push_back(result.body.insts.size());
       result.body.insts.push_back(std::move(inst));
@@ -88,11 +84,10 @@ Stage repeat(Loops& loops, const Stage& stage, const Expr& axis, const Expr& res
 }
 
 bool only_plain_stores(const Loops& loops) {
-  return std::all_of(loops.stages.begin(), loops.stages.end(), [](const Stage& stage) {
-    return !stage.reducer && stage.inner.empty() &&
-           std::all_of(stage.body.insts.begin(), stage.body.insts.end(), [](const Inst& inst) {
-             return inst.op == Op::store || (inst.results.size() == 1 && inst.bodies.empty() && !inst.reducer);
-           });
+  return std::ranges::all_of(loops.stages, [](const Stage& stage) {
+    return !stage.reducer && stage.inner.empty() && std::ranges::all_of(stage.body.insts, [](const Inst& inst) {
+      return inst.op == Op::store || (inst.results.size() == 1 && inst.bodies.empty() && !inst.reducer);
+    });
   });
 }
 

@@ -29,12 +29,12 @@ class Excluded {
     for (const Stage& stage : loops_.stages)
       for (const Inst& inst : stage.body.insts) {
         if (inst.op != Op::where) continue;
-        auto it = exprs_.find(inst.args[0]);
-        if (it == exprs_.end()) continue;
-        std::vector<Expr> parts = conjuncts(it->second);
-        parts.push_back(logical_not(it->second));
+        const std::optional<Expr> condition = expression(inst.args[0]);
+        if (!condition) continue;
+        std::vector<Expr> parts = conjuncts(*condition);
+        parts.push_back(logical_not(*condition));
         for (const Expr& part : parts)
-          if (std::find(found.begin(), found.end(), part) == found.end()) found.push_back(part);
+          if (!contains(found, part)) found.push_back(part);
       }
     return found;
   }
@@ -51,9 +51,8 @@ class Excluded {
     bool reduced = false;
     for (const Stage& stage : loops_.stages) {
       for (const Inst& inst : stage.body.insts)
-        if (inst.results.size() == 1) compute(inst, condition);
-      bool over = false;
-      for (size_t i = stage.kept; stage.reducer && i < stage.inner.size(); ++i) over |= stage.inner[i].var == axis;
+        if (auto n = inst.results.size() == 1 ? result(inst, condition) : std::nullopt) numbers_[inst.results[0]] = *n;
+      const bool over = reduces_along(stage, axis);
       for (size_t r = 0; r < stage.results.size(); ++r) {
         auto lifted = numbers_.find(stage.body.results[r]);
         if (over && (lifted == numbers_.end() || lifted->second != stage.reducer->identity[r].as_double()))
@@ -61,9 +60,7 @@ class Excluded {
         if (!stage.reducer && lifted != numbers_.end()) numbers_[stage.results[r]] = lifted->second;
       }
       reduced |= over;
-      if (stores(stage) &&
-          std::any_of(stage.inner.begin(), stage.inner.end(), [&](const Axis& a) { return a.var == axis; }))
-        return false;
+      if (stores(stage) && walks(stage.inner, axis)) return false;
     }
     return reduced;
   }
@@ -81,10 +78,9 @@ class Excluded {
         for (Value v : inst.args)
           if (auto it = exprs_.find(v); it != exprs_.end()) args.push_back(it->second);
         if (inst.args.empty() || args.size() != inst.args.size()) continue;
-        auto dtype = [&](Value v) { return loops_.values[static_cast<size_t>(v)].dtype; };
-        const bool small = std::all_of(args.begin(), args.end(), [](const Expr& e) {
-          return e.lo() > -(int64_t{1} << 30) && e.hi() < int64_t{1} << 30;
-        });
+        auto dtype = [&](Value v) { return loops_.values[v].dtype; };
+        const bool small = std::ranges::all_of(
+            args, [](const Expr& e) { return e.lo() > -(int64_t{1} << 30) && e.hi() < int64_t{1} << 30; });
         const DType result = dtype(inst.results[0]);
         if (!small || is_float(result)) continue;
         std::optional<Expr> e;
@@ -116,10 +112,6 @@ class Excluded {
     return it == numbers_.end() ? std::nullopt : std::optional(it->second);
   }
 
-  void compute(const Inst& inst, const Expr& condition) {
-    if (std::optional<double> n = result(inst, condition)) numbers_[inst.results[0]] = *n;
-  }
-
   std::optional<double> result(const Inst& inst, const Expr& condition) const {
     if (inst.op == Op::constant) return inst.literal.as_double();
     if (inst.op == Op::cast) return number(inst.args[0]);
@@ -127,17 +119,16 @@ class Excluded {
     std::vector<std::optional<double>> x;
     for (Value v : inst.args) x.push_back(number(v));
     if (inst.op == Op::where) {
-      if (auto it = exprs_.find(inst.args[0]); it != exprs_.end()) {
-        std::vector<Expr> parts = conjuncts(it->second);
-        if (std::find(parts.begin(), parts.end(), condition) != parts.end()) return x[2];
-        if (it->second == logical_not(condition)) return x[1];
+      if (const std::optional<Expr> chooses = expression(inst.args[0])) {
+        if (contains(conjuncts(*chooses), condition)) return x[2];
+        if (*chooses == logical_not(condition)) return x[1];
       }
       return x[1] && x[2] && *x[1] == *x[2] ? x[1] : std::nullopt;
     }
-    if (std::all_of(x.begin(), x.end(), [](auto& n) { return n.has_value(); })) {
+    if (std::ranges::all_of(x, [](auto& n) { return n.has_value(); })) {
       std::vector<double> known;
       for (auto& n : x) known.push_back(*n);
-      DType dtype = loops_.values[static_cast<size_t>(inst.results[0])].dtype;
+      DType dtype = loops_.values[inst.results[0]].dtype;
       if (!is_float(dtype)) return {};
       return apply_double(kernel::scalar_op(inst.op), known);
     }
@@ -168,9 +159,7 @@ std::optional<Span> where_it_holds(const Loops& loops, const Axis& axis, const E
   std::optional<Linear> linear = linear_in(difference, axis.var);
   if (!linear || linear->coefficient == 0) return {};
   for (const Expr& var : variables(linear->rest))
-    if (!var.is_symbol() &&
-        std::none_of(loops.outer.begin(), loops.outer.end(), [&](const Axis& a) { return a.var == var; }))
-      return {};
+    if (!var.is_symbol() && !walks(loops.outer, var)) return {};
   if (linear->coefficient > 0) return Span{0, ceildiv(-linear->rest, linear->coefficient)};
   return Span{floordiv(linear->rest, -linear->coefficient) + 1, axis.extent};
 }
@@ -199,7 +188,7 @@ Unmasked unmasked_part(const Loops& loops, const Axis& axis) {
       if (!condition) continue;
       Expr end = part.end;
       const std::vector<Expr> all = conjuncts(*condition);
-      const bool known = std::all_of(all.begin(), all.end(), [&](const Expr& one) {
+      const bool known = std::ranges::all_of(all, [&](const Expr& one) {
         const std::optional<Span> holds = where_it_holds(loops, axis, one);
         if (!holds || !holds->begin.is_const(0)) return false;
         end = min(end, holds->end);

@@ -13,11 +13,7 @@ using kernel::Space;
 using kernel::Value;
 
 bool is_empty(const std::vector<Axis>& axes) {
-  return std::any_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.extent.hi() <= 0; });
-}
-
-bool walks(const std::vector<Axis>& axes, const Expr& var) {
-  return std::any_of(axes.begin(), axes.end(), [&](const Axis& axis) { return axis.var == var; });
+  return std::ranges::any_of(axes, [](const Axis& axis) { return axis.extent.hi() <= 0; });
 }
 
 class LoopsVerifier {
@@ -57,11 +53,11 @@ class LoopsVerifier {
     }
   }
 
-  const kernel::Type& type(Value v) const { return loops_.values[static_cast<size_t>(v)]; }
+  const kernel::Type& type(Value v) const { return loops_.values[v]; }
 
   void define(Value v, bool result) {
     require(v >= 0 && static_cast<size_t>(v) < values_.size(), "value %", v, " has no type");
-    Made& made = values_[static_cast<size_t>(v)];
+    Made& made = values_[v];
     require(made.stage < 0, "value %", v, " is computed twice");
     require(type(v).shape.empty(), "value %", v, " is no scalar");
     made = {static_cast<int>(stage_), result};
@@ -69,14 +65,14 @@ class LoopsVerifier {
 
   void use(Value v, const Stage& stage) const {
     require(v >= 0 && static_cast<size_t>(v) < values_.size(), "value %", v, " has no type");
-    const Made& made = values_[static_cast<size_t>(v)];
+    const Made& made = values_[v];
     require(made.stage >= 0, "value %", v, " used before it is computed");
     if (!made.result) {
       require(made.stage == static_cast<int>(stage_), "value %", v, " belongs to the body of stage ", made.stage);
       return;
     }
     require(made.stage < static_cast<int>(stage_), "value %", v, " is a result of this stage itself");
-    const Stage& from = loops_.stages[static_cast<size_t>(made.stage)];
+    const Stage& from = loops_.stages[made.stage];
     for (size_t i = 0; i < from.kept; ++i)
       require(walks(stage.inner, from.inner[i].var), "value %", v, " is kept along ", from.inner[i].var,
               ", which is no axis of the stage that uses it");
@@ -85,9 +81,8 @@ class LoopsVerifier {
   void check_variables(const Expr& e, const Stage& stage, const Inst& inst) const {
     if (e.is_const()) return;
     for (const Expr& var : variables(e)) {
-      bool found = walks(loops_.outer, var) || walks(stage.inner, var) ||
-                   std::find(loops_.symbols.begin(), loops_.symbols.end(), var) != loops_.symbols.end() ||
-                   std::find(inst.binds.begin(), inst.binds.end(), var) != inst.binds.end();
+      bool found = walks(loops_.outer, var) || walks(stage.inner, var) || contains(loops_.symbols, var) ||
+                   contains(inst.binds, var);
       require(found, "the variable ", var, " is no axis of its stage");
     }
   }
@@ -129,7 +124,7 @@ class LoopsVerifier {
 
   void check_access(const Stage& stage, const Inst& inst) {
     require(inst.buffer >= 0 && static_cast<size_t>(inst.buffer) < loops_.buffers.size(), "no such buffer");
-    const kernel::Buffer& buffer = loops_.buffers[static_cast<size_t>(inst.buffer)];
+    const kernel::Buffer& buffer = loops_.buffers[inst.buffer];
     // Updates of a scatter read what they combine with.
     bool fits = inst.op == Op::check  ? buffer.space == Space::InOut
                 : inst.op == Op::load ? buffer.space == Space::In || (stage.ordered && buffer.space == Space::Out)

@@ -15,10 +15,10 @@ double output_bytes(const Loops& loops) {
 
 bool worth_blocking(const Loops& loops, const Sizes& sizes, const std::optional<Contraction>& c, Machine machine) {
   if (!c || !c->is_matmul() || !reduces_once(loops)) return false;
-  const DType dtype = loops.values[static_cast<size_t>(c->a)].dtype;
+  const DType dtype = loops.dtype(c->a);
   if (dtype == DType::boolean) return false;
   if (machine == Machine::Simt && (sizes.inner[0].size() != 1 || !is_float(dtype))) return false;
-  return sizes.outer[static_cast<size_t>(c->a_axis)] > 1 && sizes.outer[static_cast<size_t>(c->b_axis)] > 1;
+  return sizes.outer[c->a_axis] > 1 && sizes.outer[c->b_axis] > 1;
 }
 
 Strategy plain_strategy(const Stage& stage) {
@@ -43,8 +43,7 @@ Schedule default_schedule(const Loops& loops, const Target& target) {
   const Sizes sizes = sizes_of(loops);
   Schedule schedule = plain_schedule(loops);
   schedule.threads = target.machine == Machine::Simt ? 256 : 1;
-  const bool maps = std::all_of(loops.stages.begin(), loops.stages.end(),
-                                [](const Stage& s) { return !s.reducer && s.inner.empty(); });
+  const bool maps = std::ranges::all_of(loops.stages, [](const Stage& s) { return !s.reducer && s.inner.empty(); });
   auto contraction = find_contraction(loops, loops.stages[0]);
   if (loops.stages.back().ordered) {
     schedule_scatter(schedule, loops, sizes, target);

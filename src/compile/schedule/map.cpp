@@ -24,8 +24,7 @@ void schedule_transposed(Schedule& schedule, const Loops& loops, const Sizes& si
   }
   int64_t narrowest = 8;
   for (const kernel::Inst& inst : loops.stages[0].body.insts)
-    if (inst.op == kernel::Op::store)
-      narrowest = std::min<int64_t>(narrowest, size_of(loops.buffers[static_cast<size_t>(inst.buffer)].dtype));
+    if (inst.op == kernel::Op::store) narrowest = std::min<int64_t>(narrowest, size_of(loops.buffer(inst).dtype));
   int64_t run = std::clamp<int64_t>(kTransposedRun / narrowest, 64, 256), length = kTransposedLength;
   while (length > 64 && sizes.points < static_cast<double>(8 * target.cores * run * length)) length /= 2;
   schedule.block[last] = std::min(sizes.outer[last], run);

@@ -27,8 +27,7 @@ std::string check_product(const Site& at, const Contraction& c) {
   const size_t k = at.loops.outer.size();
   if (!c.a_axes[k] || !c.b_axes[k]) return at.problem("a factor does not follow the summed axis");
   for (int i = 0; i < static_cast<int>(k); ++i)
-    if (i != c.a_axis && i != c.b_axis && at.schedule.block[static_cast<size_t>(i)] != 1)
-      return at.problem("blocks of several matrices");
+    if (i != c.a_axis && i != c.b_axis && at.schedule.block[i] != 1) return at.problem("blocks of several matrices");
   for (size_t later = 1; later < at.loops.stages.size(); ++later) {
     const StageSchedule& plan = at.schedule.stages[later];
     if (!std::holds_alternative<Map>(plan.strategy) || !at.loops.stages[later].inner.empty() || !plan.loops.empty() ||
@@ -92,14 +91,13 @@ std::string check(const MatrixContraction& unit, const Site& at) {
   if (std::string problem = check_parts(unit.parts, at); !problem.empty()) return problem;
   auto left = unit_factor(at.loops, at.stage(), *c, 0, unit.warps),
        right = unit_factor(at.loops, at.stage(), *c, 1, unit.warps);
-  auto dtype_of = [&](kernel::Value v) { return at.loops.values[static_cast<size_t>(v)].dtype; };
-  if (!left || !right || dtype_of(*left) != dtype_of(*right) ||
-      (!unit.warps && !find_instruction(at.target, MatrixLayout::Shared, dtype_of(*left))))
+  if (!left || !right || at.loops.dtype(*left) != at.loops.dtype(*right) ||
+      (!unit.warps && !find_instruction(at.target, MatrixLayout::Shared, at.loops.dtype(*left))))
     return at.problem("its factors are not ones of a matrix unit");
-  const int64_t rows = at.schedule.block[static_cast<size_t>(c->a_axis)];
-  const int64_t columns = at.schedule.block[static_cast<size_t>(c->b_axis)];
-  std::string problem =
-      unit.warps ? check_warps(unit, at, *c, dtype_of(*left), rows, columns) : check_groups(unit, at, rows, columns);
+  const int64_t rows = at.schedule.block[c->a_axis];
+  const int64_t columns = at.schedule.block[c->b_axis];
+  std::string problem = unit.warps ? check_warps(unit, at, *c, at.loops.dtype(*left), rows, columns)
+                                   : check_groups(unit, at, rows, columns);
   if (!problem.empty()) return problem;
   for (int operand : {0, 1})
     if (!(operand == 0 ? unit.pack_left : unit.pack_right) &&
@@ -125,8 +123,7 @@ void draw_matrix(Schedule& schedule, const Loops& loops, const Contraction& c, c
                  const RandomBelow& draw) {
   MatrixContraction unit;
   unit.warps = warps;
-  int64_t &rows = schedule.block[static_cast<size_t>(c.a_axis)],
-          &columns = schedule.block[static_cast<size_t>(c.b_axis)];
+  int64_t &rows = schedule.block[c.a_axis], &columns = schedule.block[c.b_axis];
   if (warps) {
     rows = int64_t{16} << draw(4);
     columns = int64_t{16} << draw(4);
@@ -156,7 +153,7 @@ bool leaves_as_tiles(const Loops& loops, const Stage& stage) {
   for (const kernel::Inst& inst : stage.body.insts) {
     if (inst.op != kernel::Op::store) continue;
     ++results;
-    bytes += size_of(loops.values[static_cast<size_t>(inst.args[0])].dtype);
+    bytes += size_of(loops.dtype(inst.args[0]));
   }
   return results == 1 || bytes <= 4;
 }
@@ -205,13 +202,9 @@ bool repeats(const Loops& loops, const Contraction& c, int operand) {
   const std::optional<MatrixView> view = factor_view(loops, loops.stages[0], c, operand, true);
   if (!view || !view->is_gathered()) return false;
   double elements = 1;
-  const std::vector<bool>& follows = operand == 0 ? c.a_axes : c.b_axes;
-  for (size_t i = 0; i < follows.size(); ++i) {
-    const size_t rank = loops.outer.size();
-    if (follows[i])
-      elements *= static_cast<double>(extent_of(i < rank ? loops.outer[i] : loops.stages[0].inner[i - rank]));
-  }
-  return elements > kSeveral * static_cast<double>(loops.buffers[static_cast<size_t>(view->buffer)].size.hi());
+  for (size_t i = 0; i < c.axes(operand).size(); ++i)
+    if (c.axes(operand)[i]) elements *= static_cast<double>(extent_of(loops.axis(loops.stages[0], i)));
+  return elements > kSeveral * static_cast<double>(loops.buffers[view->buffer].size.hi());
 }
 
 // Whether a matrix unit is worth it. Of few rows most of a tile is empty; but what counts then is how fast the other
@@ -275,7 +268,7 @@ bool choose(Schedule& schedule, const Loops& loops, const Contraction& c, const 
             std::string* why) {
   const ProductSizes sizes = product_sizes(loops, c);
   const std::optional<kernel::Value> factor = unit_factor(loops, loops.stages[0], c, 0, warps);
-  const int64_t depth = factor ? unit_depth(loops.values[static_cast<size_t>(*factor)].dtype, warps) : 1;
+  const int64_t depth = factor ? unit_depth(loops.dtype(*factor), warps) : 1;
   MatrixContraction unit;
   unit.warps = warps;
   unit.pack_left = !factor_view(loops, loops.stages[0], c, 0, warps);
@@ -331,13 +324,12 @@ bool schedule_warps(Schedule& schedule, const Loops& loops, const Contraction& c
   if (!c.is_matmul() || c.b_axis >= static_cast<int>(loops.outer.size()))
     return refused(why, "not a product of two matrices");
   if (loops.stages[0].inner.size() != 1) return refused(why, "a sum over ", loops.stages[0].inner.size(), " axes");
-  auto dtype_of = [&](kernel::Value v) { return loops.values[static_cast<size_t>(v)].dtype; };
   const std::optional<kernel::Value> factor = unit_factor(loops, loops.stages[0], c, 0, true);
-  if (!factor) return refused(why, "factors of ", dtype_of(c.a), " have no matrix instruction here");
-  if (dtype_of(*factor) == DType::f32 && !target.tf32)
+  if (!factor) return refused(why, "factors of ", loops.dtype(c.a), " have no matrix instruction here");
+  if (loops.dtype(*factor) == DType::f32 && !target.tf32)
     return refused(why, "f32 keeps all its bits: allow_tf32(true) lets it round its factors");
-  if (!warp_instruction(target, dtype_of(*factor)))
-    return refused(why, "factors of ", dtype_of(*factor), " have no matrix instruction here");
+  if (!warp_instruction(target, loops.dtype(*factor)))
+    return refused(why, "factors of ", loops.dtype(*factor), " have no matrix instruction here");
   return worth_a_unit(product_sizes(loops, c), kLeastRows, why) && choose(schedule, loops, c, target, true, why);
 }
 

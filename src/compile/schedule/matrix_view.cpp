@@ -9,20 +9,12 @@
 namespace heddle {
 namespace {
 
-const kernel::Inst* definition(const Stage& stage, kernel::Value v) {
-  for (const kernel::Inst& inst : stage.body.insts)
-    if (!inst.results.empty() && inst.results[0] == v) return &inst;
-  return nullptr;
-}
-
-DType dtype_of(const Loops& loops, kernel::Value v) { return loops.values[static_cast<size_t>(v)].dtype; }
-
 // The same as matrix_view() for any index and guard, as long as 16 bytes along one of both axes are always neighbours.
 std::optional<MatrixView> gathered_view(const Loops& loops, const Stage& stage, const kernel::Inst& access, size_t own,
                                         size_t along) {
   if (!access.binds.empty()) return {};
-  auto axis = [&](size_t i) { return i < loops.outer.size() ? loops.outer[i] : stage.inner[i - loops.outer.size()]; };
-  const int64_t piece = 16 / size_of(loops.buffers[static_cast<size_t>(access.buffer)].dtype);
+  auto axis = [&](size_t i) { return loops.axis(stage, i); };
+  const int64_t piece = 16 / size_of(loops.buffer(access).dtype);
   for (bool transposed : {false, true}) {
     const size_t fast = transposed ? own : along, slow = transposed ? along : own;
     if (!axis(fast).var.is_var() || axis(fast).extent.multiple() % piece != 0) continue;
@@ -41,7 +33,7 @@ std::optional<MatrixView> gathered_view(const Loops& loops, const Stage& stage, 
 std::optional<kernel::Value> cast_from(const Loops& loops, const Stage& stage, kernel::Value factor, bool warps) {
   const kernel::Inst* cast = definition(stage, factor);
   if (!cast || cast->op != kernel::Op::cast) return {};
-  const DType narrow = dtype_of(loops, cast->args[0]), wide = dtype_of(loops, factor);
+  const DType narrow = loops.dtype(cast->args[0]), wide = loops.dtype(factor);
   const bool taken = warps ? size_of(narrow) <= 2 && kernel::multiplies_fragments(narrow, wide)
                            : wide == DType::f32 && (narrow == DType::bf16 || narrow == DType::f16);
   return taken ? std::optional(cast->args[0]) : std::nullopt;
@@ -52,7 +44,7 @@ std::optional<kernel::Value> cast_from(const Loops& loops, const Stage& stage, k
 std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, const kernel::Inst& access, size_t own,
                                       size_t along, bool copied) {
   if (!access.guard.is_const(1) || !access.binds.empty()) return {};
-  const kernel::Buffer& buffer = loops.buffers[static_cast<size_t>(access.buffer)];
+  const kernel::Buffer& buffer = loops.buffer(access);
   const int64_t size = size_of(buffer.dtype);
   MatrixView view;
   view.buffer = access.buffer;
@@ -63,7 +55,7 @@ std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, co
   };
   std::vector<int64_t> strides;
   for (size_t i = 0; i < loops.outer.size() + stage.inner.size(); ++i) {
-    const Axis& axis = i < loops.outer.size() ? loops.outer[i] : stage.inner[i - loops.outer.size()];
+    const Axis& axis = loops.axis(stage, i);
     strides.push_back(0);
     if (!axis.var.is_var() || !depends_on(view.offset, axis.var)) continue;
     std::optional<Linear> linear = linear_in(view.offset, axis.var);
@@ -73,11 +65,9 @@ std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, co
     view.offset = linear->rest;
   }
   const std::vector<Expr> others = variables(view.offset);
-  if (std::any_of(others.begin(), others.end(), [](const Expr& v) { return !v.is_symbol(); })) {
+  if (std::ranges::any_of(others, [](const Expr& v) { return !v.is_symbol(); })) {
     // Outer axes alone, each of which has one place in a block.
-    for (const Expr& v : others)
-      if (std::none_of(loops.outer.begin(), loops.outer.end(), [&](const Axis& axis) { return axis.var == v; }))
-        return {};
+    if (!std::ranges::all_of(others, [&](const Expr& v) { return walks(loops.outer, v); })) return {};
     if (view.offset.lo() < 0) return {};
     view.apart = view.offset.multiple();
     view.position = floordiv(view.offset, view.apart);
@@ -100,12 +90,11 @@ std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, co
 
 std::optional<kernel::Value> unit_factor(const Loops& loops, const Stage& stage, const Contraction& c, int operand,
                                          bool warps) {
-  const kernel::Value factors[] = {c.a, c.b};
-  const std::optional<kernel::Value> own = cast_from(loops, stage, factors[operand], warps);
+  const std::optional<kernel::Value> own = cast_from(loops, stage, c.factor(operand), warps);
   if (!warps) return own;
-  const std::optional<kernel::Value> other = cast_from(loops, stage, factors[1 - operand], warps);
-  if (own && other && dtype_of(loops, *own) == dtype_of(loops, *other)) return own;
-  if (dtype_of(loops, c.a) == DType::f32 && dtype_of(loops, c.b) == DType::f32) return factors[operand];
+  const std::optional<kernel::Value> other = cast_from(loops, stage, c.factor(1 - operand), warps);
+  if (own && other && loops.dtype(*own) == loops.dtype(*other)) return own;
+  if (loops.dtype(c.a) == DType::f32 && loops.dtype(c.b) == DType::f32) return c.factor(operand);
   return {};
 }
 
@@ -118,22 +107,22 @@ std::optional<MatrixView> factor_view(const Loops& loops, const Stage& stage, co
   const std::optional<kernel::Value> factor = unit_factor(loops, stage, c, operand, warps);
   const kernel::Inst* load = factor ? definition(stage, *factor) : nullptr;
   if (!load || load->op != kernel::Op::load) return {};
-  const auto own = static_cast<size_t>(operand == 0 ? c.a_axis : c.b_axis);
+  const auto own = static_cast<size_t>(c.axis(operand));
   const size_t along = loops.outer.size() + stage.kept;
   std::optional<MatrixView> view = matrix_view(loops, stage, *load, own, along);
   if (!view && warps) view = gathered_view(loops, stage, *load, own, along);
-  if (view && warps && view->transposed && size_of(dtype_of(loops, *factor)) != 2) return {};
+  if (view && warps && view->transposed && size_of(loops.dtype(*factor)) != 2) return {};
   return view;
 }
 
 bool packed_transposed(const Loops& loops, const Stage& stage, const Contraction& c, int operand, DType dtype) {
   if (size_of(dtype) != 2) return false;
-  const Expr& own = loops.outer[static_cast<size_t>(operand == 0 ? c.a_axis : c.b_axis)].var;
+  const Expr& own = loops.outer[c.axis(operand)].var;
   int64_t best = 0;
   bool transposed = false;
   for (const kernel::Inst& inst : stage.body.insts) {
     if (inst.op != kernel::Op::load || !depends_on(inst.address, own)) continue;
-    const int64_t size = loops.buffers[static_cast<size_t>(inst.buffer)].size.hi();
+    const int64_t size = loops.buffer(inst).size.hi();
     if (size <= best) continue;
     best = size;
     std::optional<Linear> linear = linear_in(inst.address, own);

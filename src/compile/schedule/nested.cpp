@@ -27,7 +27,7 @@ std::string check_kept_simt(const Schedule& schedule, const Loops& loops, const 
     const Stage& stage = loops.stages[s];
     int64_t block = 1, results = 0, tile = 1;
     for (int64_t size : schedule.block) block *= size;
-    for (kernel::Value v : stage.results) results += size_of(loops.values[static_cast<size_t>(v)].dtype);
+    for (kernel::Value v : stage.results) results += size_of(loops.dtype(v));
     for (size_t i = 0; i < stage.kept; ++i) results *= kept_room(schedule, loops, s, i, false);
     for (int64_t size : tile_of(schedule, loops, s)) tile = std::min(tile * size, target.shared_bytes);
     kept += results * block;
@@ -61,23 +61,21 @@ constexpr int64_t kWantedBlocks = 16;
 
 // Whether a later stage reduces over the axis: such results lie row by row of it.
 bool reduced_later(const Loops& loops, const Expr& var) {
-  for (const Stage& stage : loops.stages)
-    for (size_t i = stage.kept; stage.reducer && i < stage.inner.size(); ++i)
-      if (stage.inner[i].var == var) return true;
-  return false;
+  return std::ranges::any_of(loops.stages, [&](const Stage& stage) { return reduces_along(stage, var); });
+}
+
+// A sum of products along one axis.
+std::optional<Contraction> over_one_axis(const Loops& loops, const Stage& stage) {
+  return stage.inner.size() == stage.kept + 1 ? find_contraction(loops, stage) : std::nullopt;
 }
 
 // Whether what the value loads has neighbours elsewhere than along the axis: vectors of it would be gathered.
 bool lies_across(const Stage& stage, kernel::Value v, const Axis& axis) {
-  for (size_t i = stage.body.insts.size(); i-- > 0;) {
-    const kernel::Inst& inst = stage.body.insts[i];
-    if (inst.results.empty() || inst.results[0] != v) continue;
-    if (inst.op == kernel::Op::cast) v = inst.args[0];
-    if (inst.op != kernel::Op::load || !inst.binds.empty()) continue;
-    std::optional<Linear> along = linear_in(inst.address, axis.var);
-    return along && along->coefficient != 1;
-  }
-  return false;
+  const kernel::Inst* made = definition(stage, v);
+  if (made && made->op == kernel::Op::cast) made = definition(stage, made->args[0]);
+  if (!made || made->op != kernel::Op::load || !made->binds.empty()) return false;
+  const std::optional<Linear> along = linear_in(made->address, axis.var);
+  return along && along->coefficient != 1;
 }
 
 // Parts of a long axis for every core, where there are few blocks.
@@ -104,7 +102,7 @@ void schedule_few_rows(Schedule& schedule, const Loops& loops, const Target& tar
   for (size_t s = 0; s < loops.stages.size(); ++s) {
     const Stage& stage = loops.stages[s];
     StageSchedule& plan = schedule.stages[s];
-    auto c = stage.reducer && stage.inner.size() == stage.kept + 1 ? find_contraction(loops, stage) : std::nullopt;
+    const std::optional<Contraction> c = over_one_axis(loops, stage);
     const int first = static_cast<int>(outer), reduced = first + static_cast<int>(stage.kept);
     const bool keeps_common = stage.kept > 0 && common && stage.inner[0].var == common->var;
     if (stage.reducer && keeps_common && stage.kept == 1) {
@@ -133,16 +131,8 @@ void schedule_few_rows(Schedule& schedule, const Loops& loops, const Target& tar
 }  // namespace
 
 bool nest_pays(const Schedule& schedule, const Loops& loops, const Target& target) {
-  if (target.machine != Machine::Simt || schedule.chunks) return true;
   constexpr double kMost = 1 << 26;  // products
-  double most = 0;
-  for (const Stage& stage : loops.stages) {
-    double points = 1;
-    for (const Axis& axis : loops.outer) points *= static_cast<double>(extent_of(axis));
-    for (const Axis& axis : stage.inner) points *= static_cast<double>(extent_of(axis));
-    most = std::max(most, points);
-  }
-  return most <= kMost;
+  return target.machine != Machine::Simt || schedule.chunks || sizes_of(loops).points <= kMost;
 }
 
 Schedule nested_schedule(const Loops& loops, const Target& target) {
@@ -196,7 +186,7 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
   for (size_t s = 0; s < loops.stages.size(); ++s) {
     const Stage& stage = loops.stages[s];
     StageSchedule& plan = schedule.stages[s];
-    auto c = stage.reducer && stage.inner.size() == stage.kept + 1 ? find_contraction(loops, stage) : std::nullopt;
+    const std::optional<Contraction> c = over_one_axis(loops, stage);
     const bool product = c && c->is_matmul() && stage.kept == 1;
     const int first = static_cast<int>(outer), reduced = first + static_cast<int>(stage.kept);
     if (product && reduced_later(loops, stage.inner[0].var)) {

@@ -39,31 +39,28 @@ int64_t columns_of(const Loops& loops, const Schedule& schedule, size_t s) {
 
 // Whether the factor is the result of an earlier stage, or a cast of it.
 std::optional<kernel::Value> computed_factor(const Loops& loops, const Stage& stage, kernel::Value factor) {
-  for (const kernel::Inst& inst : stage.body.insts)
-    if (!inst.results.empty() && inst.results[0] == factor) {
-      if (inst.op != kernel::Op::cast) return {};
-      factor = inst.args[0];
-      break;
-    }
+  if (const kernel::Inst* cast = definition(stage, factor)) {
+    if (cast->op != kernel::Op::cast) return {};
+    factor = cast->args[0];
+  }
   for (const Stage& earlier : loops.stages)
-    if (std::find(earlier.results.begin(), earlier.results.end(), factor) != earlier.results.end()) return factor;
+    if (contains(earlier.results, factor)) return factor;
   return {};
 }
 
 // Whether nothing is lost when the result becomes numbers of this dtype: it was such before.
 bool is_narrow(const Loops& loops, kernel::Value result, DType dtype) {
-  if (loops.values[static_cast<size_t>(result)].dtype == dtype) return true;
+  if (loops.dtype(result) == dtype) return true;
   for (const Stage& stage : loops.stages)
     for (size_t r = 0; r < stage.results.size(); ++r) {
       if (stage.results[r] != result || stage.reducer) continue;
-      for (const kernel::Inst& inst : stage.body.insts)
-        if (inst.op == kernel::Op::cast && inst.results[0] == stage.body.results[r])
-          return loops.values[static_cast<size_t>(inst.args[0])].dtype == dtype;
+      const kernel::Inst* cast = definition(stage, stage.body.results[r]);
+      if (cast && cast->op == kernel::Op::cast) return loops.dtype(cast->args[0]) == dtype;
     }
   return false;
 }
 
-DType buffer_dtype(const Loops& loops, int buffer) { return loops.buffers[static_cast<size_t>(buffer)].dtype; }
+DType buffer_dtype(const Loops& loops, int buffer) { return loops.buffers[buffer].dtype; }
 
 // Numbers of two bytes, which the unit takes in steps of.
 constexpr int64_t kDepth = kernel::kMatrixBytes / 2;
@@ -112,9 +109,7 @@ std::string check_unit_chunks(const Schedule& schedule, const Loops& loops, cons
     for (const kernel::Inst& inst : stage.body.insts)
       if (inst.op == kernel::Op::check) return text("stage ", s, ": a matrix unit does not look at indices");
     if (online.roles[s] == Online::Role::Before) return text("stage ", s, " comes before all chunks");
-    const bool reduces_common =
-        stage.reducer && std::any_of(stage.inner.begin() + static_cast<long>(stage.kept), stage.inner.end(),
-                                     [&](const Axis& axis) { return axis.var == online.along; });
+    const bool reduces_common = reduces_along(stage, online.along);
     if (stage.reducer && (stage.inner.size() > 1 || !reduces_common)) {
       if (online.roles[s] != Online::Role::Chunk) return text("stage ", s, ": a sum behind all chunks");
       if (!product) return text("stage ", s, ": a product without the matrix unit");

@@ -22,8 +22,7 @@ Schedule row_by_row(const Loops& loops, const Target& target) {
     for (size_t i = 0; loops.stages[s].ordered && i < sizes.inner[s].size(); ++i)
       plan.loops.push_back({static_cast<int>(outer + i), 1});
   }
-  const bool only_rows =
-      std::all_of(loops.stages.begin(), loops.stages.end(), [](const Stage& s) { return s.inner.empty(); });
+  const bool only_rows = std::ranges::all_of(loops.stages, [](const Stage& s) { return s.inner.empty(); });
   if (only_rows && outer > 0) schedule.block[outer - 1] = std::min(sizes.outer[outer - 1], kTile);
   return schedule;
 }

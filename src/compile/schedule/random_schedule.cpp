@@ -58,7 +58,7 @@ class Drawing {
   void draw_stage(size_t s) {
     StageSchedule& plan = schedule_.stages[s];
     const std::vector<Strategy> choices = strategies_for(loops_, s, target_);
-    plan.strategy = choices[static_cast<size_t>(draw_(std::ssize(choices)))];
+    plan.strategy = choices[draw_(std::ssize(choices))];
     plan.joined = s > 0 && draw_(4) != 0;
     draw_loops(s);
     std::visit(
@@ -67,8 +67,7 @@ class Drawing {
             heddle::draw_loops(of, plan, site(s), draw_);
         },
         plan.strategy);
-    if (plan.loops.size() > 1 && draw_(3) == 0)
-      std::swap(plan.loops[0], plan.loops[static_cast<size_t>(draw_(std::ssize(plan.loops)))]);
+    if (plan.loops.size() > 1 && draw_(3) == 0) std::swap(plan.loops[0], plan.loops[draw_(std::ssize(plan.loops))]);
     std::visit(
         [&](auto& of) {
           for (int64_t changes = draw_(4); changes > 0; --changes) change(of, site(s), draw_);
@@ -80,8 +79,7 @@ class Drawing {
   void draw_loops(size_t s) {
     StageSchedule& plan = schedule_.stages[s];
     if (plan.joined) {
-      size_t first = s - 1;
-      while (first > 0 && schedule_.stages[first].joined) --first;
+      const size_t first = first_of_nest(schedule_, s);
       const bool split = first == 0 && schedule_.stages[0].parts() > 1;
       for (const Level& level : schedule_.stages[first].loops) {
         if (split || level.axis >= outer_) break;

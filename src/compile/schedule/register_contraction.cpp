@@ -24,18 +24,18 @@ std::string check_dot(const Site& at, const std::optional<Contraction>& c) {
 bool made_in_nest(const Site& at, kernel::Value factor) {
   std::vector<bool> made(at.loops.values.size(), false);
   for (size_t s = at.s; s > 0 && at.schedule.stages[s].joined; --s)
-    for (kernel::Value v : at.loops.stages[s - 1].results) made[static_cast<size_t>(v)] = true;
+    for (kernel::Value v : at.loops.stages[s - 1].results) made[v] = true;
   for (const kernel::Inst& inst : at.stage().body.insts)
-    if (std::ranges::any_of(inst.args, [&](kernel::Value v) { return made[static_cast<size_t>(v)]; }))
-      for (kernel::Value v : inst.results) made[static_cast<size_t>(v)] = true;
-  return made[static_cast<size_t>(factor)];
+    if (std::ranges::any_of(inst.args, [&](kernel::Value v) { return made[v]; }))
+      for (kernel::Value v : inst.results) made[v] = true;
+  return made[factor];
 }
 
 std::string check_staged(const std::optional<Staged>& staged, int operand, const Site& at, const Contraction& c) {
   if (!staged) return "";
-  const int axis = operand == 0 ? c.a_axis : c.b_axis;
+  const int axis = c.axis(operand);
   if (axis < 0) return at.problem("operand ", operand, " has no axis of its own");
-  if (made_in_nest(at, operand == 0 ? c.a : c.b)) return at.problem("operand ", operand, " is computed in its nest");
+  if (made_in_nest(at, c.factor(operand))) return at.problem("operand ", operand, " is computed in its nest");
   const auto own = static_cast<size_t>(axis);
   const bool outer = own < at.loops.outer.size();
   const int64_t whole = outer ? at.schedule.block[own] : staged->panel;
@@ -108,8 +108,7 @@ std::string check(const PackedContraction& contraction, const Site& at) {
     if (static_cast<size_t>(level.axis) >= outer && level.step != 1 && level.step % chunk != 0)
       return at.problem("steps of ", level.step, " along an axis of chunks of ", chunk);
   if (contraction.matrix)
-    if (std::string problem = check_panels(at, *c, at.loops.values[static_cast<size_t>(*a)].dtype); !problem.empty())
-      return problem;
+    if (std::string problem = check_panels(at, *c, at.loops.dtype(*a)); !problem.empty()) return problem;
   return check_factors(contraction, at, *c);
 }
 
@@ -134,10 +133,10 @@ void repair_staged(T& contraction, const Site& at) {
   for (int operand : {0, 1}) {
     std::optional<Staged>& of = staged(contraction, operand);
     if (!of) continue;
-    const int axis = !c ? -1 : operand == 0 ? c->a_axis : c->b_axis;
+    const int axis = c ? c->axis(operand) : -1;
     of->depth =
         of->scope == Staged::Scope::Phase ? 0 : std::clamp(of->depth, 0, static_cast<int>(std::ssize(at.plan().loops)));
-    if (axis >= 0 && of->panel > 1) of->panel = at.tile[static_cast<size_t>(axis)];
+    if (axis >= 0 && of->panel > 1) of->panel = at.tile[axis];
   }
 }
 
@@ -212,23 +211,18 @@ struct Factor {
 
 Factor look_at(const Loops& loops, const Stage& stage, kernel::Value v, const Expr& own, const Expr& inner) {
   Factor f;
-  for (const kernel::Inst& inst : stage.body.insts) {
-    if (inst.op != kernel::Op::cast || inst.results[0] != v) continue;
-    f.cast = true;
-    v = inst.args[0];
-    break;
-  }
-  for (const kernel::Inst& inst : stage.body.insts) {
-    if (inst.results.empty() || inst.results[0] != v || inst.op != kernel::Op::load) continue;
-    const kernel::Buffer& buffer = loops.buffers[static_cast<size_t>(inst.buffer)];
-    f.size = size_of(buffer.dtype);
-    f.bytes = buffer.size.hi() * f.size;
-    std::optional<Linear> along_own = linear_in(inst.address, own), along_inner = linear_in(inst.address, inner);
-    f.plain = inst.guard.is_const(1) && inst.binds.empty() && along_own && along_inner;
-    if (f.plain) {
-      f.own = along_own->coefficient;
-      f.inner = along_inner->coefficient;
-    }
+  const kernel::Inst* made = definition(stage, v);
+  f.cast = made && made->op == kernel::Op::cast;
+  if (f.cast) made = definition(stage, made->args[0]);
+  if (!made || made->op != kernel::Op::load) return f;
+  const kernel::Buffer& buffer = loops.buffer(*made);
+  f.size = size_of(buffer.dtype);
+  f.bytes = buffer.size.hi() * f.size;
+  std::optional<Linear> along_own = linear_in(made->address, own), along_inner = linear_in(made->address, inner);
+  f.plain = made->guard.is_const(1) && made->binds.empty() && along_own && along_inner;
+  if (f.plain) {
+    f.own = along_own->coefficient;
+    f.inner = along_inner->coefficient;
   }
   return f;
 }
@@ -261,7 +255,7 @@ std::optional<PackedContraction> choose_words(const Loops& loops, const Stage& s
   auto a = narrow_factor(loops, stage, c.a), b = narrow_factor(loops, stage, c.b);
   if (!a || !b || !c.a_axes[along] || !c.b_axes[along]) return {};
   if (stage.inner[along - loops.outer.size()].extent.hi() < 2) return {};
-  const DType factor = loops.values[static_cast<size_t>(*a)].dtype;
+  const DType factor = loops.dtype(*a);
   if (find_instruction(target, MatrixLayout::Panels, factor) && c.b_axis == static_cast<int>(loops.outer.size()) - 1)
     return PackedContraction{.matrix = true};
   return find_instruction(target, MatrixLayout::Packed, factor) ? std::optional(PackedContraction{}) : std::nullopt;
@@ -301,10 +295,8 @@ int64_t finishing_bytes(const Loops& loops, const Contraction& c) {
   for (size_t s = 1; s < loops.stages.size(); ++s)
     for (const kernel::Inst& inst : loops.stages[s].body.insts) {
       if (inst.op != kernel::Op::load && inst.op != kernel::Op::store) continue;
-      const Expr &a = loops.outer[static_cast<size_t>(c.a_axis)].var,
-                 &b = loops.outer[static_cast<size_t>(c.b_axis)].var;
-      if (depends_on(inst.address, a) && depends_on(inst.address, b))
-        bytes += size_of(loops.buffers[static_cast<size_t>(inst.buffer)].dtype);
+      const Expr &a = loops.outer[c.a_axis].var, &b = loops.outer[c.b_axis].var;
+      if (depends_on(inst.address, a) && depends_on(inst.address, b)) bytes += size_of(loops.buffer(inst).dtype);
     }
   return bytes;
 }
@@ -324,7 +316,7 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   const bool one_axis = stage.inner.size() == 1;
   int64_t terms = 1;  // of a sum
   for (const Axis& axis : stage.inner) terms *= extent_of(axis);
-  const int lanes = target.vector_bytes / std::max(4, size_of(loops.values[static_cast<size_t>(c.a)].dtype));
+  const int lanes = target.vector_bytes / std::max(4, size_of(loops.dtype(c.a)));
   const Factor fa = look_at(loops, stage, c.a, loops.outer[a].var, stage.inner[depth].var);
   const Factor fb = look_at(loops, stage, c.b, loops.outer[b].var, stage.inner[depth].var);
   StageSchedule& plan = schedule.stages[0];
@@ -375,9 +367,7 @@ void schedule_contraction(Schedule& schedule, const Loops& loops, const Contract
   if (one_block) mc = round_up(m, micro.rows);
 
   // Something for everybody, in equal shares.
-  double others = 1;
-  for (size_t i = 0; i < outer; ++i)
-    if (i != a && i != b) others *= static_cast<double>(extent_of(loops.outer[i]));
+  const double others = product_sizes(loops, c).others;
   auto blocks = [&] { return others * static_cast<double>(pieces(m, mc) * pieces(n, nc)); };
   const double wanted = target.cores == 1 ? 1 : 4.0 * target.cores;
   int64_t parts = 1;
@@ -460,7 +450,7 @@ void schedule_contraction_simt(Schedule& schedule, const Loops& loops, const Con
     if (step < depth_of_sum) plan.loops = {{static_cast<int>(loops.outer.size()), step}};
     return static_cast<int>(plan.loops.size());
   };
-  if (std::min(m, n) < kTiles[2].rows || loops.values[static_cast<size_t>(c.a)].dtype != DType::f32) {
+  if (std::min(m, n) < kTiles[2].rows || loops.dtype(c.a) != DType::f32) {
     schedule.block[a] = std::min<int64_t>(64, m);
     schedule.block[b] = std::min<int64_t>(64, n);
     const int depth = loop_by(8);

@@ -64,7 +64,7 @@ bool has_fixed_sizes(const Loops& loops) {
 std::string check_private(const Loops& loops) {
   const Stage& last = loops.stages.back();
   if (!last.combine || last.inner.size() != 1) return "it has no updates that combine in any order";
-  const DType dtype = loops.buffers[static_cast<size_t>(last.body.insts.back().buffer)].dtype;
+  const DType dtype = loops.buffers[last.body.insts.back().buffer].dtype;
   if (is_float(dtype) && size_of(dtype) < 4) return "each of its sums is rounded to a small float";
   if (loops.stages.size() != 2) return "there is no base that copies could be added to";
   return has_fixed_sizes(loops) ? "" : "copies of unknown size";
@@ -120,14 +120,6 @@ std::string check(const PrivateScatter& scatter, const Site& at) {
   if (at.plan().joined || at.tile.back() != 1) return at.problem("private copies need a nest of updates one by one");
   const bool some = scatter.parts >= 2 && scatter.parts <= kMostCopies;
   return some ? "" : at.problem(scatter.parts, " private copies");
-}
-
-void change(Scatter& scatter, const Site& at, const RandomBelow& draw) {
-  scatter.parts = draw_parts(scatter.parts, at.target, draw);
-}
-
-void change(AtomicScatter& scatter, const Site& at, const RandomBelow& draw) {
-  scatter.parts = draw_parts(scatter.parts, at.target, draw);
 }
 
 void change(PrivateScatter& scatter, const Site& at, const RandomBelow& draw) {
@@ -190,8 +182,7 @@ void schedule_scatter(Schedule& schedule, const Loops& loops, const Sizes& sizes
   const double blocks = blocks_of(schedule, sizes);
   // Every part looks at all indices. That costs as much as 40 bytes of a row; more parts than cores, which even out
   // the work, pay for long rows only.
-  int64_t row_bytes =
-      width * size_of(loops.buffers[static_cast<size_t>(loops.stages[0].body.insts.back().buffer)].dtype);
+  int64_t row_bytes = width * size_of(loops.buffers[loops.stages[0].body.insts.back().buffer].dtype);
   double wanted = !simd ? 1.0 * target.multiprocessors : row_bytes < kLongRow ? target.cores : 2.0 * target.cores;
   const int64_t places = loops.stages[last].places.hi();
   if (const int64_t copies =

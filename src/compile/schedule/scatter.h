@@ -35,8 +35,6 @@ std::string check(const Scatter& scatter, const Site& at);
 std::string check(const AtomicScatter& scatter, const Site& at);
 std::string check(const PrivateScatter& scatter, const Site& at);
 void change(PrivateScatter& scatter, const Site& at, const RandomBelow& draw);
-void change(Scatter& scatter, const Site& at, const RandomBelow& draw);
-void change(AtomicScatter& scatter, const Site& at, const RandomBelow& draw);
 // Loops that the strategy cannot do without.
 void draw_loops(const Scatter& scatter, StageSchedule& plan, const Site& at, const RandomBelow& draw);
 void draw_loops(const AtomicScatter& scatter, StageSchedule& plan, const Site& at, const RandomBelow& draw);

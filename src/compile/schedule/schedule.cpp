@@ -65,8 +65,7 @@ std::string check_loops(const Site& at) {
 std::string check_joined(const Site& at) {
   if (!at.plan().joined) return "";
   if (at.s == 0) return "stage 0 has none before it to join";
-  size_t first = at.s;
-  while (first > 0 && at.schedule.stages[first].joined) --first;
+  const size_t first = first_of_nest(at.schedule, at.s);
   auto outer_levels = [&](size_t s) {
     std::vector<Level> list;
     for (const Level& level : at.schedule.stages[s].loops) {
@@ -97,6 +96,11 @@ std::string check_unknown_sizes(const Site& at) {
 }
 
 }  // namespace
+
+size_t first_of_nest(const Schedule& schedule, size_t s) {
+  while (s > 0 && schedule.stages[s].joined) --s;
+  return s;
+}
 
 std::vector<int64_t> tile_of(const Schedule& schedule, const Loops& loops, size_t s) {
   std::vector<int64_t> size = covered(schedule, loops, s);

@@ -58,6 +58,8 @@ Schedule parse_schedule(std::string_view text);  // throws ParseError
 Schedule plain_schedule(const Loops& loops);
 // Strategies that stage s may have; what of them is legal depends on the rest of the schedule.
 std::vector<Strategy> strategies_for(const Loops& loops, size_t s, const Target& target);
+// The first stage of the nest that a stage is joined to.
+size_t first_of_nest(const Schedule& schedule, size_t s);
 // Elements of each axis that the tile of a stage covers.
 std::vector<int64_t> tile_of(const Schedule& schedule, const Loops& loops, size_t s);
 

@@ -28,12 +28,11 @@ std::vector<double> unit_strides(const Loops& loops, const Stage& stage) {
   std::vector<double> score(loops.outer.size() + stage.inner.size(), 0);
   for (const kernel::Inst& inst : stage.body.insts) {
     if (inst.op != kernel::Op::load && inst.op != kernel::Op::store) continue;
-    const kernel::Buffer& buffer = loops.buffers[static_cast<size_t>(inst.buffer)];
+    const kernel::Buffer& buffer = loops.buffer(inst);
     double weight = (inst.op == kernel::Op::store ? 1.5 : 1) * size_of(buffer.dtype) *
                     static_cast<double>(std::max<int64_t>(buffer.size.hi(), 1));
     for (size_t i = 0; i < score.size(); ++i) {
-      const Axis& axis = i < loops.outer.size() ? loops.outer[i] : stage.inner[i - loops.outer.size()];
-      auto linear = linear_in(inst.address, axis.var);
+      auto linear = linear_in(inst.address, loops.axis(stage, i).var);
       if (linear && std::abs(linear->coefficient) == 1) score[i] += weight;
     }
   }

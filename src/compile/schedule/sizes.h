@@ -1,6 +1,7 @@
 // Loops as the choice of a default schedule sees them: sizes, and which axes memory is walked along.
 #pragma once
 
+#include "base/rounding.h"
 #include "compile/schedule/strategy.h"
 
 namespace heddle {
@@ -15,9 +16,6 @@ Sizes sizes_of(const Loops& loops);
 
 // A row up to this long is one tile of a CPU; longer ones are walked in pieces.
 inline constexpr int64_t kWholeRow = 16384, kRowPiece = 8192;
-
-inline int64_t pieces(int64_t size, int64_t step) { return (size + step - 1) / step; }
-inline int64_t round_up(int64_t value, int64_t multiple) { return pieces(value, multiple) * multiple; }
 
 // For each axis of the stage, how many bytes of the buffers it walks element by element.
 std::vector<double> unit_strides(const Loops& loops, const Stage& stage);

@@ -48,6 +48,12 @@ Site site_of(const Schedule& schedule, const Loops& loops, const Target& target,
 using RandomBelow = std::function<int64_t(int64_t)>;
 // Into how many parts something might be divided, when it is divided into so many now.
 int64_t draw_parts(int64_t parts, const Target& target, const RandomBelow& draw);
+// The change of strategies that have nothing else to choose.
+template <class T>
+  requires requires(T& of) { of.parts; }
+void change(T& of, const Site& at, const RandomBelow& draw) {
+  of.parts = draw_parts(of.parts, at.target, draw);
+}
 
 // Empty if the stage's reduction may be divided into so many parts, else why not: it is the only one of the kernel.
 std::string check_parts(int64_t parts, const Site& at);

@@ -1,8 +1,8 @@
 // Schedules as text. The fields of strategies say their words themselves; those that are as usual are left out.
-#include <charconv>
 #include <sstream>
 
 #include "compile/schedule/schedule.h"
+#include "kernel/text_cursor.h"
 
 namespace heddle {
 namespace {
@@ -51,65 +51,35 @@ class Printer {
   std::ostringstream out_;
 };
 
-class Parser {
+class Parser : kernel::TextCursor {
  public:
-  explicit Parser(std::string_view source) {
-    std::string spaced;
-    for (char c : source) spaced += c == ';' ? std::string(" ; ") : std::string(1, c);
-    std::istringstream in(spaced);
-    for (std::string word; in >> word;) words_.push_back(word);
-  }
+  explicit Parser(std::string_view source) : TextCursor(source, "schedule") {}
 
   Schedule run() {
     Schedule schedule;
-    expect("block");
-    while (at_ < words_.size() && is_number()) schedule.block.push_back(number());
-    if (accept("threads")) schedule.threads = small();
-    if (accept("chunk")) schedule.chunks = Chunks{number(), accept("parts") ? number() : 1};
-    while (accept(";")) schedule.stages.push_back(stage());
-    if (at_ != words_.size()) fail("';'");
+    expect_word("block");
+    while (std::isdigit(static_cast<unsigned char>(peek()))) schedule.block.push_back(any_integer());
+    if (accept_word("threads")) schedule.threads = small();
+    if (accept_word("chunk")) schedule.chunks = Chunks{any_integer(), accept_word("parts") ? any_integer() : 1};
+    while (accept(';')) schedule.stages.push_back(stage());
+    if (peek() != 0) fail("expected ';'");
     return schedule;
   }
 
  private:
-  [[noreturn]] void fail(const std::string& expected) {
-    throw ParseError(text("schedule: expected ", expected,
-                          at_ < words_.size() ? text(", found '", words_[at_], "'") : ", found the end"));
-  }
-  bool accept(std::string_view word) { return at_ < words_.size() && words_[at_] == word && ++at_; }
-  void expect(const std::string& word) {
-    if (!accept(word)) fail("'" + word + "'");
-  }
-  bool is_number() const { return words_[at_].find_first_not_of("-0123456789") == std::string::npos; }
-  int64_t number() {
-    int64_t value = 0;
-    if (at_ == words_.size()) fail("a number");
-    const std::string& word = words_[at_];
-    auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (status != std::errc() || end != word.data() + word.size()) fail("a number");
-    ++at_;
-    return value;
-  }
-  int small() {
-    const int64_t value = number();
-    if (value < 0 || value > 1 << 20) {
-      --at_;
-      fail("a number from 0 to 1048576");
-    }
-    return static_cast<int>(value);
-  }
+  int small() { return integer<int>(0, 1 << 20); }
 
   StageSchedule stage() {
     StageSchedule plan;
-    if (!strategy(plan.strategy)) fail("a strategy");
-    while (at_ < words_.size() && words_[at_] != ";") {
-      if (accept("loop")) {
+    if (!strategy(plan.strategy)) fail("expected a strategy");
+    while (peek() != 0 && peek() != ';') {
+      if (accept_word("loop")) {
         const int axis = small();
-        plan.loops.push_back({axis, number()});
-      } else if (accept("joined")) {
+        plan.loops.push_back({axis, any_integer()});
+      } else if (accept_word("joined")) {
         plan.joined = true;
       } else if (!std::visit([&](auto& of) { return any_field(of); }, plan.strategy)) {
-        fail("a word of a stage");
+        fail("expected a word of a stage");
       }
     }
     return plan;
@@ -117,7 +87,8 @@ class Parser {
   template <size_t kIndex = 0>
   bool strategy(Strategy& strategy) {
     if constexpr (kIndex < std::variant_size_v<Strategy>) {
-      if (!accept(std::variant_alternative_t<kIndex, Strategy>::kName)) return this->strategy<kIndex + 1>(strategy);
+      if (!accept_word(std::variant_alternative_t<kIndex, Strategy>::kName))
+        return this->strategy<kIndex + 1>(strategy);
       strategy.emplace<kIndex>();
       return true;
     }
@@ -127,28 +98,25 @@ class Parser {
   bool any_field(T& of) {
     bool found = false;
     each_field(of, [&](const char* name, auto& value, const auto&) {
-      if (found || !accept(name)) return;
+      if (found || !accept_word(name)) return;
       found = true;
       field(value);
     });
     return found;
   }
   void field(bool& value) { value = true; }
-  void field(int64_t& value) { value = number(); }
+  void field(int64_t& value) { value = any_integer(); }
   void field(std::optional<Staged>& staged) {
     staged.emplace();
-    if (accept("block")) {
+    if (accept_word("block")) {
       staged->scope = Staged::Scope::Block;
       staged->depth = small();
-    } else if (!accept("phase")) {
-      fail("'phase' or 'block'");
+    } else if (!accept_word("phase")) {
+      fail("expected 'phase' or 'block'");
     }
-    expect("panel");
-    staged->panel = number();
+    expect_word("panel");
+    staged->panel = any_integer();
   }
-
-  std::vector<std::string> words_;
-  size_t at_ = 0;
 };
 
 }  // namespace

@@ -4,38 +4,58 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/rounding.h"
 #include "compile/simd/lowering.h"
 
 namespace heddle::simd {
-namespace {
 
-int64_t power_of_two_above(int64_t n) {
-  int64_t p = 1;
-  while (p < n) p *= 2;
-  return p;
-}
-
-}  // namespace
-
-std::vector<Chunk> chunks(int64_t size, int width) {
-  std::vector<Chunk> out;
+std::vector<Part> Lowering::chunks(int64_t size, int width, int level) {
+  std::vector<Part> out;
   int64_t start = 0;
-  for (; start + width <= size; start += width) out.push_back({start, width, width});
-  // Chunks of one tile have one width, so that accumulators and tiles in registers fit each other.
-  if (int64_t rest = size - start; rest > 0)
-    out.push_back({start, start > 0 ? width : static_cast<int>(power_of_two_above(rest)), static_cast<int>(rest)});
+  for (; start + width <= size; start += width) out.push_back({start, level, width});
+  // Parts of one tile have one width, so that accumulators and tiles in registers fit each other.
+  if (const int64_t rest = size - start; rest > 0) {
+    const int last = start > 0 ? width : static_cast<int>(ceil_power(rest));
+    out.push_back({start, level, last, rest < last ? lt(lane(last), rest) : Expr(1)});
+  }
   return out;
 }
 
 int64_t Layout::steps(int dim) const {
   if (dim != vector_dim) return shape[dim];
-  return (shape[dim] + width - 1) / width;
+  return pieces(shape[dim], width);
 }
 
 int64_t Layout::size() const {
   int64_t total = 1;
   for (size_t d = 0; d < shape.size(); ++d) total *= steps(static_cast<int>(d));
   return total;
+}
+
+int64_t Layout::number(std::span<const Expr> at) const {
+  int64_t index = 0;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    HD_ASSERT(at[d].is_const(), "register tile walked by a loop");
+    const bool along = static_cast<int>(d) == vector_dim;
+    index = index * steps(static_cast<int>(d)) + at[d].value() / (along ? width : 1);
+  }
+  return index;
+}
+
+Position Position::origin(size_t rank, int level) {
+  Position at;
+  at.at.resize(rank);
+  at.level.resize(rank, level);
+  return at;
+}
+
+void Position::go_to(int d, const Part& part, bool vectors) {
+  at[d] = part.base;
+  level[d] = part.level;
+  if (!vectors) return;
+  vector_dim = part.width > 1 ? d : -1;
+  width = part.width;
+  active = part.active;
 }
 
 size_t ValueKeyHash::operator()(const ValueKey& key) const {
@@ -55,6 +75,12 @@ Value Lowering::fresh(Type type) {
   return static_cast<Value>(out_.values.size() - 1);
 }
 
+std::vector<Value> Lowering::fresh_like(std::span<const Value> values) {
+  std::vector<Value> made;
+  for (Value v : values) made.push_back(fresh(Type(out_.values[v])));
+  return made;
+}
+
 Value Lowering::splat(Value v, int width, int level) {
   if (width == 1 || !out_.values[v].shape.empty()) return v;
   Builder b = builder(level);
@@ -64,10 +90,7 @@ Value Lowering::splat(Value v, int width, int level) {
 }
 
 bool Lowering::usable(const Rep& rep, const Nest& nest) const {
-  if (rep.kind != Rep::Memory) return false;
-  for (const Expr& need : rep.valid)
-    if (std::find(nest.known.begin(), nest.known.end(), need) == nest.known.end()) return false;
-  return true;
+  return rep.kind == Rep::Memory && std::ranges::all_of(rep.valid, [&](const Expr& need) { return nest.knows(need); });
 }
 
 // What remains of a position for a tile of this shape: dimensions of size 1 stay at 0.
@@ -78,11 +101,7 @@ Position Lowering::project(const Position& at, const Dims& shape) const {
     out.at[d] = 0;
     out.level[d] = base_level_;
   }
-  if (at.vector_dim >= 0 && shape[at.vector_dim] == 1) {
-    out.vector_dim = -1;
-    out.width = 1;
-    out.active = 1;
-  }
+  if (at.vector_dim >= 0 && shape[at.vector_dim] == 1) out.to_scalar();
   return out;
 }
 
@@ -96,15 +115,7 @@ Value Lowering::emit(const Nest& nest, Value v, const Position& at) {
   for (int l : here.level) level = std::max(level, l);
 
   if (rep.kind == Rep::Registers) {
-    const Layout& layout = rep.layout;
-    int64_t index = 0;
-    for (size_t d = 0; d < layout.shape.size(); ++d) {
-      HD_ASSERT(here.at[d].is_const(), "register tile walked by a loop");
-      int64_t i = here.at[d].value();
-      if (static_cast<int>(d) == layout.vector_dim) i /= layout.width;
-      index = index * layout.steps(static_cast<int>(d)) + i;
-    }
-    Value found = rep.registers[index];
+    Value found = rep.registers[rep.layout.number(here.at)];
     const Dims& shape = out_.values[found].shape;
     HD_ASSERT(shape.empty() || shape[0] == here.width, "register tile in chunks of another width");
     return found;
@@ -162,13 +173,21 @@ Value Lowering::emit_lazy(const Nest& nest, const Inst& inst, const Position& at
   return b.op(kernel::scalar_op(inst.op), args);
 }
 
-Value Lowering::emit_access(const Nest& nest, const Inst& inst, const Position& at, int level) {
+Substitution Lowering::places(const Inst& inst, const Position& at) {
   Substitution places;
-  for (size_t d = 0; d < inst.coords.size(); ++d) {
-    Expr place = at.at[d];
-    if (static_cast<int>(d) == at.vector_dim) place = place + lane(at.width);
-    places.emplace_back(inst.coords[d], place);
-  }
+  for (size_t d = 0; d < inst.coords.size(); ++d)
+    places.emplace_back(inst.coords[d], static_cast<int>(d) == at.vector_dim ? at.at[d] + lane(at.width) : at.at[d]);
+  return places;
+}
+
+Expr Lowering::guard_at(const Nest& nest, const Inst& inst, const Position& at) {
+  std::vector<Expr> rest;
+  for (const Expr& part : conjuncts(inst.guard))
+    if (!nest.knows(canonical(part, inst.coords))) rest.push_back(substitute(part, places(inst, at)));
+  return conjunction(rest);
+}
+
+Value Lowering::emit_access(const Nest& nest, const Inst& inst, const Position& at, int level) {
   Inst out;
   out.op = inst.op;
   out.hint = inst.hint;
@@ -179,14 +198,8 @@ Value Lowering::emit_access(const Nest& nest, const Inst& inst, const Position& 
     out.args.push_back(emit(nest, v, at));
     vector |= !out_.values[out.args.back()].shape.empty();
   }
-  out.address = substitute(inst.address, places);
-  std::vector<Expr> guards;
-  for (const Expr& part : conjuncts(inst.guard)) {
-    Expr c = canonical(part, inst.coords);
-    if (std::find(nest.known.begin(), nest.known.end(), c) == nest.known.end())
-      guards.push_back(substitute(part, places));
-  }
-  out.guard = conjunction(guards);
+  out.address = substitute(inst.address, places(inst, at));
+  out.guard = guard_at(nest, inst, at);
   DType dtype = in_.values[inst.results[0]].dtype;
   if (out.guard.is_const(0)) return builder(level).constant(Scalar::of(dtype, 0));
   Dims shape;
@@ -222,58 +235,60 @@ void Lowering::store_at(int buffer, const Dims& strides, Value v, const Position
   builder().store(buffer, v, access);
 }
 
-void Lowering::close_frame() {
-  int closed = depth();
+std::vector<Value> Lowering::in_frame(Body& body, const kernel::BodyCode<>& code) {
+  frames_.push_back(&body);
+  std::vector<Value> results = code();
+  const int closed = depth();
   std::erase_if(memo_, [&](const auto& entry) { return entry.second.second >= closed; });
   frames_.pop_back();
+  return results;
 }
 
-std::vector<Value> Lowering::loop(const Expr& extent, std::vector<Value> init,
-                                  const std::function<std::vector<Value>(const Expr&, std::vector<Value>)>& body) {
-  if (extent.hi() <= 0) return init;
-  if (extent.is_const(1)) return body(0, std::move(init));
-  Inst inst;
+std::vector<Value> Lowering::add_loop(Inst inst, std::span<const Value> init,
+                                      const kernel::BodyCode<std::span<const Value>>& body) {
   inst.op = Op::loop;
-  inst.extent = extent;
-  inst.var = Expr::index(text("i", names_++), extent);
+  inst.args.append(init.begin(), init.end());
   Body inner;
-  for (Value v : init) {
-    inst.args.push_back(v);
-    inner.params.push_back(fresh(Type(out_.values[v])));
-  }
-  frames_.push_back(&inner);
-  inner.results = body(inst.var, inner.params);
-  close_frame();
-  std::vector<Value> results;
-  for (Value v : init) results.push_back(fresh(Type(out_.values[v])));
-  inst.results = SmallVector<Value, 2>(std::span<const Value>(results));
+  inner.params = fresh_like(init);
+  inner.results = in_frame(inner, [&] { return body(inner.params); });
+  const std::vector<Value> results = fresh_like(init);
+  inst.results.append(results.begin(), results.end());
   inst.bodies.push_back(std::move(inner));
   frames_.back()->insts.push_back(std::move(inst));
   return results;
 }
 
-std::vector<Value> Lowering::branch(const Expr& guard, const std::function<std::vector<Value>()>& then,
-                                    const std::function<std::vector<Value>()>& otherwise) {
+std::vector<Value> Lowering::add_branch(Inst inst, const kernel::BodyCode<>& then,
+                                        const kernel::BodyCode<>& otherwise) {
+  inst.op = Op::branch;
+  inst.bodies.resize(2);
+  inst.bodies[0].results = in_frame(inst.bodies[0], then);
+  if (otherwise) inst.bodies[1].results = in_frame(inst.bodies[1], otherwise);
+  const std::vector<Value> results = fresh_like(inst.bodies[0].results);
+  inst.results.append(results.begin(), results.end());
+  frames_.back()->insts.push_back(std::move(inst));
+  return results;
+}
+
+std::vector<Value> Lowering::loop(const Expr& extent, std::vector<Value> init,
+                                  const kernel::BodyCode<const Expr&, std::vector<Value>>& body) {
+  if (extent.hi() <= 0) return init;
+  if (extent.is_const(1)) return body(0, std::move(init));
+  Inst inst;
+  inst.extent = extent;
+  inst.var = Expr::index(text("i", names_++), extent);
+  const Expr var = inst.var;
+  return add_loop(std::move(inst), init,
+                  [&](std::span<const Value> carried) { return body(var, {carried.begin(), carried.end()}); });
+}
+
+std::vector<Value> Lowering::branch(const Expr& guard, const kernel::BodyCode<>& then,
+                                    const kernel::BodyCode<>& otherwise) {
   if (guard.is_const(1)) return then();
   if (guard.is_const(0)) return otherwise ? otherwise() : std::vector<Value>();
   Inst inst;
-  inst.op = Op::branch;
   inst.guard = guard;
-  inst.bodies.resize(2);
-  for (int side = 0; side < 2; ++side) {
-    const auto& make = side == 0 ? then : otherwise;
-    if (!make) continue;
-    Body inner;
-    frames_.push_back(&inner);
-    inner.results = make();
-    close_frame();
-    inst.bodies[side] = std::move(inner);
-  }
-  std::vector<Value> results;
-  for (Value v : inst.bodies[0].results) results.push_back(fresh(Type(out_.values[v])));
-  inst.results = SmallVector<Value, 2>(std::span<const Value>(results));
-  frames_.back()->insts.push_back(std::move(inst));
-  return results;
+  return add_branch(std::move(inst), then, otherwise);
 }
 
 }  // namespace heddle::simd

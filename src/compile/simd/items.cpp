@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "compile/simd/lowering.h"
+#include "kernel/pass_util.h"
 
 namespace heddle::simd {
 namespace {
@@ -13,12 +14,12 @@ constexpr int64_t kExpensive = 12;
 constexpr int64_t kFewLanes = 4;
 
 void add_unique(std::vector<int>& list, int item) {
-  if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
+  if (!contains(list, item)) list.push_back(item);
 }
 
 // What a check looks at is no better held in the check's layout: an index of rows lies across them.
 bool only_checks(const Item& item) {
-  return std::all_of(item.roots.begin(), item.roots.end(), [](const Inst* root) { return root->op == Op::check; });
+  return std::ranges::all_of(item.roots, [](const Inst* root) { return root->op == Op::check; });
 }
 
 }  // namespace
@@ -57,27 +58,26 @@ std::vector<Item> Lowering::partition(const Body& code) {
     return load.buffer == store.buffer &&
            !(canonical(load.address, load.coords) == canonical(store.address, store.coords));
   };
+  auto add_single = [&](const Inst& inst, int at) {
+    Item& item = items.emplace_back();
+    item.single = &inst;
+    item.at = at;
+  };
   for (int i = 0; i < static_cast<int>(code.insts.size()); ++i) {
     const Inst& inst = code.insts[i];
     if (is_lazy_op(inst.op)) {
       if (in_.values[inst.results[0]].numel() != 1) continue;
       bool waits = false;
-      for (Value v : inst.args) waits |= std::find(produced.begin(), produced.end(), v) != produced.end();
+      for (Value v : inst.args) waits |= contains(produced, v);
       if (inst.op == Op::load)
         for (const Inst* root : pending.roots) waits |= writes_memory(root->op) && root->buffer == inst.buffer;
       if (waits) flush();
-      Item item;
-      item.single = &inst;
-      item.at = i;
-      items.push_back(std::move(item));
+      add_single(inst, i);
       continue;
     }
     if (inst.op == Op::loop || inst.op == Op::branch || inst.op == Op::panel_dot) {
       flush();
-      Item item;
-      item.single = &inst;
-      item.at = i;
-      items.push_back(std::move(item));
+      add_single(inst, i);
       continue;
     }
     Dims shape = root_dims(in_, inst);
@@ -124,17 +124,14 @@ void Lowering::choose_saves(const Body& code, std::vector<Item>& items) {
     }
     if (!item.single) continue;
     if (item.single->op == Op::panel_dot) stores.push_back({item.at, n, nullptr, item.single->panels[0].buffer});
-    for (Value v : item.single->args) add_unique(users[v], n);
-    for (const Body& inner : item.single->bodies) {
+    auto use = [&](Value v) { add_unique(users[v], n); };
+    kernel::each_use(*item.single, use);
+    for (const Body& inner : item.single->bodies)
       kernel::visit(inner, [&](const Inst& inst) {
-        for (Value v : inst.args) add_unique(users[v], n);
-        for (const Body& b : inst.bodies)
-          for (Value v : b.results) add_unique(users[v], n);
+        kernel::each_use(inst, use);
         if (writes_memory(inst.op)) stores.push_back({item.at, n, nullptr, inst.buffer});
         if (inst.op == Op::panel_dot) stores.push_back({item.at, n, nullptr, inst.panels[0].buffer});
       });
-      for (Value v : inner.results) add_unique(users[v], n);
-    }
   }
   for (Value v : code.results) add_unique(users[v], end);
 
@@ -151,12 +148,10 @@ void Lowering::choose_saves(const Body& code, std::vector<Item>& items) {
     const Inst& inst = code.insts[i];
     if (inst.op == Op::scan) {
       // Its own nest has the scanned tile at hand, others need a copy.
-      auto own = std::find_if(items.begin(), items.end(), [&](const Item& item) {
-        return std::find(item.roots.begin(), item.roots.end(), &inst) != item.roots.end();
-      });
+      auto own = std::ranges::find_if(items, [&](const Item& item) { return contains(item.roots, &inst); });
       for (size_t k = 0; k < inst.results.size() / 2; ++k) {
         const std::vector<int>& by = users[inst.results[k]];
-        if (std::any_of(by.begin(), by.end(), [&](int n) { return n != own - items.begin(); }))
+        if (std::ranges::any_of(by, [&](int n) { return n != own - items.begin(); }))
           own->during.push_back({inst.results[k], false});
       }
       continue;
@@ -167,7 +162,7 @@ void Lowering::choose_saves(const Body& code, std::vector<Item>& items) {
     auto it = users.find(v);
     if (type.numel() == 1 || it == users.end() || inst.op == Op::constant) continue;
     std::vector<int> at = it->second;
-    std::sort(at.begin(), at.end());
+    std::ranges::sort(at);
 
     // A store to what a load reads, before the last use of the load.
     int hazard = end + 1;
@@ -209,8 +204,8 @@ void Lowering::choose_saves(const Body& code, std::vector<Item>& items) {
   }
   // Operands come before their users in the reverse of the order found.
   for (Item& item : items) {
-    std::reverse(item.before.begin(), item.before.end());
-    std::reverse(item.during.begin(), item.during.end());
+    std::ranges::reverse(item.before);
+    std::ranges::reverse(item.during);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "compile/simd/lower.h"
+#include "kernel/pass_util.h"
 
 namespace heddle::simd {
 namespace {
@@ -18,10 +19,7 @@ constexpr int64_t kCacheLine = 64;
 
 }  // namespace
 
-bool is_lazy_op(Op op) {
-  return kernel::is_scalar_op(op) || op == Op::constant || op == Op::cast || op == Op::bitcast || op == Op::index ||
-         op == Op::load;
-}
+bool is_lazy_op(Op op) { return kernel::is_elementwise(op) || op == Op::load; }
 
 bool writes_memory(Op op) { return op == Op::store || op == Op::combine || op == Op::check; }
 
@@ -49,15 +47,10 @@ Dims root_dims(const Kernel& kernel, const Inst& inst) {
 void expand_short_scans(Kernel& kernel, Body& code) {
   std::vector<Inst> insts = std::move(code.insts);
   code.insts.clear();
-  std::vector<std::pair<Value, Value>> renamed;
-  auto rename = [&](auto& values) {
-    for (Value& v : values)
-      for (const auto& [from, to] : renamed)
-        if (v == from) v = to;
-  };
+  kernel::Renaming rename(kernel.values.size());
   auto rename_inside = [&](Inst& inst) {
-    rename(inst.args);
-    for (Body& inner : inst.bodies) rename(inner.results);
+    rename.apply(inst.args);
+    for (Body& inner : inst.bodies) rename.apply(inner.results);
   };
   for (Inst& inst : insts) {
     rename_inside(inst);
@@ -80,17 +73,17 @@ void expand_short_scans(Kernel& kernel, Body& code) {
       Value counts = b.index(DType::boolean, inst.guard, inst.coords);
       Inst& made = code.insts.back();
       made.binds = inst.binds;
-      for (size_t i = 2 * width; i < inst.args.size(); ++i) made.args.push_back(inst.args[i]);
+      for (Value v : kernel::bound(inst)) made.args.push_back(v);
       for (size_t k = 0; k < width; ++k)
         x[k] = b.op(ScalarOp::where, {counts, x[k], b.constant(kernel::neutral(*inst.reducer, k))});
     }
     std::vector<Value> results = b.apply(*inst.reducer, start, x);
     for (size_t k = 0; k < width; ++k) {
-      renamed.emplace_back(inst.results[k], results[k]);
-      renamed.emplace_back(inst.results[width + k], results[k]);
+      rename.replace(inst.results[k], results[k]);
+      rename.replace(inst.results[width + k], results[k]);
     }
   }
-  rename(code.results);
+  rename.apply(code.results);
 }
 
 Lowering::Lowering(const Kernel& in, const Target& target) : in_(in), target_(target) {
@@ -107,9 +100,7 @@ Lowering::Lowering(const Kernel& in, const Target& target) : in_(in), target_(ta
   for (const kernel::Phase& phase : in.phases)
     kernel::visit(phase.body, [&](const Inst& inst) {
       for (Value v : inst.results) defs_[v] = &inst;
-      for (Value v : inst.args) used_[v] = true;
-      for (const Body& inner : inst.bodies)
-        for (Value v : inner.results) used_[v] = true;
+      kernel::each_use(inst, [&](Value v) { used_[v] = true; });
     });
 }
 
@@ -161,9 +152,7 @@ Rep Lowering::memory_rep(Value v, int vector_dim) {
 
 void Lowering::eager(const Inst& inst) {
   Nest nowhere;
-  Position origin;
-  origin.at.resize(in_.values[inst.results[0]].shape.size());
-  origin.level.resize(origin.at.size(), depth());
+  const Position origin = Position::origin(in_.values[inst.results[0]].shape.size(), depth());
   base_level_ = depth();
   memo_.clear();
   Rep rep;
@@ -201,12 +190,12 @@ void Lowering::lower_body(const Body& code) {
       nest.roots = item.roots;
       plan(nest);
     }
-    bool whole = std::all_of(nest.walks.begin(), nest.walks.end(), [](const Walk& w) { return w.whole; });
+    bool whole = std::ranges::all_of(nest.walks, [](const Walk& w) { return w.whole; });
     whole &= nest.condition.is_const(1) && nest.bounds.empty();
     for (const Item::Wanted& wanted : item.during) {
       if (!is_lazy(wanted.value)) continue;
       Save save{wanted.value};
-      bool small = Layout{nest.shape, nest.vector_dim, nest.width}.size() <= kSmallTile;
+      bool small = nest.layout().size() <= kSmallTile;
       if (whole && small) {
         save.registers = true;
       } else if (wanted.optional) {
@@ -238,11 +227,11 @@ void Lowering::write_down(Value v) {
 // A gather that touches a cache line per lane, where another dimension runs along memory, is read that way into
 // scratch first: lines far apart compete for few places in the cache, those of the scratch do not.
 bool Lowering::stage_transposed(const Nest& nest) {
-  if (nest.axis >= 0 || nest.vector_dim < 0 || nest.has_dot()) return false;
+  if (nest.axis >= 0 || nest.vector_dim < 0 || nest.has(Op::dot)) return false;
   bool staged = false;
   for (const Inst* inst : leaves(nest)) {
     if (inst->op != Op::load || !inst->binds.empty()) continue;
-    if (std::find(nest.transposed.begin(), nest.transposed.end(), inst) != nest.transposed.end()) continue;
+    if (contains(nest.transposed, inst)) continue;
     const Type& type = in_.values[inst->results[0]];
     if (type.shape[nest.vector_dim] == 1 || type.numel() > kStagedElements) continue;
     std::optional<Linear> step = linear_in(inst->address, inst->coords[nest.vector_dim]);
@@ -273,11 +262,7 @@ void Lowering::place_results(const Item& item, const Nest& nest, const Body& cod
                       in_.values[sum].shape == in_.values[v].shape;
         int readers = 0;
         auto count = [&](Value used) { readers += used == sum; };
-        kernel::visit(code, [&](const Inst& inst) {
-          for (Value used : inst.args) count(used);
-          for (const Body& inner : inst.bodies)
-            for (Value used : inner.results) count(used);
-        });
+        kernel::visit(code, [&](const Inst& inst) { kernel::each_use(inst, count); });
         for (Value used : code.results) count(used);
         if (in_place && readers == 1) {
           set_rep(v, Rep(reps_[sum]));
@@ -347,8 +332,8 @@ std::vector<Value> Lowering::bring(std::span<const Value> values, std::span<cons
     } else if (targets[i].kind == Rep::Registers) {
       const Layout& layout = targets[i].layout;
       const Rep& now = reps_[values[i]];
-      if (!(now.kind == Rep::Registers && now.layout.vector_dim == layout.vector_dim &&
-            now.layout.width == layout.width)) {
+      if (now.kind != Rep::Registers || now.layout.vector_dim != layout.vector_dim ||
+          now.layout.width != layout.width) {
         size_t before = undo_.size();
         Nest nest;
         nest.shape = layout.shape;
@@ -405,29 +390,19 @@ void Lowering::lower_loop(const Inst& inst) {
   std::vector<Value> init = bring(std::span(inst.args.data(), body.params.size()), reps);
 
   Inst out;
-  out.op = Op::loop;
   out.var = inst.var;
   out.extent = inst.extent;
   out.immediate = inst.immediate;
-  Body inner;
-  for (Value v : init) {
-    out.args.push_back(v);
-    inner.params.push_back(fresh(Type(out_.values[v])));
-  }
   size_t before = undo_.size(), at = 0;
-  for (size_t i = 0; i < body.params.size(); ++i) at = give(inner.params, at, body.params[i], reps[i]);
-  frames_.push_back(&inner);
-  rounds_.push_back(inst.var);
-  lower_body(body);
-  inner.results = next_carried(body, reps);
-  rounds_.pop_back();
-  close_frame();
+  const std::vector<Value> results = add_loop(std::move(out), init, [&](std::span<const Value> carried) {
+    for (size_t i = 0; i < body.params.size(); ++i) at = give(carried, at, body.params[i], reps[i]);
+    rounds_.push_back(inst.var);
+    lower_body(body);
+    std::vector<Value> next = next_carried(body, reps);
+    rounds_.pop_back();
+    return next;
+  });
   restore(before);
-  std::vector<Value> results;
-  for (Value v : init) results.push_back(fresh(Type(out_.values[v])));
-  out.results = SmallVector<Value, 2>(std::span<const Value>(results));
-  out.bodies.push_back(std::move(inner));
-  frames_.back()->insts.push_back(std::move(out));
   at = 0;
   for (size_t i = 0; i < inst.results.size(); ++i) at = give(results, at, inst.results[i], reps[i]);
 }
@@ -446,9 +421,8 @@ std::vector<Value> Lowering::next_carried(const Body& body, std::span<const Rep>
     std::vector<Value> held;
     leaves(nest, &held);
     for (Value j : in_memory) {
-      bool reads = std::any_of(held.begin(), held.end(), [&](Value v) {
-        return reps_[v].kind == Rep::Memory && reps_[v].buffer == reps[j].buffer;
-      });
+      bool reads = std::ranges::any_of(
+          held, [&](Value v) { return reps_[v].kind == Rep::Memory && reps_[v].buffer == reps[j].buffer; });
       // Tiles of one shape are computed together, all of an element before any is written. Those of other shapes are
       // written by other nests, before or after this one reads.
       if (reads && in_.values[body.params[j]].shape != shape) in_place = false;
@@ -473,7 +447,6 @@ std::vector<Value> Lowering::next_carried(const Body& body, std::span<const Rep>
 
 void Lowering::lower_branch(const Inst& inst) {
   Inst out;
-  out.op = Op::branch;
   out.guard = inst.guard;
   out.binds = inst.binds;
   for (Value v : inst.args) {
@@ -481,21 +454,16 @@ void Lowering::lower_branch(const Inst& inst) {
     out.args.push_back(reps_[v].scalar);
   }
   std::vector<Rep> reps = choose_reps(std::span<const Value>(inst.results), inst);
-  out.bodies.resize(2);
-  for (size_t side = 0; side < inst.bodies.size(); ++side) {
-    Body inner;
-    size_t before = undo_.size();
-    frames_.push_back(&inner);
-    lower_body(inst.bodies[side]);
-    inner.results = bring(inst.bodies[side].results, reps);
-    close_frame();
+  auto side = [&](const Body& code) {
+    const size_t before = undo_.size();
+    lower_body(code);
+    std::vector<Value> values = bring(code.results, reps);
     restore(before);
-    out.bodies[side] = std::move(inner);
-  }
-  std::vector<Value> results;
-  for (Value v : out.bodies[0].results) results.push_back(fresh(Type(out_.values[v])));
-  out.results = SmallVector<Value, 2>(std::span<const Value>(results));
-  frames_.back()->insts.push_back(std::move(out));
+    return values;
+  };
+  const std::vector<Value> results = add_branch(
+      std::move(out), [&] { return side(inst.bodies[0]); },
+      [&] { return inst.bodies.size() > 1 ? side(inst.bodies[1]) : std::vector<Value>(); });
   size_t at = 0;
   for (size_t i = 0; i < inst.results.size(); ++i) at = give(results, at, inst.results[i], reps[i]);
 }

@@ -4,11 +4,13 @@
 // asks for. Nests are made for stores, combines, reductions, dots, and for values that cross loops.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <unordered_map>
 #include <vector>
 
+#include "base/contains.h"
 #include "compile/target/target.h"
 #include "kernel/builder.h"
 #include "kernel/ir.h"
@@ -24,22 +26,15 @@ using kernel::Op;
 using kernel::Type;
 using kernel::Value;
 
-// Every dimension but the vector one counts elements; the vector one is cut into chunks of `width` lanes.
-struct Chunk {
-  int64_t start;
-  int width;  // a power of two; 1 is a scalar
-  int count;  // lanes that hold elements, the first ones
-};
-std::vector<Chunk> chunks(int64_t size, int width);
-
 // A tile as a list of vectors (or scalars, where vector_dim is -1), row-major.
 struct Layout {
   Dims shape;
   int vector_dim = -1;
   int width = 1;
 
-  int64_t steps(int dim) const;  // chunks or elements
-  int64_t size() const;          // vectors or scalars in all
+  int64_t steps(int dim) const;                    // chunks or elements
+  int64_t size() const;                            // vectors or scalars in all
+  int64_t number(std::span<const Expr> at) const;  // of the one with this element, or that begins with it
 };
 
 // Where the value of a tile is. Lazy values have none of these but may have a copy in memory.
@@ -53,6 +48,14 @@ struct Rep {
   std::vector<Expr> valid;  // the copy holds only elements for which these conditions are true
 };
 
+// One step along a dimension.
+struct Part {
+  Expr base;
+  int level = 0;  // how deep in the open bodies the base is known
+  int width = 1;  // a power of two; 1 is a scalar
+  Expr active = 1;
+};
+
 // Elements that one thread-level value stands for: one element, or `width` consecutive ones along vector_dim.
 struct Position {
   SmallVector<Expr, 4> at;    // the element, or the first one of the vector
@@ -60,14 +63,17 @@ struct Position {
   int vector_dim = -1;
   int width = 1;
   Expr active = 1;  // over the lane: which lanes hold elements
-};
 
-// One step along a dimension.
-struct Part {
-  Expr base;
-  int level;
-  int width = 1;
-  Expr active = 1;
+  // Element 0 of each dimension.
+  static Position origin(size_t rank, int level);
+  // Goes along dimension d, which may be that of the vectors.
+  void go_to(int d, const Part& part, bool vectors);
+  // One element along the vector's dimension.
+  void to_scalar() {
+    vector_dim = -1;
+    width = 1;
+    active = 1;
+  }
 };
 
 // How a nest walks along one dimension.
@@ -117,9 +123,13 @@ struct Nest {
   bool row_wise = false;  // squares wait in scratch, so that there is one copy of the code and not one per row
   std::unordered_map<const Inst*, int32_t> prefetch;  // loads that fetch what the next round wants, and how far that is
 
-  bool has_dot() const;
-  bool has_scan() const;
+  bool has(Op op) const;  // among the roots
+  bool knows(const Expr& e) const { return contains(known, e); }
+  Layout layout() const { return {shape, vector_dim, width}; }
 };
+
+// Code for parts along one dimension.
+using StepCode = std::function<std::vector<Value>(std::span<const Part>, std::vector<Value> carried)>;
 
 // A step of a body: one scalar instruction, one nest, or a loop or branch.
 struct Item {
@@ -186,6 +196,7 @@ class Lowering {
   int natural_width(const Nest& nest, std::span<const Inst* const> leaves) const;
   Expr canonical(const Expr& e, std::span<const Expr> coords);  // over coordinate(d, extent)
   Expr coordinate(int dim, int64_t size);
+  std::vector<Expr> coordinates(const Dims& shape);  // but of dimensions of size 1
   void spill(Value v);
   void plan_prefetch(Nest& nest);
   void plan_dot_prefetch(Nest& nest);
@@ -215,13 +226,13 @@ class Lowering {
   void finish_sums(const Nest& nest, const Sums& sums, const std::vector<Value>& accumulators, std::vector<Value>& out);
   void nest_reduction(const Nest& nest, std::vector<Position> positions, std::vector<Value>& out);
   void write(const Nest& nest, std::span<const Position> positions, std::vector<Value>& out);
-  std::vector<Value> walk(const Walk& walk, std::vector<Value> carried,
-                          const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body);
-  std::vector<Value> walk_aligned(
-      const Walk& walk, std::vector<Value> carried,
-      const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body);
+  std::vector<Value> walk(const Walk& walk, std::vector<Value> carried, const StepCode& body);
+  std::vector<Value> walk_aligned(const Walk& walk, std::vector<Value> carried, const StepCode& body);
+  Layout result_layout(const Nest& nest, Value v) const;
   Expr head_of(const Nest& nest, const std::vector<std::vector<Part>>& parts);
-  Expr root_guard(const Nest& nest, const Inst& root, const Position& at);
+  Substitution places(const Inst& inst, const Position& at);  // of the instruction's coordinates
+  // What of its guard is not known to hold.
+  Expr guard_at(const Nest& nest, const Inst& inst, const Position& at);
   Value mask_of(const Nest& nest, const Inst& root, const Expr& keep, const Position& at);
   Value masked(Value v, Value mask, const Scalar& otherwise);
 
@@ -230,7 +241,10 @@ class Lowering {
   Builder builder(int level) { return Builder(out_.values, *frames_[level], kernel::Level::Thread); }
   int depth() const { return static_cast<int>(frames_.size()) - 1; }
   Expr lane(int width);
+  // Every dimension but the vector one counts elements; that one is cut into parts, of which the last may have fewer.
+  std::vector<Part> chunks(int64_t size, int width, int level);
   Value fresh(Type type);
+  std::vector<Value> fresh_like(std::span<const Value> values);
   Value emit(const Nest& nest, Value v, const Position& at);
   void emit_in_turns(const Nest& nest, std::span<const Inst* const> stores, std::span<const Position> positions);
   Position project(const Position& at, const Dims& shape) const;
@@ -240,10 +254,13 @@ class Lowering {
   void store_at(int buffer, const Dims& strides, Value v, const Position& at);
   bool usable(const Rep& rep, const Nest& nest) const;
   std::vector<Value> loop(const Expr& extent, std::vector<Value> init,
-                          const std::function<std::vector<Value>(const Expr& i, std::vector<Value>)>& body);
-  void close_frame();
-  std::vector<Value> branch(const Expr& guard, const std::function<std::vector<Value>()>& then,
-                            const std::function<std::vector<Value>()>& otherwise);
+                          const kernel::BodyCode<const Expr&, std::vector<Value>>& body);
+  std::vector<Value> branch(const Expr& guard, const kernel::BodyCode<>& then, const kernel::BodyCode<>& otherwise);
+  // The same for instructions that lack their bodies and results.
+  std::vector<Value> add_loop(Inst inst, std::span<const Value> init,
+                              const kernel::BodyCode<std::span<const Value>>& body);
+  std::vector<Value> add_branch(Inst inst, const kernel::BodyCode<>& then, const kernel::BodyCode<>& otherwise);
+  std::vector<Value> in_frame(Body& body, const kernel::BodyCode<>& code);
 
   const Kernel& in_;
   const Target& target_;
@@ -283,6 +300,8 @@ std::optional<Expr> upper_limit(const Expr& condition, const Expr& coordinate);
 // The dims a root runs over.
 Dims root_dims(const Kernel& kernel, const Inst& inst);
 bool writes_memory(Op op);
+// Leaves in `common` only what is among `parts`, too; for the first ones these are all.
+void keep_common(std::optional<std::vector<Expr>>& common, const std::vector<Expr>& parts);
 // The results of a root that are known only after its whole axis: all, but of a scan the totals.
 std::span<const Value> final_results(const Inst& root);
 

@@ -3,14 +3,13 @@
 
 #include "base/error.h"
 #include "compile/simd/lowering.h"
+#include "kernel/pass_util.h"
 #include "kernel/types.h"
 
 namespace heddle::simd {
 
 // Full parts in rounds, then what is left: of a constant size at once, else part by part and a masked one.
-std::vector<Value> Lowering::walk(
-    const Walk& walk, std::vector<Value> carried,
-    const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body) {
+std::vector<Value> Lowering::walk(const Walk& walk, std::vector<Value> carried, const StepCode& body) {
   if (!walk.head.is_const(0)) return walk_aligned(walk, std::move(carried), body);
   const int64_t step = walk.step;
   auto parts_of = [&](const Expr& first, int64_t count, int level) {
@@ -21,24 +20,15 @@ std::vector<Value> Lowering::walk(
   auto level_of = [&](const Expr& i) { return i.is_const() ? base_level_ : depth(); };
   if (walk.bound.is_const() || walk.whole) {
     int64_t size = walk.whole ? walk.size : walk.bound.value();
-    std::vector<Chunk> all;
-    if (walk.whole) {
-      all = chunks(size, walk.step);
-    } else {
+    std::vector<Part> all = chunks(size, walk.step, base_level_);
+    if (!walk.whole) {
       int64_t rounds = size / (step * walk.unroll);
       carried = loop(rounds, std::move(carried), [&](const Expr& i, std::vector<Value> now) {
         return body(parts_of(i * Expr(step * walk.unroll), walk.unroll, level_of(i)), std::move(now));
       });
-      all = chunks(size, walk.step);
       all.erase(all.begin(), all.begin() + rounds * walk.unroll);
     }
-    if (all.empty()) return carried;
-    std::vector<Part> parts;
-    for (const Chunk& c : all) {
-      Expr active = c.count < c.width ? lt(lane(c.width), c.count) : Expr(1);
-      parts.push_back({c.start, base_level_, c.width, active});
-    }
-    return body(parts, std::move(carried));
+    return all.empty() ? carried : body(all, std::move(carried));
   }
   const Expr per_round = step * walk.unroll;
   Expr rounds = floordiv(walk.bound, per_round);
@@ -64,9 +54,7 @@ std::vector<Value> Lowering::walk(
 }
 
 // Both ends are parts of vectors, computed by one piece of code; full parts lie between them.
-std::vector<Value> Lowering::walk_aligned(
-    const Walk& walk, std::vector<Value> carried,
-    const std::function<std::vector<Value>(std::span<const Part>, std::vector<Value>)>& body) {
+std::vector<Value> Lowering::walk_aligned(const Walk& walk, std::vector<Value> carried, const StepCode& body) {
   const Expr step = walk.step, per_round = step * Expr(walk.unroll);
   const Expr first = walk.head;
   const Expr left = max(walk.bound - first, 0), rest = mod(left, step), rounds = floordiv(left, per_round);
@@ -98,6 +86,11 @@ Expr Lowering::head_of(const Nest& nest, const std::vector<std::vector<Part>>& p
   }
   Expr begin = substitute(store.address, places);
   return ceildiv(begin, nest.width) * Expr(nest.width) - begin;
+}
+
+Layout Lowering::result_layout(const Nest& nest, Value v) const {
+  if (nest.axis == nest.vector_dim) return {in_.values[v].shape};
+  return {in_.values[v].shape, nest.vector_dim, nest.width};
 }
 
 void Lowering::run_nest(Nest& nest) {
@@ -148,13 +141,11 @@ void Lowering::run_nest(Nest& nest) {
   };
   for (const Inst* root : nest.roots) {
     if (writes_memory(root->op) || !nest.in_registers) continue;
-    for (Value v : final_results(*root))
-      take(v, {in_.values[v].shape, nest.axis == nest.vector_dim ? -1 : nest.vector_dim,
-               nest.axis == nest.vector_dim ? 1 : nest.width});
+    for (Value v : final_results(*root)) take(v, result_layout(nest, v));
   }
   for (const Save& save : nest.saves) {
     if (save.registers) {
-      take(save.value, {nest.shape, nest.vector_dim, nest.width});
+      take(save.value, nest.layout());
     } else if (is_lazy(save.value) && save.buffer >= 0) {
       Rep rep;
       rep.kind = Rep::Memory;
@@ -173,10 +164,9 @@ std::vector<Value> Lowering::nest_body(const Nest& nest) {
   int64_t slots = 0;
   for (const Inst* root : nest.roots)
     if (nest.in_registers && !writes_memory(root->op))
-      for (Value v : final_results(*root))
-        slots += Layout{in_.values[v].shape, nest.axis == nest.vector_dim ? -1 : nest.vector_dim, nest.width}.size();
+      for (Value v : final_results(*root)) slots += result_layout(nest, v).size();
   for (const Save& save : nest.saves)
-    if (save.registers) slots += Layout{nest.shape, nest.vector_dim, nest.width}.size();
+    if (save.registers) slots += nest.layout().size();
   out.assign(static_cast<size_t>(slots), kernel::kNoValue);
   nest_parts(nest, 0, parts, out);
   return out;
@@ -204,9 +194,7 @@ void Lowering::nest_parts(const Nest& nest, size_t next, std::vector<std::vector
 void Lowering::nest_leaf(const Nest& nest, const std::vector<std::vector<Part>>& parts, std::vector<Value>& out) {
   const int rank = static_cast<int>(nest.shape.size());
   std::vector<Position> positions;
-  Position at;
-  at.at.resize(rank);
-  at.level.resize(rank, base_level_);
+  Position at = Position::origin(rank, base_level_);
   std::function<void(int)> visit = [&](int d) {
     if (d == rank) {
       positions.push_back(at);
@@ -214,13 +202,7 @@ void Lowering::nest_leaf(const Nest& nest, const std::vector<std::vector<Part>>&
       visit(d + 1);
     } else {
       for (const Part& part : parts[d]) {
-        at.at[d] = part.base;
-        at.level[d] = part.level;
-        if (d == nest.vector_dim) {
-          at.vector_dim = part.width > 1 ? d : -1;
-          at.width = part.width;
-          at.active = part.active;
-        }
+        at.go_to(d, part, d == nest.vector_dim);
         visit(d + 1);
       }
     }
@@ -230,23 +212,6 @@ void Lowering::nest_leaf(const Nest& nest, const std::vector<std::vector<Part>>&
     nest_reduction(nest, std::move(positions), out);
   else
     write(nest, positions, out);
-}
-
-Expr Lowering::root_guard(const Nest& nest, const Inst& root, const Position& at) {
-  if (root.guard.is_const(1)) return 1;
-  Substitution places;
-  for (size_t d = 0; d < root.coords.size(); ++d) {
-    Expr place = at.at[d];
-    if (static_cast<int>(d) == at.vector_dim) place = place + lane(at.width);
-    places.emplace_back(root.coords[d], place);
-  }
-  std::vector<Expr> rest;
-  for (const Expr& part : conjuncts(root.guard)) {
-    Expr c = canonical(part, root.coords);
-    if (std::find(nest.known.begin(), nest.known.end(), c) == nest.known.end())
-      rest.push_back(substitute(part, places));
-  }
-  return conjunction(rest);
 }
 
 // `keep` as a value; the root's bound variables may occur in it. Nothing when it always holds.
@@ -259,7 +224,7 @@ Value Lowering::mask_of(const Nest& nest, const Inst& root, const Expr& keep, co
   for (size_t i = 0; i < root.binds.size(); ++i) {
     if (!depends_on(keep, root.binds[i])) continue;
     out.binds.push_back(root.binds[i]);
-    out.args.push_back(emit(nest, root.args[root.args.size() - root.binds.size() + i], at));
+    out.args.push_back(emit(nest, kernel::bound(root)[i], at));
     vector |= !out_.values[out.args.back()].shape.empty();
   }
   if (vector) out.coords = {lane(at.width)};
@@ -293,14 +258,8 @@ void Lowering::write(const Nest& nest, std::span<const Position> positions, std:
     const Position& at = positions[p];
     for (const Inst* root : stores) {
       Builder::Access access;
-      Substitution places;
-      for (size_t d = 0; d < root->coords.size(); ++d) {
-        Expr place = at.at[d];
-        if (static_cast<int>(d) == at.vector_dim) place = place + lane(at.width);
-        places.emplace_back(root->coords[d], place);
-      }
-      access.address = substitute(root->address, places);
-      access.guard = logical_and(root_guard(nest, *root, at), at.active);
+      access.address = substitute(root->address, places(*root, at));
+      access.guard = logical_and(guard_at(nest, *root, at), at.active);
       access.hint = root->hint;
       Value v = values[next++];
       for (const Expr& bind : root->binds) {
@@ -320,21 +279,15 @@ void Lowering::write(const Nest& nest, std::span<const Position> positions, std:
     }
     int64_t first_slot = static_cast<int64_t>(out.size());
     for (const Save& save : nest.saves)
-      if (save.registers) first_slot -= Layout{nest.shape, nest.vector_dim, nest.width}.size();
+      if (save.registers) first_slot -= nest.layout().size();
     for (const Save& save : nest.saves) {
       Value v = saved[next_saved++];
       if (!save.registers) {
         store_at(save.buffer, save.strides, v, at);
         continue;
       }
-      Layout layout{nest.shape, nest.vector_dim, nest.width};
-      int64_t index = 0;
-      for (size_t d = 0; d < nest.shape.size(); ++d) {
-        int64_t i = at.at[d].value();
-        if (static_cast<int>(d) == nest.vector_dim) i /= nest.width;
-        index = index * layout.steps(static_cast<int>(d)) + i;
-      }
-      out[static_cast<size_t>(first_slot + index)] = splat(v, at.width, depth());
+      const Layout layout = nest.layout();
+      out[first_slot + layout.number(at.at)] = splat(v, at.width, depth());
       first_slot += layout.size();
     }
   }
@@ -416,7 +369,7 @@ std::vector<size_t> Lowering::order_of_sums(const Nest& nest, const Sums& sums) 
     for (size_t other = p; other < sums.count() && !taken[p]; ++other) {
       bool same = !taken[other];
       for (size_t d = 0; same && d < nest.shape.size(); ++d)
-        same = static_cast<int>(d) == nest.axis || (static_cast<int>(d) == nest.vector_dim && nest.has_dot()) ||
+        same = static_cast<int>(d) == nest.axis || (static_cast<int>(d) == nest.vector_dim && nest.has(Op::dot)) ||
                sums.positions[p].at[d] == sums.positions[other].at[d];
       if (!same) continue;
       order.push_back(other);
@@ -429,7 +382,7 @@ std::vector<size_t> Lowering::order_of_sums(const Nest& nest, const Sums& sums) 
 size_t Lowering::add_to_sums(const Nest& nest, const Sums& sums, const Inst& root, const Position& at, size_t slot,
                              std::vector<Value>& now) {
   // Lanes outside of the tile matter only where lanes meet.
-  Expr keep = root_guard(nest, root, at);
+  Expr keep = guard_at(nest, root, at);
   if (sums.horizontal) keep = logical_and(keep, at.active);
   Value mask = mask_of(nest, root, keep, at);
   if (root.op == Op::scan) {
@@ -498,11 +451,7 @@ void Lowering::finish_sums(const Nest& nest, const Sums& sums, const std::vector
           const Rep& rep = reps_[results[k]];
           Position at = sums.positions[p];
           at.at[nest.axis] = 0;
-          if (sums.horizontal) {
-            at.vector_dim = -1;
-            at.width = 1;
-            at.active = 1;
-          }
+          if (sums.horizontal) at.to_scalar();
           store_at(rep.buffer, rep.strides, result[k], at);
         }
       }
@@ -519,7 +468,7 @@ void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions,
     if (!writes_memory(root->op)) sums.roots.push_back(root);
   const int64_t longest = along.whole ? along.size : along.bound.is_const() ? along.bound.value() : nest.width;
   if (sums.horizontal)
-    sums.lanes = longest >= nest.width ? nest.width : chunks(std::max<int64_t>(1, longest), nest.width)[0].width;
+    sums.lanes = longest >= nest.width ? nest.width : chunks(std::max<int64_t>(1, longest), nest.width, 0)[0].width;
 
   std::vector<Value> accumulators = start_sums(nest, sums);
   const std::vector<size_t> order = order_of_sums(nest, sums);
@@ -529,13 +478,7 @@ void Lowering::nest_reduction(const Nest& nest, std::vector<Position> positions,
     for (size_t j = 0; j < parts.size(); ++j) {
       for (size_t p : order) {
         Position at = sums.positions[p];
-        at.at[nest.axis] = parts[j].base;
-        at.level[nest.axis] = parts[j].level;
-        if (sums.horizontal) {
-          at.vector_dim = parts[j].width > 1 ? nest.axis : -1;
-          at.width = parts[j].width;
-          at.active = parts[j].active;
-        }
+        at.go_to(nest.axis, parts[j], sums.horizontal);
         all.push_back(at);
         size_t slot = p * sums.sets + j % sums.sets;
         for (const Inst* root : sums.roots) slot = add_to_sums(nest, sums, *root, at, slot, now);

@@ -117,7 +117,7 @@ Choice choose(const Kernel& kernel, const Body& code, const Target& target) {
   Contents c = contents(kernel, code);
   if (c.rank < 2 || !c.one_rank || c.dot || c.reduces.empty() || c.reduces.size() + c.writes.size() < 2) return {};
   // Scans and what uses them are one nest already, which walks memory in order.
-  if (std::all_of(c.reduces.begin(), c.reduces.end(), [](const Inst* i) { return i->op == Op::scan; })) return {};
+  if (std::ranges::all_of(c.reduces, [](const Inst* i) { return i->op == Op::scan; })) return {};
   SmallVector<int64_t, 4> sizes(c.rank, 1);
   SmallVector<bool, 4> fits(c.rank, true);
   for (Value v : c.used) {
@@ -129,7 +129,7 @@ Choice choose(const Kernel& kernel, const Body& code, const Target& target) {
     }
   }
   std::vector<Value> inside = c.values;
-  std::sort(inside.begin(), inside.end());
+  std::ranges::sort(inside);
   for (Value v : c.used) {
     const Dims& shape = kernel.values[v].shape;
     if (shape.empty() || std::binary_search(inside.begin(), inside.end(), v)) continue;
@@ -141,7 +141,7 @@ Choice choose(const Kernel& kernel, const Body& code, const Target& target) {
     for (int d = 0; d < c.rank; ++d) fits[d] = fits[d] && !shape.empty() && shape[d] == sizes[d];
   }
   for (const Inst* reduce : c.reduces) fits[reduce->axis] = false;
-  if (std::none_of(fits.begin(), fits.end(), [](bool f) { return f; }) || !independent(c)) return {};
+  if (std::ranges::none_of(fits, [](bool f) { return f; }) || !independent(c)) return {};
 
   const int width = target.vector_bytes / 4;
   int vector_dim = -1;
@@ -223,8 +223,7 @@ Expr take_bound(Body& code, int dim, int64_t size) {
     if (inst.coords.size() <= static_cast<size_t>(dim) || !inst.coords[dim].is_var()) return e;
     return substitute(e, {{inst.coords[dim], shared}});
   };
-  std::vector<Expr> common;
-  bool first = true;
+  std::optional<std::vector<Expr>> common;
   kernel::visit(static_cast<const Body&>(code), [&](const Inst& inst) {
     if (!stores(inst.op)) return;
     std::vector<Expr> parts;
@@ -235,9 +234,7 @@ Expr take_bound(Body& code, int dim, int64_t size) {
       for (const Expr& bind : inst.binds) other |= depends_on(part, bind);
       if (!other) parts.push_back(named(part, inst));
     }
-    if (first) common = parts;
-    std::erase_if(common, [&](const Expr& e) { return std::find(parts.begin(), parts.end(), e) == parts.end(); });
-    first = false;
+    keep_common(common, parts);
   });
   // Variables of loops inside the body are unknown outside of it.
   std::vector<Expr> inner_vars;
@@ -246,11 +243,10 @@ Expr take_bound(Body& code, int dim, int64_t size) {
   });
   Expr bound = size;
   std::vector<Expr> taken;
-  for (const Expr& e : common) {
+  for (const Expr& e : common.value_or(std::vector<Expr>{})) {
     std::optional<Expr> limit = upper_limit(e, shared);
     if (!limit || !depends_on(e, shared)) continue;
-    if (std::any_of(inner_vars.begin(), inner_vars.end(), [&](const Expr& v) { return depends_on(*limit, v); }))
-      continue;
+    if (std::ranges::any_of(inner_vars, [&](const Expr& v) { return depends_on(*limit, v); })) continue;
     bound = min(bound, *limit);
     taken.push_back(e);
   }
@@ -259,7 +255,7 @@ Expr take_bound(Body& code, int dim, int64_t size) {
     if (inst.guard.is_const()) return;
     std::vector<Expr> kept;
     for (const Expr& part : conjuncts(inst.guard))
-      if (std::find(taken.begin(), taken.end(), named(part, inst)) == taken.end()) kept.push_back(part);
+      if (!contains(taken, named(part, inst))) kept.push_back(part);
     inst.guard = conjunction(kept);
   });
   return bound.lo() < 0 ? max(bound, 0) : bound;

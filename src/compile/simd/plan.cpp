@@ -4,7 +4,9 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "compile/simd/lowering.h"
+#include "kernel/pass_util.h"
 
 namespace heddle::simd {
 namespace {
@@ -23,7 +25,7 @@ constexpr int64_t kFarApart = 1024, kPrefetchRows = 32;
 constexpr int64_t kAlignedVectors = 8;
 
 bool free_of(const Expr& e, std::span<const Expr> vars) {
-  return std::none_of(vars.begin(), vars.end(), [&](const Expr& v) { return depends_on(e, v); });
+  return std::ranges::none_of(vars, [&](const Expr& v) { return depends_on(e, v); });
 }
 
 // A condition free of coordinates under which `condition` holds for all of them.
@@ -50,12 +52,15 @@ std::optional<Expr> upper_limit(const Expr& condition, const Expr& coordinate) {
   return ceildiv(-linear->rest, linear->coefficient);
 }
 
-bool Nest::has_dot() const {
-  return std::any_of(roots.begin(), roots.end(), [](const Inst* i) { return i->op == Op::dot; });
+void keep_common(std::optional<std::vector<Expr>>& common, const std::vector<Expr>& parts) {
+  if (!common)
+    common = parts;
+  else
+    std::erase_if(*common, [&](const Expr& e) { return !contains(parts, e); });
 }
 
-bool Nest::has_scan() const {
-  return std::any_of(roots.begin(), roots.end(), [](const Inst* i) { return i->op == Op::scan; });
+bool Nest::has(Op op) const {
+  return std::ranges::any_of(roots, [&](const Inst* root) { return root->op == op; });
 }
 
 Expr Lowering::coordinate(int dim, int64_t size) {
@@ -64,6 +69,13 @@ Expr Lowering::coordinate(int dim, int64_t size) {
     if (key == std::pair(dim, size)) return e;
   coordinates_.push_back({{dim, size}, Expr::index(text("d", dim), size)});
   return coordinates_.back().second;
+}
+
+std::vector<Expr> Lowering::coordinates(const Dims& shape) {
+  std::vector<Expr> all;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] != 1) all.push_back(coordinate(static_cast<int>(d), shape[d]));
+  return all;
 }
 
 Expr Lowering::canonical(const Expr& e, std::span<const Expr> coords) {
@@ -101,8 +113,8 @@ double access_cost(const Kernel& kernel, const Inst& inst, int dim, int lanes) {
   if (inst.coords.size() <= static_cast<size_t>(dim)) return 0.3;
   const Expr& c = inst.coords[dim];
   // A value that varies along the dimension makes the access a gather.
-  for (size_t i = inst.args.size() - inst.binds.size(); i < inst.args.size(); ++i) {
-    const Dims& shape = kernel.values[inst.args[i]].shape;
+  for (Value v : kernel::bound(inst)) {
+    const Dims& shape = kernel.values[v].shape;
     if (!shape.empty() && shape[dim] != 1) return apart;
   }
   if (!c.is_var() || !depends_on(inst.address, c)) return 0.3;
@@ -241,20 +253,17 @@ void Lowering::plan(Nest& nest, const Layout* wanted) {
 void Lowering::plan_bounds(Nest& nest, const SmallVector<bool, 4>& fixed) {
   nest.known.clear();
   if (nest.complete) return;
-  std::vector<Expr> common;
-  bool first = true;
+  std::optional<std::vector<Expr>> common;
   for (const Inst* root : nest.roots) {
     std::vector<Expr> parts;
-    for (const Expr& part : conjuncts(root->guard)) parts.push_back(canonical(part, root->coords));
-    if (first) common = parts;
-    std::erase_if(common, [&](const Expr& e) { return std::find(parts.begin(), parts.end(), e) == parts.end(); });
-    std::erase_if(common, [&](const Expr& e) { return !free_of(e, root->binds); });
-    first = false;
+    for (const Expr& part : conjuncts(root->guard)) {
+      Expr c = canonical(part, root->coords);
+      if (free_of(c, root->binds)) parts.push_back(c);
+    }
+    keep_common(common, parts);
   }
-  std::vector<Expr> coordinates;
-  for (size_t d = 0; d < nest.shape.size(); ++d)
-    if (nest.shape[d] != 1) coordinates.push_back(coordinate(static_cast<int>(d), nest.shape[d]));
-  for (const Expr& e : common) {
+  const std::vector<Expr> coordinates = this->coordinates(nest.shape);
+  for (const Expr& e : common.value_or(std::vector<Expr>{})) {
     if (free_of(e, coordinates)) {
       if (nest.axis >= 0) continue;
       nest.condition = logical_and(nest.condition, e);
@@ -275,7 +284,7 @@ void Lowering::plan_bounds(Nest& nest, const SmallVector<bool, 4>& fixed) {
 
 void Lowering::plan_walks(Nest& nest, int64_t cost) {
   const int rank = static_cast<int>(nest.shape.size());
-  auto steps = [&](int d) { return (nest.shape[d] + nest.walks[d].step - 1) / nest.walks[d].step; };
+  auto steps = [&](int d) { return pieces(nest.shape[d], nest.walks[d].step); };
   int64_t everything = 1;
   bool unbounded = true;
   for (int d = 0; d < rank; ++d) {
@@ -313,7 +322,7 @@ void Lowering::plan_walks(Nest& nest, int64_t cost) {
       weight += std::max<int64_t>(1, nest.width * size_of(in_.values[v].dtype) / target_.vector_bytes);
   weight = std::max<int64_t>(1, weight);
   const bool horizontal = nest.axis == nest.vector_dim;
-  const bool dot = nest.has_dot();
+  const bool dot = nest.has(Op::dot);
   const int64_t registers = std::max<int64_t>(1, (target_.vector_registers - 4) / weight);
   int64_t results = 1;
   bool forced = false;
@@ -335,8 +344,8 @@ void Lowering::plan_walks(Nest& nest, int64_t cost) {
     int64_t left = horizontal && !dot ? 1 : budget;
     auto take = [&](int d, int64_t most) {
       int64_t n = std::max<int64_t>(1, std::min({steps(d), most, left}));
-      int64_t rounds = (steps(d) + n - 1) / n;
-      n = (steps(d) + rounds - 1) / rounds;  // 16 as 8 + 8, not 14 + 2
+      int64_t rounds = pieces(steps(d), n);
+      n = pieces(steps(d), rounds);  // 16 as 8 + 8, not 14 + 2
       nest.walks[d].unroll = n;
       accumulators *= n;
       left /= n;
@@ -346,7 +355,7 @@ void Lowering::plan_walks(Nest& nest, int64_t cost) {
       if (d != nest.axis && d != nest.vector_dim) take(d, horizontal ? 4 : 24);
   }
   Walk& along = nest.walks[nest.axis];
-  if (nest.has_scan()) {  // one accumulator each, as every element needs the one before
+  if (nest.has(Op::scan)) {  // one accumulator each, as every element needs the one before
     if (!along.whole && along.bound.is_const(along.size) && steps(nest.axis) * accumulators <= kSmall)
       along.whole = true;
     along.unroll = std::min<int64_t>(horizontal && cost <= 60 ? 4 : cost <= 20 ? 2 : 1, steps(nest.axis));
@@ -370,15 +379,13 @@ void Lowering::plan_walks(Nest& nest, int64_t cost) {
 // Guards that remain inside the loops of a reduction are tested once for the whole tile where that is possible.
 void Lowering::plan_versions(Nest& nest, std::span<const Inst* const> leaves) {
   if (nest.axis < 0) return;
-  std::vector<Expr> coordinates;
-  for (size_t d = 0; d < nest.shape.size(); ++d)
-    if (nest.shape[d] != 1) coordinates.push_back(coordinate(static_cast<int>(d), nest.shape[d]));
+  const std::vector<Expr> coordinates = this->coordinates(nest.shape);
   Expr all = 1;
   auto look = [&](const Inst& inst) {
     for (const Expr& part : conjuncts(inst.guard)) {
       Expr c = canonical(part, inst.coords);
-      if (!free_of(c, inst.binds) || std::find(nest.known.begin(), nest.known.end(), c) != nest.known.end()) continue;
-      if (std::find(nest.full.begin(), nest.full.end(), c) != nest.full.end()) continue;
+      if (!free_of(c, inst.binds) || nest.knows(c)) continue;
+      if (contains(nest.full, c)) continue;
       std::optional<Expr> test = everywhere(c, coordinates);
       if (!test || test->is_const(0)) continue;
       nest.full.push_back(c);
@@ -399,7 +406,7 @@ void Lowering::plan_versions(Nest& nest, std::span<const Inst* const> leaves) {
 // A row that several nests read comes from memory in the first of them and from the cache in the others. While one of
 // those computes, memory would idle: it fetches the next row meanwhile. Light nests would only wait for the fetches.
 void Lowering::plan_prefetch(Nest& nest) {
-  if (nest.has_dot()) return plan_dot_prefetch(nest);
+  if (nest.has(Op::dot)) return plan_dot_prefetch(nest);
   if (rounds_.empty()) return;
   std::vector<const Inst*> inner = leaves(nest);
   int64_t cost = 0;
@@ -457,22 +464,17 @@ void Lowering::spill(Value v) {
   Rep held = reps_[v];
   Rep rep = memory_rep(v, held.layout.vector_dim);
   size_t next = 0;
-  Position at;
   const Layout& layout = held.layout;
   const int rank = static_cast<int>(layout.shape.size());
-  at.at.resize(rank);
-  at.level.resize(rank, depth());
+  Position at = Position::origin(rank, depth());
   std::function<void(int)> visit = [&](int d) {
     if (d == rank) {
       store_at(rep.buffer, rep.strides, held.registers[next++], at);
       return;
     }
     if (d == layout.vector_dim) {
-      for (const Chunk& chunk : chunks(layout.shape[d], layout.width)) {
-        at.at[d] = chunk.start;
-        at.vector_dim = chunk.width > 1 ? d : -1;
-        at.width = chunk.width;
-        at.active = chunk.count < chunk.width ? lt(lane(chunk.width), chunk.count) : Expr(1);
+      for (const Part& part : chunks(layout.shape[d], layout.width, depth())) {
+        at.go_to(d, part, true);
         visit(d + 1);
       }
       return;

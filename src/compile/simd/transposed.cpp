@@ -48,7 +48,7 @@ void Lowering::plan_transposed(Nest& nest, std::span<const Inst* const> leaves) 
     std::optional<int> d = transposed_along(nest, *inst, nest.vector_dim);
     if (d && !nest.walks[*d].whole) along[*d].push_back(inst);
   }
-  auto most = std::max_element(along.begin(), along.end(), [](auto& a, auto& b) { return a.size() < b.size(); });
+  auto most = std::ranges::max_element(along, [](auto& a, auto& b) { return a.size() < b.size(); });
   if (most->empty()) return;
   nest.transposed_dim = static_cast<int>(most - along.begin());
   for (size_t d = 0; d < nest.shape.size(); ++d) {
@@ -113,11 +113,8 @@ void Lowering::nest_squares(const Nest& nest, std::vector<std::vector<Part>>& pa
             remember(nest, *nest.transposed[k], parts, top + row, j, transposed[i]);
         }
       }
-    if (!nest.row_wise) {
-      nest_leaf(nest, parts, out);
-      return std::vector<Value>();
-    }
-    return loop(height, {}, [&](const Expr& i, std::vector<Value>) {
+    if (!nest.row_wise) return nest_leaf(nest, parts, out);
+    loop(height, {}, [&](const Expr& i, std::vector<Value>) {
       parts[down] = {{top + i, depth()}};
       for (size_t k = 0; k < nest.transposed.size(); ++k)
         for (size_t j = 0; j < parts[along].size(); ++j) {
@@ -125,32 +122,29 @@ void Lowering::nest_squares(const Nest& nest, std::vector<std::vector<Part>>& pa
           remember(nest, *nest.transposed[k], parts, top + i, j, builder().load(scratch[k], dtype, element(i, j)));
         }
       nest_leaf(nest, parts, out);
-      return std::vector<Value>();
     });
   };
   auto edge = [&](const Expr& top, const Expr& left) {
     const Expr width = min(columns - left, length);
     loop(min(rows - top, height), {}, [&](const Expr& i, std::vector<Value>) {
       parts[down] = {{top + i, depth()}};
-      return loop(ceildiv(width, nest.width), {}, [&](const Expr& j, std::vector<Value>) {
+      loop(ceildiv(width, nest.width), {}, [&](const Expr& j, std::vector<Value>) {
         Expr start = j * Expr(nest.width);
         Expr active = provably_true(le(start + nest.width, width)) ? Expr(1) : lt(lane(nest.width), width - start);
         parts[along] = {{left + start, depth(), nest.width, active}};
         nest_leaf(nest, parts, out);
-        return std::vector<Value>();
       });
     });
-    return std::vector<Value>();
   };
   loop(ceildiv(rows, height), {}, [&](const Expr& i, std::vector<Value>) {
     const Expr top = i * Expr(height);
     const int top_level = depth();
-    return loop(ceildiv(columns, length), {}, [&](const Expr& j, std::vector<Value>) {
+    loop(ceildiv(columns, length), {}, [&](const Expr& j, std::vector<Value>) {
       const Expr left = j * Expr(length);
       Expr full = logical_and(le(top + height, rows), le(left + length, columns));
       if (provably_true(full)) return squares(top, top_level, left);
       // Inside the branch, so that nothing which depends on the place is computed in front of it.
-      return branch(full, [&] { return squares(top, depth(), left); }, [&] { return edge(top, left); });
+      branch(full, [&] { return squares(top, depth(), left); }, [&] { return edge(top, left); });
     });
   });
 }
@@ -160,14 +154,11 @@ namespace {
 // The place of a part of other dimensions than those of the squares.
 Position outside(const std::vector<std::vector<Part>>& parts, int down, int along, int base_level) {
   const int rank = static_cast<int>(parts.size());
-  Position at;
-  at.at.resize(rank);
-  at.level.resize(rank, base_level);
+  Position at = Position::origin(rank, base_level);
   for (int d = 0; d < rank; ++d) {
     if (d == down || d == along) continue;
     HD_ASSERT(parts[d].size() == 1 && parts[d][0].width == 1, "a square in a block of other dimensions");
-    at.at[d] = parts[d][0].base;
-    at.level[d] = parts[d][0].level;
+    at.go_to(d, parts[d][0], false);
   }
   return at;
 }

@@ -18,11 +18,15 @@ struct Touch {
 using State = std::vector<Touch>;
 
 void add(State& state, const Touch& touch) {
-  if (std::find(state.begin(), state.end(), touch) == state.end()) state.push_back(touch);
+  if (!contains(state, touch)) state.push_back(touch);
+}
+
+void add(State& state, const State& other) {
+  for (const Touch& touch : other) add(state, touch);
 }
 
 bool conflict(const State& state, const Touch& touch) {
-  return std::any_of(state.begin(), state.end(), [&](const Touch& earlier) {
+  return std::ranges::any_of(state, [&](const Touch& earlier) {
     if (earlier.buffer != touch.buffer) return false;
     if (earlier.op == Op::load && touch.op == Op::load) return false;
     if (earlier.op == Op::combine && touch.op == Op::combine) return false;  // atomic
@@ -68,7 +72,7 @@ void walk(Body& code, State& state, std::span<const Expr> register_loops) {
         }
         // An iteration starts after what came before the loop or after another iteration. States only grow and
         // there are finitely many touches, so this ends; two rounds are usual.
-        bool registers = std::find(register_loops.begin(), register_loops.end(), inst.var) != register_loops.end();
+        bool registers = contains(register_loops, inst.var);
         State entry = state;
         State end;
         while (true) {
@@ -83,7 +87,7 @@ void walk(Body& code, State& state, std::span<const Expr> register_loops) {
           if (entry.size() == before) break;
         }
         if (inst.extent.lo() >= 1) state.clear();
-        for (const Touch& touch : end) add(state, touch);
+        add(state, end);
         break;
       }
       case Op::branch: {
@@ -92,11 +96,9 @@ void walk(Body& code, State& state, std::span<const Expr> register_loops) {
         for (Body& inner : inst.bodies) {
           State current = entry;
           walk(inner, current, register_loops);
-          for (const Touch& touch : current) add(state, touch);
+          add(state, current);
         }
-        if (inst.bodies.size() < 2) {
-          for (const Touch& touch : entry) add(state, touch);
-        }
+        if (inst.bodies.size() < 2) add(state, entry);
         break;
       }
       default: break;

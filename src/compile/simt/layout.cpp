@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "compile/simt/lowering.h"
 
 namespace heddle::simt {
@@ -15,13 +16,6 @@ constexpr int64_t kMaxElements = 64;
 constexpr int64_t kMaxAccumulators = 128;
 constexpr int kVectorBytes = 16;
 constexpr int kMaxLanes = 8;
-
-int64_t floor_power(int64_t n) {
-  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
-}
-int64_t ceil_power(int64_t n) {
-  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
-}
 
 // The lane-free form of a condition that is the same for all lanes, or nothing.
 std::optional<Expr> uniform(const Expr& condition, const Expr& lane) {
@@ -151,16 +145,20 @@ Dims coord_dims(const Inst& inst) {
   return dims;
 }
 
+Layout layout_for(const Dims& shape) {
+  Layout layout;
+  layout.dims.resize(shape.size());
+  for (size_t d = 0; d < shape.size(); ++d) layout.dims[d].size = shape[d];
+  return layout;
+}
+
 Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, std::span<const kernel::Buffer> buffers,
                      int dot_axis, int threads, int warp) {
-  Layout layout;
-  int rank = static_cast<int>(shape.size());
-  layout.dims.resize(rank);
+  Layout layout = layout_for(shape);
+  const int rank = static_cast<int>(shape.size());
   int64_t others = 1;  // elements not counting the contracted dimension
-  for (int d = 0; d < rank; ++d) {
-    layout.dims[d].size = shape[d];
+  for (int d = 0; d < rank; ++d)
     if (d != dot_axis) others *= shape[d];
-  }
   int64_t left = floor_power(threads);
   bool tiled = dot_axis >= 0 && others >= left;  // each thread owns a tile of accumulators
   int fast = contiguous_dim(shape, accesses, buffers, tiled ? dot_axis : -1);
@@ -176,17 +174,15 @@ Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, s
     layout.lanes = choose_lanes(accesses, buffers, fast, first.size, std::min<int64_t>(side, 4));
     first.threads = std::min(left, floor_power(first.size / std::max<int64_t>(side, layout.lanes)));
     int64_t rest = 1;
-    for (int d = 0; d < rank; ++d) {
+    for (int d = 0; d < rank; ++d)
       if (d != fast && d != dot_axis) rest *= floor_power(shape[d]);
-    }
     first.threads =
         std::max(first.threads, std::min(left / std::min(left, rest), ceil_power(first.size / layout.lanes)));
   } else {
     layout.lanes = choose_lanes(accesses, buffers, fast, first.size, each);
     int64_t rest = 1;
-    for (int d = 0; d < rank; ++d) {
+    for (int d = 0; d < rank; ++d)
       if (d != fast) rest *= floor_power(shape[d]);
-    }
     first.threads = std::clamp<int64_t>(left / std::min(left, rest), std::min<int64_t>(warp, left), left);
     first.threads = std::min(first.threads, ceil_power(first.size / layout.lanes));
   }
@@ -204,7 +200,7 @@ Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, s
   for (int d = 0; d < rank; ++d) {
     LayoutDim& dim = layout.dims[d];
     int64_t covered = dim.threads * (d == layout.lane_dim ? layout.lanes : 1);
-    dim.registers = (dim.size + covered - 1) / covered;
+    dim.registers = pieces(dim.size, covered);
     // Neighbours in a tile of accumulators let operands be read in vectors.
     dim.chunked = tiled && d != fast && d != dot_axis;
   }

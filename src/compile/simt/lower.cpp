@@ -65,7 +65,7 @@ Kernel Lowering::run() {
 void Lowering::emit(const Body& code, std::span<const Inst* const> already) {
   std::vector<const Inst*> done(already.begin(), already.end());
   for (size_t i = 0; i < code.insts.size(); ++i) {
-    if (std::find(done.begin(), done.end(), &code.insts[i]) != done.end()) continue;
+    if (contains(done, &code.insts[i])) continue;
     // Blocks that are taken in turn have nothing in common.
     if (code.insts[i].op == Op::matrix_dot && code.results.empty() &&
         only_finishes(std::span(code.insts).subspan(i + 1), plan_.inst_group.at(&code.insts[i])))
@@ -93,7 +93,7 @@ bool Lowering::reads(Value v, const std::vector<int>& buffers) const {
     open.pop_back();
     const ValuePlan& plan = plan_.values[next];
     if (plan.defined || !seen.insert(next).second) continue;
-    if (plan.def->op == Op::load && std::find(buffers.begin(), buffers.end(), plan.def->buffer) != buffers.end()) {
+    if (plan.def->op == Op::load && contains(buffers, plan.def->buffer)) {
       return true;
     }
     open.insert(open.end(), plan.def->args.begin(), plan.def->args.end());
@@ -102,7 +102,7 @@ bool Lowering::reads(Value v, const std::vector<int>& buffers) const {
 }
 
 int64_t Lowering::registers_of_store(const Inst& store, bool& rolled) const {
-  const Layout& layout = plan_.layout(plan_.inst_group.at(&store));
+  const Layout& layout = layout_of(store);
   const Dims& dims = shape(store.args[0]);
   int64_t registers = has_lanes(layout, dims) ? layout.lanes : 1;
   for (size_t d = 0; d < dims.size(); ++d) {
@@ -128,7 +128,7 @@ std::vector<const Inst*> Lowering::large_stores(std::span<const Inst> insts) con
     const int64_t registers = registers_of_store(inst, rolled);
     const bool alike = stores.empty() || (plan_.inst_group.at(&inst) == plan_.inst_group.at(stores[0]) &&
                                           shape(inst.args[0]) == shape(stores[0]->args[0]));
-    const bool again = std::find(written.begin(), written.end(), inst.buffer) != written.end();
+    const bool again = contains(written, inst.buffer);
     if (rolled || !alike || again || tile_.buffers[inst.buffer].space == kernel::Space::Shared) break;
     held += registers;
     stores.push_back(&inst);
@@ -136,27 +136,23 @@ std::vector<const Inst*> Lowering::large_stores(std::span<const Inst> insts) con
   }
   // Elements are then read after others were written.
   auto reads_written = [&](const Inst* store) {
-    return std::any_of(store->args.begin(), store->args.end(), [&](Value v) { return reads(v, written); });
+    return std::ranges::any_of(store->args, [&](Value v) { return reads(v, written); });
   };
-  if (stores.size() < 2 || held <= kMostHeld || std::any_of(stores.begin(), stores.end(), reads_written)) return {};
+  if (stores.size() < 2 || held <= kMostHeld || std::ranges::any_of(stores, reads_written)) return {};
   return stores;
 }
 
 // A few elements of all stores after the other: what they share is held for these elements alone.
 void Lowering::emit_in_parts(std::span<const Inst* const> stores) {
-  const Layout& layout = plan_.layout(plan_.inst_group.at(stores[0]));
-  const Dims& dims = shape(stores[0]->args[0]);
-  const Expr owns = owner(layout, dims, thread_);
-  const std::vector<Point> all = points(layout, dims, SmallVector<Expr, 4>(dims.size(), 0));
-  const int64_t lanes = has_lanes(layout, dims) ? layout.lanes : 1;
+  const Layout& layout = layout_of(*stores[0]);
+  const std::vector<Point> all = points_of(*stores[0]);
+  const int64_t lanes = has_lanes(layout, shape(stores[0]->args[0])) ? layout.lanes : 1;
   const auto part = static_cast<size_t>(std::max<int64_t>(1, kMostHeld / (lanes * std::ssize(stores))));
   for (size_t first = 0; first < all.size(); first += part) {
     const auto where = std::span(all).subspan(first, std::min(part, all.size() - first));
     std::vector<std::pair<Value, Builder::Access>> writes;
     for (const Inst* store : stores)
-      for (const Point& p : where)
-        writes.emplace_back(widen(at(store->args[0], p.coords), lane_of(layout, dims)),
-                            access(*store, 1, p.coords, dims, owns, has_lanes(layout, dims)));
+      for (const Point& p : where) writes.emplace_back(stored(*store, p), store_access(*store, p));
     for (size_t i = 0; i < writes.size(); ++i) {
       const Inst* store = stores[i / where.size()];
       builder_->store(store->buffer, writes[i].first, writes[i].second);
@@ -179,12 +175,10 @@ void Lowering::compute_before_stores(std::span<const Inst> insts) {
   int64_t held = 0;
   for (const Inst& inst : insts) {
     if (inst.op == Op::store) {
-      const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
-      const Dims& dims = shape(inst.args[0]);
       bool rolled = false;
       held += registers_of_store(inst, rolled);
       if (rolled || held > kMostHeld || reads(inst.args[0], written)) return;
-      for (const Point& p : points(layout, dims, SmallVector<Expr, 4>(dims.size(), 0))) at(inst.args[0], p.coords);
+      for (const Point& p : points_of(inst)) at(inst.args[0], p.coords);
       written.push_back(inst.buffer);
       continue;
     }
@@ -225,17 +219,24 @@ void Lowering::define_load(const Inst& inst) {
   });
 }
 
+Value Lowering::stored(const Inst& store, const Point& p) {
+  return widen(at(store.args[0], p.coords), lane_of(layout_of(store), shape(store.args[0])));
+}
+
+Builder::Access Lowering::store_access(const Inst& store, const Point& p) {
+  const Layout& layout = layout_of(store);
+  const Dims& dims = shape(store.args[0]);
+  return access(store, p.coords, dims, owner(layout, dims, thread_), has_lanes(layout, dims));
+}
+
 void Lowering::emit_store(const Inst& inst) {
-  const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
-  const Dims& dims = shape(inst.args[0]);
-  Expr owns = owner(layout, dims, thread_);
-  over_rolled(layout, dims, [&](std::span<const Point> where) {
+  over_rolled(layout_of(inst), shape(inst.args[0]), [&](std::span<const Point> where) {
     // Everything is computed before the first store: loads then need not wait for stores that might change them.
     std::vector<Value> values;
     std::vector<Builder::Access> accesses;
     for (const Point& p : where) {
-      values.push_back(widen(at(inst.args[0], p.coords), lane_of(layout, dims)));
-      accesses.push_back(access(inst, 1, p.coords, dims, owns, has_lanes(layout, dims)));
+      values.push_back(stored(inst, p));
+      accesses.push_back(store_access(inst, p));
     }
     for (size_t i = 0; i < where.size(); ++i) {
       if (inst.op == Op::store) {
@@ -252,9 +253,7 @@ void Lowering::emit_store(const Inst& inst) {
 }
 
 // The registers of a carried or chosen value, at the places where it is kept.
-std::vector<Lowering::Point> Lowering::registers_of(Value v) {
-  return points(layout(v), shape(v), SmallVector<Expr, 4>(shape(v).size(), 0));
-}
+std::vector<Lowering::Point> Lowering::registers_of(Value v) { return points(layout(v), shape(v)); }
 
 void Lowering::values_in_registers(Value v, Value like, std::vector<Value>& out) {
   for (const Point& p : registers_of(like)) out.push_back(widen(at(v, p.coords), lane_of(layout(like), shape(like))));

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/contains.h"
 #include "compile/target/target.h"
 #include "kernel/builder.h"
 #include "kernel/ir.h"
@@ -53,6 +54,10 @@ struct Layout {
 
 // The shape that an instruction's coordinates run over.
 Dims coord_dims(const Inst& inst);
+inline Dims reduced_dims(Dims dims, int axis) {
+  dims[axis] = 1;
+  return dims;
+}
 
 // A load, store or combine with the coordinates that step through it; what the choice of a layout looks at.
 Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, std::span<const kernel::Buffer> buffers,
@@ -62,8 +67,10 @@ Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, s
 int fast_dim(const Inst& access);
 // That of a matrix unit's results.
 Layout matrix_layout(const Dims& shape, int threads);
-// Rows and columns of a matrix unit\'s tile: the two dimensions that are not 1.
+// Rows and columns of a matrix unit's tile: the two dimensions that are not 1.
 std::pair<size_t, size_t> matrix_dims(const Dims& shape);
+// For a tile of that shape, with nothing given to threads yet.
+Layout layout_for(const Dims& shape);
 // The same for one that warps use (lower_simt_warp.cpp).
 Layout warp_layout(const Dims& shape, int threads);
 
@@ -134,6 +141,7 @@ class Lowering {
 
   const Dims& shape(Value v) const { return tile_.values[v].shape; }
   const Layout& layout(Value v) const { return plan_.layout(plan_.values[v].group); }
+  const Layout& layout_of(const Inst& inst) const { return plan_.layout(plan_.inst_group.at(&inst)); }
 
   // Walking over registers: loops for rolled dimensions, points for the others.
   Expr lane(const Layout& layout);
@@ -142,19 +150,22 @@ class Lowering {
   Expr lane_in(std::span<const Expr> exprs) const;
   Point point(const Layout& layout, const Dims& dims, const SmallVector<Expr, 4>& registers);
   std::vector<Point> points(const Layout& layout, const Dims& dims, const SmallVector<Expr, 4>& registers);
+  std::vector<Point> points(const Layout& layout, const Dims& dims) {
+    return points(layout, dims, SmallVector<Expr, 4>(dims.size(), 0));
+  }
   void over_rolled(const Layout& layout, const Dims& dims, const std::function<void(std::span<const Point>)>& body);
-  std::vector<Value> register_loop(
-      int64_t count, std::span<const Value> init, int unroll,
-      const std::function<std::vector<Value>(const Expr& r, std::span<const Value> carried)>& body);
+  std::vector<Value> register_loop(int64_t count, std::span<const Value> init, int unroll,
+                                   const kernel::BodyCode<const Expr&, std::span<const Value>>& body);
   Expr inside(const Coords& coords, const Dims& dims) const;
 
   // Values at coordinates.
   Value at(Value v, const Coords& coords);
   Value compute(const Inst& inst, const Coords& coords, const Dims& dims);
-  kernel::Builder::Access access(const Inst& inst, size_t first_bound, const Coords& coords, const Dims& dims,
-                                 const Expr& guard, bool lanes);
-  Value index_at(DType dtype, const Inst& inst, const Expr& address, size_t first_bound, const Coords& coords);
-  Value index_of(DType dtype, const Expr& e, const Inst& inst, size_t first_bound, const Coords& coords);
+  kernel::Builder::Access access(const Inst& inst, const Coords& coords, const Dims& dims, const Expr& guard,
+                                 bool lanes);
+  Substitution places(const Inst& inst, const Coords& coords) const;  // of the instruction's coordinates
+  // The integer `e`, or the condition, as a value; variables that the instruction binds may occur in it.
+  Value index_of(DType dtype, const Expr& e, const Inst& inst, const Coords& coords);
   Value widen(Value v, const Expr& lane);
 
   // Shared memory. A value's home is a buffer of its shape, row-major.
@@ -169,6 +180,11 @@ class Lowering {
   void deliver(Value v, std::span<const Point> where, std::span<const Value> values, int id);
   void tag(int id) { builder_->code().insts.back().immediate = id; }
   int next_tag() { return ++tags_; }
+
+  // Of what stores an instruction has: the points at which each thread does so, what goes there, and how.
+  std::vector<Point> points_of(const Inst& store) { return points(layout_of(store), shape(store.args[0])); }
+  Value stored(const Inst& store, const Point& p);
+  kernel::Builder::Access store_access(const Inst& store, const Point& p);
 
   void emit(const Body& code, std::span<const Inst* const> already = {});
   void emit(const Inst& inst);
@@ -227,9 +243,12 @@ class Lowering {
     Expr slot, part, writes;
   };
   Parts parts_of(const Layout& layout, const Dims& dims, int axis, int64_t done);
+  // Writes them; the tuple that part p of result i is.
+  std::function<std::vector<Value>(int64_t i, int64_t p)> share(const Parts& parts, std::span<const Value> state,
+                                                                const kernel::Reducer& reducer);
   std::vector<Value> exchange(const Layout& layout, const Dims& dims, int axis, int64_t done, std::vector<Value> state,
                               const kernel::Reducer& reducer);
-  std::optional<Value> counts(const Inst& inst, size_t first_bound, const Coords& coords, const Dims& dims);
+  std::optional<Value> counts(const Inst& inst, const Coords& coords, const Dims& dims);
 
   const Kernel& tile_;
   const Target& target_;

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "compile/simt/lowering.h"
+#include "kernel/pass_util.h"
 #include "kernel/tensor_maps.h"
 
 namespace heddle::simt {
@@ -14,9 +15,7 @@ using kernel::kMatrixThreads;
 // warps.
 Layout matrix_layout(const Dims& shape, int threads) {
   auto [rows, columns] = matrix_dims(shape);
-  Layout layout;
-  layout.dims.resize(shape.size());
-  for (size_t d = 0; d < shape.size(); ++d) layout.dims[d].size = shape[d];
+  Layout layout = layout_for(shape);
   layout.used = shape[rows] / kMatrixRows * kMatrixThreads;
   HD_ASSERT(layout.used == threads, "a matrix of ", shape[rows], " rows for ", threads, " threads");
   LayoutDim &along = layout.dims[columns], &down = layout.dims[rows];
@@ -49,11 +48,9 @@ void Lowering::emit_matrix_dot(const Inst& inst) {
 }
 
 void Lowering::emit_matrix_store(const Inst& inst) {
-  const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
   const Dims& dims = shape(inst.args[0]);
   std::vector<Value> values;
-  for (const Point& p : points(layout, dims, SmallVector<Expr, 4>(dims.size(), 0)))
-    values.push_back(widen(at(inst.args[0], p.coords), lane(layout)));
+  for (const Point& p : points_of(inst)) values.push_back(stored(inst, p));
   if (leaving_ < 0)
     leaving_ = allocate("leaving", DType::u8, kernel::matrix_store_bytes(dims[matrix_dims(dims).first]));
   builder_->matrix_store(inst.regions[0], values);
@@ -61,13 +58,9 @@ void Lowering::emit_matrix_store(const Inst& inst) {
 }
 
 bool Lowering::only_finishes(std::span<const Inst> insts, int group) const {
-  return std::all_of(insts.begin(), insts.end(), [&](const Inst& inst) {
-    if (kernel::is_scalar_op(inst.op)) return true;
+  return std::ranges::all_of(insts, [&](const Inst& inst) {
+    if (kernel::is_elementwise(inst.op)) return true;
     switch (inst.op) {
-      case Op::constant:
-      case Op::cast:
-      case Op::bitcast:
-      case Op::index: return true;
       case Op::load:
         return tile_.buffers[inst.buffer].space != kernel::Space::Shared && !plan_.values[inst.results[0]].defined;
       case Op::store:

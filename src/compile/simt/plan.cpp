@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "compile/simt/lowering.h"
+#include "kernel/pass_util.h"
 #include "kernel/types.h"
 
 namespace heddle::simt {
@@ -15,10 +16,7 @@ namespace {
 bool accesses_memory(Op op) { return op == Op::load || op == Op::store || op == Op::combine || op == Op::check; }
 bool writes_memory(Op op) { return op == Op::store || op == Op::combine || op == Op::matrix_store; }
 // Computed again wherever it is used, from its operands.
-bool recomputable(Op op) {
-  return kernel::is_scalar_op(op) || op == Op::constant || op == Op::cast || op == Op::bitcast || op == Op::index ||
-         op == Op::load;
-}
+bool recomputable(Op op) { return kernel::is_elementwise(op) || op == Op::load; }
 
 class Planner {
  public:
@@ -80,7 +78,7 @@ class Planner {
     constexpr int64_t kFewest = 256;  // elements
     // Beside a matrix unit's ring there is no room for whole tiles.
     auto has_ring = [](const Place& p) { return p.inst->op == Op::warp_dot || p.inst->op == Op::matrix_dot; };
-    if (std::any_of(places_.begin(), places_.end(), has_ring)) return;
+    if (std::ranges::any_of(places_, has_ring)) return;
     for (const Place& place : places_) {
       const Inst& store = *place.inst;
       if (store.op != Op::store || kernel_.buffers[store.buffer].space == kernel::Space::Shared) continue;
@@ -112,7 +110,7 @@ class Planner {
     return node;
   }
   static bool single(const Dims& dims) {
-    return std::all_of(dims.begin(), dims.end(), [](int64_t d) { return d == 1; });
+    return std::ranges::all_of(dims, [](int64_t d) { return d == 1; });
   }
   void join(int a, int b) {
     a = root(a);
@@ -231,9 +229,7 @@ class Planner {
       if (uses.empty()) {
         uses.assign(kernel_.values.size(), 0);
         for (const Place& each : places_) {
-          for (Value v : each.inst->args) ++uses[v];
-          for (const Body& inner : each.inst->bodies)
-            for (Value v : inner.results) ++uses[v];
+          kernel::each_use(*each.inst, [&](Value v) { ++uses[v]; });
         }
       }
       const Body& body = loop.bodies[0];
@@ -277,7 +273,7 @@ class Planner {
   }
   void use(Value v, int group, int position) {
     ValuePlan& value = plan_.values[v];
-    if (std::find(value.users.begin(), value.users.end(), group) == value.users.end()) value.users.push_back(group);
+    if (!contains(value.users, group)) value.users.push_back(group);
     // Parameters stand where their loop begins, so their own loop counts as containing the definition.
     value.needed_until = std::max(value.needed_until, lifted(position, value.position));
   }

@@ -25,23 +25,14 @@ std::vector<const Inst*> Lowering::prefetched_stores(const Inst& loop) const {
     if (inst.op == Op::dot) break;
     if (inst.op == Op::store) {
       if (tile_.buffers[inst.buffer].space != kernel::Space::Shared || reads(inst.args[0], written)) return {};
-      const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
-      const Dims& dims = shape(inst.args[0]);
-      int64_t registers = has_lanes(layout, dims) ? layout.lanes : 1;
-      for (size_t d = 0; d < dims.size(); ++d) {
-        if (dims[d] == 1) continue;
-        if (layout.dims[d].rolled) return {};
-        registers *= layout.dims[d].registers;
-      }
-      held += registers;
-      if (held > kMostRegisters) return {};
+      bool rolled = false;
+      held += registers_of_store(inst, rolled);
+      if (rolled || held > kMostRegisters) return {};
       found.push_back(&inst);
       continue;
     }
-    const bool defined =
-        std::any_of(inst.results.begin(), inst.results.end(), [&](Value v) { return plan_.values[v].defined; });
-    if (defined && (inst.op != Op::load || std::find(written.begin(), written.end(), inst.buffer) != written.end()))
-      return {};
+    const bool defined = std::ranges::any_of(inst.results, [&](Value v) { return plan_.values[v].defined; });
+    if (defined && (inst.op != Op::load || contains(written, inst.buffer))) return {};
     if (!inst.bodies.empty() || inst.op == Op::combine || inst.op == Op::check) return {};
   }
   // Values carried from one iteration to the next come too late.
@@ -50,7 +41,7 @@ std::vector<const Inst*> Lowering::prefetched_stores(const Inst& loop) const {
     while (!open.empty()) {
       Value at = open.back();
       open.pop_back();
-      if (std::find(body.params.begin(), body.params.end(), at) != body.params.end()) return true;
+      if (contains(body.params, at)) return true;
       const ValuePlan& plan = plan_.values[at];
       if (plan.def && plan.defined && plan.position > plan_.position.at(&loop)) return true;
       if (plan.def && !plan.defined) open.insert(open.end(), plan.def->args.begin(), plan.def->args.end());
@@ -64,22 +55,16 @@ std::vector<const Inst*> Lowering::prefetched_stores(const Inst& loop) const {
 
 void Lowering::prefetch_values(const Inst& store, const Expr& var, const Expr& when, const Expr& inside,
                                std::vector<Value>& out) {
-  const Layout& layout = plan_.layout(plan_.inst_group.at(&store));
-  const Dims& dims = shape(store.args[0]);
   shift_ = Shift{var, when, inside};
   scopes_.emplace_back();
-  for (const Point& p : points(layout, dims, SmallVector<Expr, 4>(dims.size(), 0)))
-    out.push_back(widen(at(store.args[0], p.coords), lane_of(layout, dims)));
+  for (const Point& p : points_of(store)) out.push_back(stored(store, p));
   scopes_.pop_back();
   shift_.reset();
 }
 
 void Lowering::store_prefetched(const Inst& store, std::span<const Value>& values) {
-  const Layout& layout = plan_.layout(plan_.inst_group.at(&store));
-  const Dims& dims = shape(store.args[0]);
-  const Expr owns = owner(layout, dims, thread_);
-  for (const Point& p : points(layout, dims, SmallVector<Expr, 4>(dims.size(), 0))) {
-    builder_->store(store.buffer, values.front(), access(store, 1, p.coords, dims, owns, has_lanes(layout, dims)));
+  for (const Point& p : points_of(store)) {
+    builder_->store(store.buffer, values.front(), store_access(store, p));
     tag(plan_.position.at(&store) + 1);
     values = values.subspan(1);
   }

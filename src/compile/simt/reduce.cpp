@@ -36,11 +36,9 @@ std::vector<Value> Lowering::over_axis(const Layout& layout, const Dims& dims, i
 }
 
 // The condition under which an element counts, as a value; nothing if it always does.
-std::optional<Value> Lowering::counts(const Inst& inst, size_t first_bound, const Coords& coords, const Dims& dims) {
-  Substitution where;
-  for (size_t d = 0; d < inst.coords.size(); ++d) where.emplace_back(inst.coords[d], coords[d]);
+std::optional<Value> Lowering::counts(const Inst& inst, const Coords& coords, const Dims& dims) {
   // Only along the axis: a result outside the tile may be anything.
-  Expr guard = substitute(inst.guard, where);
+  Expr guard = substitute(inst.guard, places(inst, coords));
   if (dims[inst.axis] > 1) {
     Dims along(dims.size(), 1);
     along[inst.axis] = dims[inst.axis];
@@ -48,13 +46,13 @@ std::optional<Value> Lowering::counts(const Inst& inst, size_t first_bound, cons
   }
   guard = without_lane(guard, lane_in(coords));
   if (guard.is_const() && guard.value() != 0) return std::nullopt;
-  return index_of(DType::boolean, guard, inst, first_bound, coords);
+  return index_of(DType::boolean, guard, inst, coords);
 }
 
 // Over a thread's own elements, from `state` on; kNoValue: the first element is the first state.
 std::vector<Value> Lowering::reduce_own(const Inst& inst, std::span<const Point> results, std::vector<Value> state) {
   Builder& b = *builder_;
-  const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
+  const Layout& layout = layout_of(inst);
   const Reducer& reducer = *inst.reducer;
   const Dims dims = shape(inst.args[0]);
   const size_t width = reducer.width();
@@ -64,7 +62,7 @@ std::vector<Value> Lowering::reduce_own(const Inst& inst, std::span<const Point>
   return over_axis(layout, dims, inst.axis, results, std::move(state), width, 4,
                    [&](const Coords& coords, std::span<Value> before) {
                      std::vector<Value> element;
-                     auto condition = counts(inst, width, coords, dims);
+                     auto condition = counts(inst, coords, dims);
                      for (size_t k = 0; k < width; ++k) {
                        Value x = at(inst.args[k], coords);
                        if (condition) x = b.op(ScalarOp::where, {*condition, x, identity[k]});
@@ -76,15 +74,14 @@ std::vector<Value> Lowering::reduce_own(const Inst& inst, std::span<const Point>
 
 void Lowering::emit_reduce(const Inst& inst) {
   Builder& b = *builder_;
-  const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
+  const Layout& layout = layout_of(inst);
   const Reducer& reducer = *inst.reducer;
   const Dims dims = shape(inst.args[0]);
   const int axis = inst.axis;
   const size_t width = reducer.width();
-  Dims reduced = dims;
-  reduced[axis] = 1;
+  const Dims reduced = reduced_dims(dims, axis);
   if (auto late = parts_.find(&inst); late != parts_.end()) {
-    std::vector<Point> results = points(layout, reduced, SmallVector<Expr, 4>(dims.size(), 0));
+    std::vector<Point> results = points(layout, reduced);
     std::vector<Value> state = reduce_own(inst, results, std::move(late->second));
     parts_[&inst] = std::move(state);
     return;
@@ -111,23 +108,21 @@ void Lowering::emit_reduce(const Inst& inst) {
 
 // What each thread begins a loop with whose reduction is put together later.
 std::vector<Value> Lowering::start_late(const Inst& reduce) {
-  const Layout& layout = plan_.layout(plan_.inst_group.at(&reduce));
+  const Layout& layout = layout_of(reduce);
   const Dims dims = shape(reduce.args[0]);
-  Dims reduced = dims;
-  reduced[reduce.axis] = 1;
+  const Dims reduced = reduced_dims(dims, reduce.axis);
   Value identity = builder_->constant(reduce.reducer->identity[0]);
   constants_.emplace(identity, reduce.reducer->identity[0]);
-  const size_t count = points(layout, reduced, SmallVector<Expr, 4>(dims.size(), 0)).size();
+  const size_t count = points(layout, reduced).size();
   return std::vector<Value>(count, widen(identity, lane_of(layout, dims)));
 }
 
 void Lowering::finish_late(const Inst& loop, size_t number, std::vector<Value> state) {
   const Inst& reduce = *plan_.late.at(&loop)[number];
-  const Layout& layout = plan_.layout(plan_.inst_group.at(&reduce));
+  const Layout& layout = layout_of(reduce);
   const Dims dims = shape(reduce.args[0]);
-  Dims reduced = dims;
-  reduced[reduce.axis] = 1;
-  std::vector<Point> results = points(layout, reduced, SmallVector<Expr, 4>(dims.size(), 0));
+  const Dims reduced = reduced_dims(dims, reduce.axis);
+  std::vector<Point> results = points(layout, reduced);
   if (has_lanes(layout, dims) && layout.lane_dim == reduce.axis) state = over_lanes(state, reduce.reducer);
   state = across_threads(layout, dims, reduce.axis, std::move(state), *reduce.reducer);
   const ScalarOp op = *kernel::simple_op(*reduce.reducer);
@@ -138,13 +133,12 @@ void Lowering::finish_late(const Inst& loop, size_t number, std::vector<Value> s
 
 void Lowering::emit_dot(const Inst& inst) {
   Builder& b = *builder_;
-  const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
+  const Layout& layout = layout_of(inst);
   const Value result = inst.results[0];
   const DType dtype = tile_.values[result].dtype;
   const int axis = inst.axis;
   const Dims dims = kernel::dot_dims(tile_.values[inst.args[0]], tile_.values[inst.args[1]]);
-  Dims reduced = dims;
-  reduced[axis] = 1;
+  const Dims reduced = reduced_dims(dims, axis);
   bool lanes_reduced = has_lanes(layout, dims) && layout.lane_dim == axis;
   // Where each result belongs to one thread the sum goes straight into the accumulator.
   bool partial = lanes_reduced || (dims[axis] > 1 && layout.dims[axis].threads > 1);
@@ -161,7 +155,7 @@ void Lowering::emit_dot(const Inst& inst) {
           Value x = b.cast(at(inst.args[0], coords), dtype), y = b.cast(at(inst.args[1], coords), dtype);
           Value sum = is_float(dtype) ? b.op(ScalarOp::fma, {x, y, before[0]})
                                       : b.op(ScalarOp::add, {b.op(ScalarOp::mul, {x, y}), before[0]});
-          if (auto condition = counts(inst, 3, coords, dims)) sum = b.op(ScalarOp::where, {*condition, sum, before[0]});
+          if (auto condition = counts(inst, coords, dims)) sum = b.op(ScalarOp::where, {*condition, sum, before[0]});
           return std::vector<Value>{sum};
         });
     if (partial) {
@@ -215,8 +209,7 @@ Lowering::Parts Lowering::parts_of(const Layout& layout, const Dims& dims, int a
     parts.slot = parts.slot * layout.dims[d].threads + digit(layout, d, thread_);
     parts.slots *= layout.dims[d].threads;
   }
-  Dims reduced = dims;
-  reduced[axis] = 1;
+  const Dims reduced = reduced_dims(dims, axis);
   if (has_lanes(layout, reduced)) {
     parts.slot = parts.slot * layout.lanes + lane(layout);
     parts.slots *= layout.lanes;
@@ -226,29 +219,40 @@ Lowering::Parts Lowering::parts_of(const Layout& layout, const Dims& dims, int a
   return parts;
 }
 
+// The value of result i, component k and part p lies in buffer k at (i * parts + p) * slots + slot.
+std::function<std::vector<Value>(int64_t i, int64_t p)> Lowering::share(const Parts& parts,
+                                                                        std::span<const Value> state,
+                                                                        const Reducer& reducer) {
+  const size_t width = reducer.width();
+  const auto count = static_cast<int64_t>(state.size() / width);
+  std::vector<int> buffers;
+  for (const Scalar& s : reducer.identity)
+    buffers.push_back(allocate("partial", s.dtype, count * parts.count * parts.slots));
+  const int id = next_tag();
+  for (int64_t i = 0; i < count; ++i)
+    for (size_t k = 0; k < width; ++k)
+      store_shared(buffers[k], (parts.part + i * parts.count) * parts.slots + parts.slot, state[i * width + k],
+                   parts.writes, id);
+  return [this, parts, buffers](int64_t i, int64_t p) {
+    std::vector<Value> element;
+    for (int buffer : buffers)
+      element.push_back(load_shared(buffer, parts.slot + (i * parts.count + p) * parts.slots, 1));
+    return element;
+  };
+}
+
 // Through shared memory: groups of `done` threads along the axis already agree. One thread of each writes; everyone
 // reads what all of them wrote, in one order, so that all threads get the same bits.
 std::vector<Value> Lowering::exchange(const Layout& layout, const Dims& dims, int axis, int64_t done,
                                       std::vector<Value> state, const Reducer& reducer) {
-  Builder& b = *builder_;
   const size_t width = reducer.width();
-  const auto [parts, slots, slot, part, writes] = parts_of(layout, dims, axis, done);
-  const auto count = static_cast<int64_t>(state.size() / width);
-  // The value of result i, component k and part p lies in buffer k at (i * parts + p) * slots + slot.
-  std::vector<int> buffers;
-  for (const Scalar& s : reducer.identity) buffers.push_back(allocate("partial", s.dtype, count * parts * slots));
-  int id = next_tag();
-  for (int64_t i = 0; i < count; ++i) {
-    for (size_t k = 0; k < width; ++k) {
-      store_shared(buffers[k], (part + i * parts) * slots + slot, state[i * width + k], writes, id);
-    }
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    std::vector<Value> sum;
-    for (int64_t p = 0; p < parts; ++p) {
-      std::vector<Value> element;
-      for (size_t k = 0; k < width; ++k) element.push_back(load_shared(buffers[k], slot + (i * parts + p) * slots, 1));
-      sum = p == 0 ? element : b.apply(reducer, sum, element);
+  const Parts parts = parts_of(layout, dims, axis, done);
+  const auto part_of = share(parts, state, reducer);
+  for (int64_t i = 0; i < std::ssize(state) / static_cast<int64_t>(width); ++i) {
+    std::vector<Value> sum = part_of(i, 0);
+    for (int64_t p = 1; p < parts.count; ++p) {
+      const std::vector<Value> element = part_of(i, p);
+      sum = builder_->apply(reducer, sum, element);
     }
     std::copy(sum.begin(), sum.end(), state.begin() + i * static_cast<int64_t>(width));
   }

@@ -11,12 +11,11 @@ using kernel::Builder;
 using kernel::Reducer;
 
 void Lowering::emit_scan(const Inst& inst) {
-  const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
+  const Layout& layout = layout_of(inst);
   const Dims dims = shape(inst.args[0]);
   const int axis = inst.axis;
   const size_t width = inst.reducer->width();
-  Dims reduced = dims;
-  reduced[axis] = 1;
+  const Dims reduced = reduced_dims(dims, axis);
   std::vector<int> ids(2 * width);
   for (int& id : ids) id = next_tag();
   over_rolled(layout, reduced, [&](std::span<const Point> results) {
@@ -46,7 +45,7 @@ std::vector<Value> Lowering::scan_strips(const Inst& inst, std::span<const Point
                                          std::span<const Expr> registers, std::vector<Value> carry,
                                          std::span<const int> ids) {
   Builder& b = *builder_;
-  const Layout& layout = plan_.layout(plan_.inst_group.at(&inst));
+  const Layout& layout = layout_of(inst);
   const Reducer& reducer = *inst.reducer;
   const Dims dims = shape(inst.args[0]);
   const size_t width = reducer.width();
@@ -65,7 +64,7 @@ std::vector<Value> Lowering::scan_strips(const Inst& inst, std::span<const Point
       points.push_back(point(layout, dims, place));
       const Coords& coords = points.back().coords;
       std::vector<Value> x;
-      auto condition = counts(inst, 2 * width, coords, dims);
+      auto condition = counts(inst, coords, dims);
       for (size_t k = 0; k < width; ++k) {
         Value element = at(inst.args[k], coords);
         if (condition) element = b.op(ScalarOp::where, {*condition, element, neutral[k]});
@@ -112,8 +111,7 @@ Lowering::Prefixes Lowering::across_threads_before(const Layout& layout, const D
   Builder& b = *builder_;
   const LayoutDim& along = layout.dims[axis];
   const size_t width = reducer.width();
-  Dims reduced = dims;
-  reduced[axis] = 1;
+  const Dims reduced = reduced_dims(dims, axis);
   const Expr lane = lane_of(layout, reduced);
   std::vector<Value> neutral;
   for (size_t k = 0; k < width; ++k) neutral.push_back(widen(b.constant(kernel::neutral(reducer, k)), lane));
@@ -140,26 +138,17 @@ Lowering::Prefixes Lowering::across_threads_before(const Layout& layout, const D
   }
   if (done < along.threads) {
     // One thread of each group that agrees writes its total; everyone goes through all of them in order.
-    const auto [parts, slots, slot, part, writes] = parts_of(layout, dims, axis, done);
-    const auto count = static_cast<int64_t>(state.size() / width);
-    std::vector<int> buffers;
-    for (const Scalar& s : reducer.identity) buffers.push_back(allocate("partial", s.dtype, count * parts * slots));
-    const int id = next_tag();
-    for (int64_t i = 0; i < count; ++i)
-      for (size_t k = 0; k < width; ++k)
-        store_shared(buffers[k], (part + i * parts) * slots + slot, state[static_cast<size_t>(i) * width + k], writes,
-                     id);
-    for (int64_t i = 0; i < count; ++i) {
+    const Parts parts = parts_of(layout, dims, axis, done);
+    const auto part_of = share(parts, state, reducer);
+    for (int64_t i = 0; i < std::ssize(state) / static_cast<int64_t>(width); ++i) {
       std::vector<Value> all = neutral, earlier = neutral;
-      for (int64_t p = 0; p < parts; ++p) {
-        std::vector<Value> element;
-        for (size_t k = 0; k < width; ++k)
-          element.push_back(load_shared(buffers[k], slot + (i * parts + p) * slots, 1));
-        Value counted = b.index(DType::boolean, lt(p, part), {});
+      for (int64_t p = 0; p < parts.count; ++p) {
+        const std::vector<Value> element = part_of(i, p);
+        Value counted = b.index(DType::boolean, lt(p, parts.part), {});
         all = b.apply(reducer, all, element);
         earlier = where(counted, all, earlier);
       }
-      std::span<Value> before = std::span(result.before).subspan(static_cast<size_t>(i) * width, width);
+      std::span<Value> before = std::span(result.before).subspan(i * width, width);
       std::vector<Value> longer = b.apply(reducer, earlier, before);
       std::copy(longer.begin(), longer.end(), before.begin());
       std::copy(all.begin(), all.end(), state.begin() + i * static_cast<int64_t>(width));

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "compile/simt/lowering.h"
+#include "kernel/pass_util.h"
 
 namespace heddle::simt {
 
@@ -74,15 +75,13 @@ void Lowering::over_rolled(const Layout& layout, const Dims& dims,
     register_loop(layout.dims[d].registers, {}, 0, [&](const Expr& r, std::span<const Value>) {
       registers[d] = r;
       next(d + 1);
-      return std::vector<Value>();
     });
   };
   next(0);
 }
 
-std::vector<Value> Lowering::register_loop(
-    int64_t count, std::span<const Value> init, int unroll,
-    const std::function<std::vector<Value>(const Expr& r, std::span<const Value>)>& body) {
+std::vector<Value> Lowering::register_loop(int64_t count, std::span<const Value> init, int unroll,
+                                           const kernel::BodyCode<const Expr&, std::span<const Value>>& body) {
   Expr r = Expr::index("r" + std::to_string(register_loops_.size()), count);
   register_loops_.push_back(r);
   return builder_->loop(
@@ -142,9 +141,9 @@ Value Lowering::compute(const Inst& inst, const Coords& coords, const Dims& dims
     }
     case Op::cast: return b.cast(at(inst.args[0], coords), dtype);
     case Op::bitcast: return b.bitcast(at(inst.args[0], coords), dtype);
-    case Op::index: return index_at(dtype, inst, inst.address, 0, coords);
+    case Op::index: return index_of(dtype, substitute(inst.address, places(inst, coords)), inst, coords);
     case Op::load: {
-      Value result = b.load(inst.buffer, dtype, access(inst, 0, coords, dims, 1, false));
+      Value result = b.load(inst.buffer, dtype, access(inst, coords, dims, 1, false));
       if (auto found = plan_.same_element.find(&inst); found != plan_.same_element.end()) tag(found->second + 1);
       return result;
     }
@@ -154,11 +153,9 @@ Value Lowering::compute(const Inst& inst, const Coords& coords, const Dims& dims
 
 // The access of `inst` at coordinates, where also `guard` holds. It is one of a vector if anything differs by lane, or
 // if `lanes` asks for it.
-Builder::Access Lowering::access(const Inst& inst, size_t first_bound, const Coords& coords, const Dims& dims,
-                                 const Expr& guard, bool lanes) {
-  Substitution where;
-  for (size_t d = 0; d < inst.coords.size(); ++d) where.emplace_back(inst.coords[d], coords[d]);
-  if (shift_) where.emplace_back(shift_->var, shift_->by);
+Builder::Access Lowering::access(const Inst& inst, const Coords& coords, const Dims& dims, const Expr& guard,
+                                 bool lanes) {
+  const Substitution where = places(inst, coords);
   Builder::Access result;
   result.hint = inst.hint;
   result.address = substitute(inst.address, where);
@@ -167,7 +164,7 @@ Builder::Access Lowering::access(const Inst& inst, size_t first_bound, const Coo
   Expr lane = lane_in(coords);
   result.guard = without_lane(result.guard, lane);
   result.binds = inst.binds;
-  for (size_t i = first_bound; i < inst.args.size(); ++i) result.bound.push_back(at(inst.args[i], coords));
+  for (Value v : kernel::bound(inst)) result.bound.push_back(at(v, coords));
   if (lane.is_var()) {
     lanes |= depends_on(result.address, lane) || depends_on(result.guard, lane);
     for (Value v : result.bound) lanes |= !builder_->type(v).shape.empty();
@@ -179,25 +176,24 @@ Builder::Access Lowering::access(const Inst& inst, size_t first_bound, const Coo
   return result;
 }
 
-// The integer `address` of inst (or its guard, for a condition) at coordinates.
-Value Lowering::index_at(DType dtype, const Inst& inst, const Expr& address, size_t first_bound, const Coords& coords) {
+Substitution Lowering::places(const Inst& inst, const Coords& coords) const {
   Substitution where;
   for (size_t d = 0; d < inst.coords.size(); ++d) where.emplace_back(inst.coords[d], coords[d]);
   if (shift_) where.emplace_back(shift_->var, shift_->by);
-  return index_of(dtype, substitute(address, where), inst, first_bound, coords);
+  return where;
 }
 
-Value Lowering::index_of(DType dtype, const Expr& e, const Inst& inst, size_t first_bound, const Coords& coords) {
+Value Lowering::index_of(DType dtype, const Expr& e, const Inst& inst, const Coords& coords) {
   Expr lane = lane_in(coords);
   SmallVector<Value, 1> bound;
   bool lanes = lane.is_var() && depends_on(e, lane);
-  for (size_t i = first_bound; i < inst.args.size(); ++i) {
-    bound.push_back(at(inst.args[i], coords));
+  for (Value v : kernel::bound(inst)) {
+    bound.push_back(at(v, coords));
     lanes |= !builder_->type(bound.back()).shape.empty();
   }
   SmallVector<Expr, 1> vector;
-  if (lanes) vector.push_back(lane);
   if (lanes) {
+    vector.push_back(lane);
     for (Value& v : bound) v = widen(v, lane);
   }
   Value result = builder_->index(dtype, e, vector);

@@ -48,9 +48,7 @@ struct Ring {
 Layout warp_layout(const Dims& shape, int threads) {
   auto [rows, columns] = matrix_dims(shape);
   const WarpGrid grid = grid_of(shape, threads);
-  Layout layout;
-  layout.dims.resize(shape.size());
-  for (size_t d = 0; d < shape.size(); ++d) layout.dims[d].size = shape[d];
+  Layout layout = layout_for(shape);
   layout.used = threads;
   layout.lane_dim = static_cast<int>(columns);
   layout.lanes = 2;
@@ -84,10 +82,7 @@ class WarpDot {
       const int64_t total = ring.rows * (ring.row / chunk());
       for (int64_t first = 0; first < total; first += threads_) {
         const Expr number = thread_ + first;
-        auto copy = [&] {
-          copy_chunk(ring, step, number);
-          return std::vector<Value>();
-        };
+        auto copy = [&] { copy_chunk(ring, step, number); };
         if (first + threads_ <= total)
           copy();
         else
@@ -110,8 +105,7 @@ class WarpDot {
         size_t mine[4];
         for (int64_t v = 0; v < 4; ++v) mine[v] = static_cast<size_t>((2 * i + v % 2) * (2 * across()) + 2 * j + v / 2);
         const Value before[] = {sums[mine[0]], sums[mine[1]], sums[mine[2]], sums[mine[3]]};
-        std::vector<Value> after =
-            builder_.mma(factors[static_cast<size_t>(i)], factors[static_cast<size_t>(down() + j)], before);
+        std::vector<Value> after = builder_.mma(factors[i], factors[down() + j], before);
         for (size_t v = 0; v < 4; ++v) sums[mine[v]] = after[v];
       }
   }

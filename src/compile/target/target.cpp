@@ -2,17 +2,14 @@
 
 #include <algorithm>
 
+#include "base/contains.h"
 #include "base/error.h"
 
 namespace heddle {
 
-bool converts(const Target& target, DType dtype) {
-  return std::find(target.converts.begin(), target.converts.end(), dtype) != target.converts.end();
-}
+bool converts(const Target& target, DType dtype) { return contains(target.converts, dtype); }
 
-bool adds_to_memory(const Target& target, DType dtype) {
-  return std::find(target.atomic_adds.begin(), target.atomic_adds.end(), dtype) != target.atomic_adds.end();
-}
+bool adds_to_memory(const Target& target, DType dtype) { return contains(target.atomic_adds, dtype); }
 
 const NativeMath* native(const Target& target, ScalarOp op, DType dtype, double ulp) {
   for (const NativeMath& math : target.math)

@@ -5,7 +5,7 @@ namespace heddle {
 
 std::vector<Tiler::Value> Tiler::write_stores(size_t s, const Place& p, size_t level, std::vector<Value> carried) {
   const std::vector<Level>& loops = schedule_.stages[s].loops;
-  bool inside = level == loops.size() || static_cast<size_t>(loops[level].axis) >= outer_;
+  bool inside = level == loops.size() || !is_outer(loops[level]);
   if (inside && carried.empty()) carried = scan_starts(s, p);
   if (level < loops.size()) {
     Expr var = loop_variable(s, p, loops[level]);
@@ -58,26 +58,16 @@ void Tiler::write_store(const Inst& inst, Instance& in) {
 }
 
 void Tiler::write_kept(size_t s, const Place& p, size_t level) {
-  const std::vector<Level>& loops = schedule_.stages[s].loops;
-  if (level < loops.size()) {
-    Expr var = loop_variable(s, p, loops[level]);
-    builder_->loop(var, {}, [&](std::span<const Value>) {
-      write_kept(s, step_into(p, loops[level], var), level + 1);
-      return std::vector<Value>{};
-    });
-    held_.clear();
-    return;
-  }
-  Instance instance{s, p, substitution(s, p), {}, {}, {}};
-  write_checks(instance);
-  Dims full = dims(p, result_axes(s));
-  for (size_t r = 0; r < stage(s).results.size(); ++r) {
-    Value v = spread(value(stage(s).body.results[r], instance), full);
-    std::vector<bool> kept = result_axes(s);
-    std::fill(kept.begin(), kept.begin() + static_cast<long>(outer_), false);
-    store_result(stage(s).results[r], s, v, p, bounds(p, kept));
-    hold(stage(s).results[r], s, v, p);
-  }
+  each_tile(s, p, level, [&](const Place& at) {
+    Instance instance = instance_at(s, at);
+    write_checks(instance);
+    for (size_t r = 0; r < stage(s).results.size(); ++r) {
+      Value v = spread(value(stage(s).body.results[r], instance), dims(at, result_axes(s)));
+      store_result(stage(s).results[r], s, v, at, bounds(at, kept_axes(s)));
+      hold(stage(s).results[r], s, v, at);
+    }
+  });
+  if (level < schedule_.stages[s].loops.size()) held_.clear();
 }
 
 }  // namespace heddle

@@ -26,7 +26,7 @@ kernel::Region Tiler::region_at(size_t s, const MatrixView& view, const Place& p
   if (!view.is_gathered()) return region;
   Substitution to;
   for (size_t i = 0; i < axis_count(s); ++i) {
-    const auto dimension = std::find(view.axes.begin(), view.axes.end(), i);
+    const auto dimension = std::ranges::find(view.axes, i);
     if (dimension != view.axes.end()) region.coords.push_back(0);
     if (axis(s, i).var.is_var() && dimension == view.axes.end()) to.emplace_back(axis(s, i).var, p.base[i]);
   }
@@ -40,22 +40,19 @@ kernel::Region Tiler::region_at(size_t s, const MatrixView& view, const Place& p
 }
 
 Level Tiler::unit_level(size_t s) const {
-  const auto* unit = as<MatrixContraction>(s);
-  const bool warps = unit && unit->warps;
+  const bool warps = by_warps(s);
   const Value factor = *unit_factor(loops_, stage(s), *find_contraction(loops_, stage(s)), 1, warps);
-  return {static_cast<int>(outer_ + stage(s).kept),
-          unit_depth(loops_.values[static_cast<size_t>(factor)].dtype, warps)};
+  return {static_cast<int>(outer_ + stage(s).kept), unit_depth(dtype_of(factor), warps)};
 }
 
 std::vector<Tiler::Value> Tiler::matrix_dot(size_t s, const Place& p, std::vector<Value> before) {
   const Contraction c = *find_contraction(loops_, stage(s));
   const Level level = unit_level(s);
   const auto* unit = as<MatrixContraction>(s);
-  const bool warps = unit && unit->warps;
+  const bool warps = by_warps(s);
   // A left factor in registers has all tiles; what is outside is 0 there.
   const bool held = in_registers() && reduces_common(s);
-  const Expr step =
-      held ? Expr::index(text("l", loop_count_++), schedule_.chunks->size / level.step) : loop_variable(s, p, level);
+  const Expr step = held ? counter(schedule_.chunks->size / level.step) : loop_variable(s, p, level);
   const Place at = step_into(p, level, step);
   std::vector<kernel::Region> regions;
   for (int operand : {0, 1}) {
@@ -67,7 +64,7 @@ std::vector<Tiler::Value> Tiler::matrix_dot(size_t s, const Place& p, std::vecto
   }
   Expr taken = 0;
   if (!turn_.is_const(0)) taken = turn_ * (step.is_var() ? step.extent() : Expr(1));
-  kernel::Type type{loops_.values[static_cast<size_t>(stage(s).results[0])].dtype, dims(at, result_axes(s))};
+  kernel::Type type{dtype_of(stage(s).results[0]), dims(at, result_axes(s))};
   const auto pipeline = static_cast<int>(unit ? unit->pipeline : as<NestedContraction>(s)->pipeline);
   if (!in_registers()) {
     std::vector<Value> sums;
@@ -78,7 +75,7 @@ std::vector<Tiler::Value> Tiler::matrix_dot(size_t s, const Place& p, std::vecto
     return before.empty() ? sums : builder_->apply(*stage(s).reducer, before, sums);
   }
   for (Value& v : before) v = spread(v, type.shape);
-  if (held) before.push_back(matrix_left(s, p, c.a, loops_.buffers[static_cast<size_t>(regions[0].buffer)].dtype));
+  if (held) before.push_back(matrix_left(s, p, c.a, loops_.buffers[regions[0].buffer].dtype));
   std::vector<Value> sums = builder_->matrix_dot(before, std::move(regions), step, pipeline, taken, type);
   if (auto ring = rings_.find(s); ring != rings_.end()) builder_->code().insts.back().buffer = ring->second;
   return sums;
@@ -86,12 +83,11 @@ std::vector<Tiler::Value> Tiler::matrix_dot(size_t s, const Place& p, std::vecto
 
 // The factor at the whole place, as narrow numbers that it is made of.
 Tiler::Value Tiler::matrix_left(size_t s, const Place& p, Value factor, DType narrow) {
-  Instance instance{s, p, substitution(s, p), {}, {}, {}};
+  Instance instance = instance_at(s, p);
   Value v = builder_->cast(value(factor, instance), narrow);
-  std::vector<bool> used = outer_only(axis_count(s));
-  for (size_t i = outer_ + stage(s).kept; i < used.size(); ++i) used[i] = true;
-  std::vector<bool> reduced = used;
-  std::fill(reduced.begin(), reduced.begin() + static_cast<long>(outer_), false);
+  const std::vector<bool> reduced = reduced_axes(s);
+  std::vector<bool> used = reduced;
+  std::fill(used.begin(), used.begin() + static_cast<long>(outer_), true);
   v = spread(v, dims(p, used));
   const Expr inside = bounds(p, reduced);
   if (inside.is_const(1)) return v;
@@ -104,7 +100,7 @@ bool Tiler::write_matrix_store(const Inst& inst, Instance& in) {
   size_t from = 0;  // the last product
   for (size_t s = 0; s < in.stage; ++s)
     if (as<NestedContraction>(s)) from = s;
-  const bool by_groups = as<NestedContraction>(from) || (unit && !unit->warps && unit->parts == 1);
+  const bool by_groups = as<NestedContraction>(from) || (unit && !by_warps(0) && unit->parts == 1);
   if (!by_groups || inst.op != Op::store || in.stage == 0 || !leaves_as_tiles(loops_, stage(in.stage))) return false;
   const Contraction c = *find_contraction(loops_, stage(from));
   const auto a = static_cast<size_t>(c.a_axis), b = static_cast<size_t>(c.b_axis);
@@ -113,7 +109,7 @@ bool Tiler::write_matrix_store(const Inst& inst, Instance& in) {
   while (columns < axis_count(in.stage) && !(axis(in.stage, columns).var == axis(from, b).var)) ++columns;
   if (columns == axis_count(in.stage)) return false;
   std::optional<MatrixView> view = matrix_view(loops_, stage(in.stage), inst, a, columns, false);
-  const DType dtype = loops_.values[static_cast<size_t>(inst.args[0])].dtype;
+  const DType dtype = dtype_of(inst.args[0]);
   if (!view || view->transposed || (size_of(dtype) != 2 && size_of(dtype) != 4)) return false;
   std::vector<bool> all(axis_count(in.stage), true);
   builder_->matrix_store(region_at(in.stage, *view, in.place),
@@ -127,33 +123,26 @@ void Tiler::write_matrix_packing(int operand) {
   constexpr int64_t kRows = 16, kColumns = 256;  // of a block
   const Contraction c = *find_contraction(loops_, stage(s));
   const Value narrow = *unit_factor(loops_, stage(s), c, operand, as<MatrixContraction>(s)->warps);
-  const std::vector<bool>& follows = operand == 0 ? c.a_axes : c.b_axes;
-  const auto own = static_cast<size_t>(operand == 0 ? c.a_axis : c.b_axis);
-  const DType dtype = loops_.values[static_cast<size_t>(narrow)].dtype;
-  kernel_.phases.emplace_back();
-  builder_.emplace(kernel_, kernel_.phases.back());
-  registers_.clear();
+  const auto own = static_cast<size_t>(c.axis(operand));
+  const DType dtype = dtype_of(narrow);
+  begin_phase();
 
   MatrixView view;
   view.transposed = packed_transposed(loops_, stage(s), c, operand, dtype);
   view.axes = view.transposed ? SmallVector<size_t, 4>{own, outer_} : SmallVector<size_t, 4>{outer_, own};
   for (size_t i = outer_; i-- > 0;)
-    if (follows[i] && i != own) view.axes.push_back(i);
+    if (c.axes(operand)[i] && i != own) view.axes.push_back(i);
   const int64_t padded = 16 / size_of(dtype);
   int64_t stride = 1;
-  Place p;
-  for (size_t i = 0; i < axis_count(s); ++i) {
-    p.base.push_back(0);
-    p.size.push_back(1);
-    p.end.push_back(axis(s, i).extent);
-  }
+  Place p = everything(s);
+  std::ranges::fill(p.size, 1);
   Expr address = 0;
   std::vector<bool> used(axis_count(s), false);
   for (size_t d = 0; d < view.axes.size(); ++d) {
     const size_t i = view.axes[d];
-    const int64_t extent = std::max<int64_t>(axis(s, i).extent.hi(), 1);
+    const int64_t extent = extent_of(axis(s, i));
     view.strides.push_back(stride);
-    stride *= d == 0 ? (extent + padded - 1) / padded * padded : extent;
+    stride *= d == 0 ? round_up(extent, padded) : extent;
     used[i] = true;
     p.size[i] = d == 0 ? std::min(extent, kColumns) : d == 1 ? std::min(extent, kRows) : 1;
   }
@@ -163,9 +152,8 @@ void Tiler::write_matrix_packing(int operand) {
     p.base[i] = block_variable(text("p", i), ceildiv(axis(s, i).extent, p.size[i])) * p.size[i];
     address = address + index_at(p, i) * view.strides[d];
   }
-  view.buffer = static_cast<int>(kernel_.buffers.size());
-  kernel_.buffers.push_back({text("packed", view.buffer), dtype, kernel::Space::Temp, stride});
-  Instance instance{s, p, substitution(s, p), {}, {}, {}};
+  view.buffer = add_buffer(text("packed", kernel_.buffers.size()), dtype, kernel::Space::Temp, stride);
+  Instance instance = instance_at(s, p);
   Value v = value(narrow, instance);
   Builder::Access access;
   access.address = address;
@@ -208,7 +196,6 @@ void Tiler::take_turns(const std::function<void()>& body) {
     }
     for (size_t i = 0; i < outer_; ++i) block_.base[i] = at[i] * schedule_.block[i];
     body();
-    return std::vector<Value>{};
   };
   if (turn_.is_var())
     builder_->loop(turn_, {}, take);

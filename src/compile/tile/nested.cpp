@@ -12,7 +12,7 @@ void Tiler::number_dimensions() {
     dims_.emplace_back();
     for (size_t i = 0; i < outer_; ++i) dims_[s].push_back(i);
     for (const Axis& axis : stage(s).inner) {
-      size_t at = static_cast<size_t>(std::find(inner.begin(), inner.end(), axis.var) - inner.begin());
+      size_t at = static_cast<size_t>(std::ranges::find(inner, axis.var) - inner.begin());
       if (at == inner.size()) inner.push_back(axis.var);
       dims_[s].push_back(outer_ + at);
     }
@@ -20,7 +20,7 @@ void Tiler::number_dimensions() {
   rank_ = outer_ + inner.size();
   for (const Stage& stage : loops_.stages)
     for (const Axis& axis : stage.inner) {
-      if (std::any_of(spans_.begin(), spans_.end(), [&](auto& known) { return known.first == axis.var; })) continue;
+      if (std::ranges::any_of(spans_, [&](auto& known) { return known.first == axis.var; })) continue;
       spans_.emplace_back(axis.var, useful_span(loops_, axis));
     }
 }
@@ -63,12 +63,9 @@ Span Tiler::span_of(const Axis& axis) {
   for (size_t s = 0; s < loops_.stages.size(); ++s)
     for (size_t i = 0; stage(s).reducer && i < stage(s).kept; ++i) {
       if (!(stage(s).inner[i].var == axis.var)) continue;
-      bool walked = false;
-      for (const Level& level : schedule_.stages[s].loops) {
-        if (walked || static_cast<size_t>(level.axis) != outer_ + i) continue;
-        walked = true;
-        step = std::lcm(step, level.step);
-      }
+      const auto& loops = schedule_.stages[s].loops;
+      const auto first = std::ranges::find(loops, static_cast<int>(outer_ + i), &Level::axis);
+      if (first != loops.end()) step = std::lcm(step, first->step);
     }
   for (const auto& [var, useful] : spans_) {
     if (!(var == axis.var)) continue;
@@ -81,10 +78,7 @@ Span Tiler::span_of(const Axis& axis) {
 }
 
 bool Tiler::is_reduced(const Expr& var) const {
-  for (const Stage& stage : loops_.stages)
-    for (size_t i = stage.kept; stage.reducer && i < stage.inner.size(); ++i)
-      if (stage.inner[i].var == var) return true;
-  return false;
+  return std::ranges::any_of(loops_.stages, [&](const Stage& stage) { return reduces_along(stage, var); });
 }
 
 std::vector<bool> Tiler::axes_of_result(Value result, size_t s) const {

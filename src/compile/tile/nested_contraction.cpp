@@ -23,7 +23,7 @@ void Tiler::write_chunks_in_registers() {
   for (size_t s : carried)
     state.push_back(builder_->constant(stage(s).reducer->identity[0], dims(whole(s), result_axes(s))));
   auto walk = [&](const Expr& first, const Expr& count) {
-    const Expr var = Expr::index(text("l", loop_count_++), count);
+    const Expr var = counter(count);
     turn_ = first + var;
     chunk_base_ = span.begin + turn_ * schedule_.chunks->size;
     state = builder_->loop(var, state, [&](std::span<const Value> now) {
@@ -69,13 +69,12 @@ void Tiler::share_rings() {
     const auto pipeline = static_cast<int>(as<NestedContraction>(s)->pipeline);
     const Contraction c = *find_contraction(loops_, stage(s));
     const Dims results = dims(whole(s), result_axes(s));
-    const int64_t rows = schedule_.block[static_cast<size_t>(c.a_axis)];
+    const int64_t rows = schedule_.block[c.a_axis];
     const int64_t columns = std::accumulate(results.begin(), results.end(), int64_t{1}, std::multiplies<>()) / rows;
-    rings_[s] = static_cast<int>(kernel_.buffers.size());
     const int64_t steps = staying_steps(stage(s).inner.back());
     const kernel::MatrixRing ring = reduces_common(s) ? kernel::MatrixRing{0, columns, pipeline}
                                                       : kernel::MatrixRing{rows, columns, pipeline, steps};
-    kernel_.buffers.push_back({text("ring", s), DType::u8, kernel::Space::Shared, ring.bytes()});
+    rings_[s] = add_buffer(text("ring", s), DType::u8, kernel::Space::Shared, ring.bytes());
   }
 }
 
@@ -83,7 +82,7 @@ void Tiler::share_rings() {
 void Tiler::compute_chunk(size_t s, std::map<size_t, Value>& changes) {
   const Place p = whole(s);
   if (!stage(s).reducer) {
-    Instance instance{s, p, substitution(s, p), {}, {}, {}};
+    Instance instance = instance_at(s, p);
     for (size_t r = 0; r < stage(s).results.size(); ++r)
       registers_[stage(s).results[r]] = spread(value(stage(s).body.results[r], instance), dims(p, result_axes(s)));
     return;

@@ -13,7 +13,7 @@ std::vector<Tiler::Value> Tiler::reduce(size_t s, const Place& p, size_t level, 
   if (level == loops.size()) return reduce_products(s, p, std::move(before));
   if (before.empty()) before = identities(s, p, level);
   const Level& loop = loops[level];
-  const int64_t count = (p.size[static_cast<size_t>(loop.axis)] + loop.step - 1) / loop.step;
+  const int64_t count = pieces(p.size[loop.axis], loop.step);
   auto inside = [&](const Place& at, std::vector<Value> now) { return reduce(s, at, level + 1, std::move(now)); };
   const int64_t most = steps_of_a_sum(s, loop);
   Expr var = loop_variable(s, p, loop);
@@ -29,8 +29,8 @@ int64_t Tiler::steps_of_a_sum(size_t s, const Level& loop) const {
   constexpr int64_t kSteps = 32, kTerms = 1024, kProducts = 2048;
   const bool dot = as<RegisterContraction>(s) || as<PackedContraction>(s);
   const auto& combine = stage(s).reducer->combine;
-  const bool rounds = std::any_of(combine.insts.begin(), combine.insts.end(), [&](const Inst& inst) {
-    return inst.op == Op::add && is_float(stage(s).reducer->values[static_cast<size_t>(inst.results[0])].dtype);
+  const bool rounds = std::ranges::any_of(combine.insts, [&](const Inst& inst) {
+    return inst.op == Op::add && is_float(stage(s).reducer->values[inst.results[0]].dtype);
   });
   // The threads of a block have no registers for more sums of products.
   if (!rounds || !dims_.empty() || !reduces_axis(s, static_cast<size_t>(loop.axis)) ||
@@ -52,12 +52,12 @@ std::vector<Tiler::Value> Tiler::reduce_steps(size_t s, const Place& p, const Le
   const int64_t count = left.hi();
   int64_t group = 1;
   if (count > most) {
-    group = (count + most - 1) / most;
+    group = pieces(count, most);
     // Groups that are all of one size need no guards.
     for (int64_t even = group; even <= 2 * group && count % group != 0; ++even)
       if (count % even == 0) group = even;
   }
-  const Expr var = Expr::index(text("l", loop_count_++), ceildiv(left, group));
+  const Expr var = counter(ceildiv(left, group));
   return builder_->loop(var, before, [&](std::span<const Value> carried) -> std::vector<Value> {
     if (group == 1) return step(step_into(p, loop, first + var), {carried.begin(), carried.end()});
     std::vector<Value> fresh;
@@ -90,35 +90,22 @@ std::vector<Tiler::Value> Tiler::reduce_products(size_t s, const Place& p, std::
                       });
 }
 
-Tiler::Dims Tiler::result_dims(size_t s, Place p, size_t level) {
-  for (size_t i = level; i < schedule_.stages[s].loops.size(); ++i) {
-    const Level& loop = schedule_.stages[s].loops[i];
-    p.size[static_cast<size_t>(loop.axis)] = loop.step;
-  }
-  return dims(p, result_axes(s));
-}
-
-std::vector<bool> Tiler::result_axes(size_t s) const {
-  std::vector<bool> used(axis_count(s), false);
-  std::fill(used.begin(), used.begin() + static_cast<long>(outer_ + stage(s).kept), true);
-  return used;
-}
-
-std::vector<bool> Tiler::outer_only(size_t count) const {
+std::vector<bool> Tiler::axes_between(size_t count, size_t first, size_t end) {
   std::vector<bool> used(count, false);
-  std::fill(used.begin(), used.begin() + static_cast<long>(outer_), true);
+  std::fill(used.begin() + static_cast<long>(first), used.begin() + static_cast<long>(end), true);
   return used;
 }
 
-std::vector<Tiler::Value> Tiler::identities(size_t s, const Place& p, size_t level) {
+std::vector<Tiler::Value> Tiler::identities(size_t s, Place p, size_t level) {
+  for (const Level& loop : std::span(schedule_.stages[s].loops).subspan(level)) p.size[loop.axis] = loop.step;
   std::vector<Value> result;
   for (const Scalar& identity : stage(s).reducer->identity)
-    result.push_back(builder_->constant(identity, result_dims(s, p, level)));
+    result.push_back(builder_->constant(identity, dims(p, result_axes(s))));
   return result;
 }
 
 std::vector<Tiler::Value> Tiler::reduce_tile(size_t s, const Place& p, std::vector<Value> before) {
-  Instance instance{s, p, substitution(s, p), {}, {}, {}};
+  Instance instance = instance_at(s, p);
   write_checks(instance);
   const auto& reducer = stage(s).reducer;
   std::vector<bool> all(axis_count(s), true);
@@ -135,9 +122,7 @@ std::vector<Tiler::Value> Tiler::reduce_tile(size_t s, const Place& p, std::vect
     Value a = operand(s, 0, c.a, instance), b = operand(s, 1, c.b, instance);
     if (before.empty()) before = identities(s, p, schedule_.stages[s].loops.size());
     // Rows and columns outside only lead to results that nobody stores; the reduced axis must be exact.
-    std::vector<bool> inner(axis_count(s), true);
-    std::fill(inner.begin(), inner.begin() + static_cast<long>(reduced), false);
-    Expr inside = bounds(instance.place, inner);
+    Expr inside = bounds(instance.place, reduced_axes(s));
     std::span<const Expr> guarded = where;
     return {builder_->dot(a, b, before[0], static_cast<int>(dim(p, dot_axis(s))), inside,
                           inside.is_const(1) ? std::span<const Expr>{} : guarded)};
@@ -185,17 +170,11 @@ void Tiler::accumulate(size_t s, const Place& p, size_t level, size_t last_outer
     const Level& loop = schedule_.stages[s].loops[level];
     Expr var = loop_variable(s, p, loop);
     if (reduces_axis(s, static_cast<size_t>(loop.axis))) fresh = logical_and(fresh, eq(var, 0));
-    builder_->loop(var, {}, [&](std::span<const Value>) {
-      accumulate(s, step_into(p, loop, var), level + 1, last_outer, fresh);
-      return std::vector<Value>{};
-    });
+    builder_->loop(var, {}, [&] { accumulate(s, step_into(p, loop, var), level + 1, last_outer, fresh); });
     held_.clear();
     return;
   }
-  if (by_panels(s)) {
-    write_panel_dot(s, p, logical_not(fresh));
-    return;
-  }
+  if (by_panels(s)) return write_panel_dot(s, p, logical_not(fresh));
   std::vector<Value> before;
   const auto& reducer = stage(s).reducer;
   if (!fresh.is_const(1))
@@ -211,16 +190,13 @@ void Tiler::accumulate(size_t s, const Place& p, size_t level, size_t last_outer
 }
 
 int Tiler::result_buffer(Value result) {
-  auto [it, fresh] = result_buffers_.try_emplace(result, static_cast<int>(kernel_.buffers.size()));
-  if (fresh) {
-    int64_t size = 1;
-    for (int64_t s : schedule_.block) size *= s;
-    size_t from = result_stage_.at(result);
-    for (size_t i = 0; i < stage(from).kept; ++i) size *= kept_room(from, i);
-    kernel_.buffers.push_back({text("acc", result_buffers_.size() - 1),
-                               loops_.values[static_cast<size_t>(result)].dtype, kernel::Space::Shared, size});
-  }
-  return it->second;
+  if (auto known = result_buffers_.find(result); known != result_buffers_.end()) return known->second;
+  int64_t size = 1;
+  for (int64_t s : schedule_.block) size *= s;
+  const size_t from = result_stage_.at(result);
+  for (size_t i = 0; i < stage(from).kept; ++i) size *= kept_room(from, i);
+  const std::string name = text("acc", result_buffers_.size());
+  return result_buffers_[result] = add_buffer(name, dtype_of(result), kernel::Space::Shared, size);
 }
 
 kernel::Builder::Access Tiler::result_access(Value result, size_t s, const Place& p) {
@@ -260,7 +236,7 @@ Tiler::Value Tiler::load_result(Value result, size_t s, const Place& p, const Ex
     if (!(p.base[i] == span.begin) && !is_common(axis(s, i).var))
       access.guard = logical_and(access.guard, ge(index_at(p, i), span.begin));
   }
-  return builder_->load(result_buffer(result), loops_.values[static_cast<size_t>(result)].dtype, access);
+  return builder_->load(result_buffer(result), dtype_of(result), access);
 }
 
 void Tiler::store_result(Value result, size_t s, Value v, const Place& p, const Expr& guard) {
@@ -278,8 +254,7 @@ void Tiler::write_partial_phase() {
   int64_t step = as<MatrixContraction>(0) ? unit_level(0).step : 1;
   for (const Level& level : schedule_.stages[0].loops)
     if (static_cast<size_t>(level.axis) == outer_) step = std::max(step, level.step);
-  int64_t chunk = (p.size[outer_] + parts - 1) / parts;
-  chunk = (chunk + step - 1) / step * step;
+  const int64_t chunk = round_up(pieces(p.size[outer_], parts), step);
   p.base[outer_] = part * chunk;
   p.size[outer_] = chunk;
   p.end[outer_] = first.extent;
@@ -294,9 +269,8 @@ void Tiler::write_partial_phase() {
   for (size_t r = 0; r < results.size(); ++r) {
     Expr points = 1;
     for (size_t i = 0; i < outer_; ++i) points = points * loops_.outer[i].extent;
-    DType dtype = loops_.values[static_cast<size_t>(stage(0).results[r])].dtype;
-    partial_buffers_.push_back(static_cast<int>(kernel_.buffers.size()));
-    kernel_.buffers.push_back({text("partial", r), dtype, kernel::Space::Temp, points * parts});
+    partial_buffers_.push_back(
+        add_buffer(text("partial", r), dtype_of(stage(0).results[r]), kernel::Space::Temp, points * parts));
     builder_->store(partial_buffers_.back(), results[r], partial_access(p, part, {}));
   }
 }
@@ -314,21 +288,18 @@ kernel::Builder::Access Tiler::partial_access(const Place& p, const Expr& part, 
 
 void Tiler::combine_partials() {
   int64_t parts = schedule_.stages[0].parts();
-  Place p = block_;
-  p.base.push_back(0);
-  p.size.push_back(parts);
-  p.end.push_back(parts);
+  const Place p = with_parts(parts);
   std::vector<bool> used(outer_ + 1, true);
   std::vector<Value> tuple;
   for (size_t r = 0; r < partial_buffers_.size(); ++r) {
-    DType dtype = loops_.values[static_cast<size_t>(stage(0).results[r])].dtype;
-    tuple.push_back(builder_->load(partial_buffers_[r], dtype, partial_access(p, coordinate(outer_, parts), used)));
+    tuple.push_back(builder_->load(partial_buffers_[r], dtype_of(stage(0).results[r]),
+                                   partial_access(p, coordinate(outer_, parts), used)));
   }
   tuple = builder_->reduce(tuple, static_cast<int>(outer_), stage(0).reducer);
   // Later stages that walk the block in steps find their part of it in memory.
   bool walked = false;
   for (size_t s = 1; s < loops_.stages.size(); ++s)
-    for (const Level& level : schedule_.stages[s].loops) walked |= static_cast<size_t>(level.axis) < outer_;
+    for (const Level& level : schedule_.stages[s].loops) walked |= is_outer(level);
   for (size_t r = 0; r < tuple.size(); ++r) {
     if (walked)
       store_result(stage(0).results[r], 0, tuple[r], block_);

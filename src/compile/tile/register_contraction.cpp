@@ -22,7 +22,7 @@ size_t Tiler::dot_axis(size_t s) const {
 Tiler::Place Tiler::in_packed(size_t s, Place p, int64_t numbers) const {
   const size_t i = dot_axis(s);
   p.base[i] = floordiv(p.base[i], numbers);
-  p.size[i] = (p.size[i] + numbers - 1) / numbers;
+  p.size[i] = pieces(p.size[i], numbers);
   p.end[i] = ceildiv(p.end[i], numbers);
   return p;
 }
@@ -31,10 +31,9 @@ Tiler::Packed Tiler::layout(size_t s, int operand, const Staged& staged, const C
                             bool whole) {
   Packed packed;
   packed.whole = whole;
-  const std::vector<bool>& follows = operand == 0 ? c.a_axes : c.b_axes;
-  int own = operand == 0 ? c.a_axis : c.b_axis;
-  HD_ASSERT(own >= 0, "only a factor with an axis of its own can be staged");
-  packed.panel_axis = static_cast<size_t>(own);
+  const std::vector<bool>& follows = c.axes(operand);
+  HD_ASSERT(c.axis(operand) >= 0, "only a factor with an axis of its own can be staged");
+  packed.panel_axis = static_cast<size_t>(c.axis(operand));
   packed.panel = std::max<int64_t>(staged.panel, 1);
   packed.part = part;
   if (as<PackedContraction>(s)) {
@@ -56,7 +55,7 @@ Tiler::Packed Tiler::layout(size_t s, int operand, const Staged& staged, const C
     packed.extents.push_back(extent);
   }
   if (schedule_.threads > 1 && !whole && target_.shared_banks > 1 && packed.panel >= target_.shared_banks)
-    packed.pad = target_.vector_bytes / size_of(packed_dtype(packed, operand == 0 ? c.a : c.b));
+    packed.pad = target_.vector_bytes / size_of(packed_dtype(packed, c.factor(operand)));
   return packed;
 }
 
@@ -79,34 +78,28 @@ Expr Tiler::packed_size(const Packed& packed) {
 }
 
 DType Tiler::packed_dtype(const Packed& packed, Value factor) const {
-  return packed.numbers > 1 ? DType::u32 : loops_.values[static_cast<size_t>(factor)].dtype;
+  return packed.numbers > 1 ? DType::u32 : dtype_of(factor);
+}
+
+int Tiler::add_packed(const Packed& packed, Value factor, kernel::Space space) {
+  return add_buffer(text("packed", kernel_.buffers.size()), packed_dtype(packed, factor), space, packed_size(packed));
 }
 
 void Tiler::write_packing_phase(size_t s, int operand, const Staged& staged) {
   Contraction c = *find_contraction(loops_, stage(s));
-  kernel_.phases.emplace_back();
-  builder_.emplace(kernel_, kernel_.phases.back());
-  registers_.clear();
-  Place part;
-  for (size_t i = 0; i < axis_count(s); ++i) {
-    part.base.push_back(0);
-    part.size.push_back(std::max<int64_t>(axis(s, i).extent.hi(), 1));
-    part.end.push_back(axis(s, i).extent);
-  }
-  Packed packed = layout(s, operand, staged, c, part, true);
-  Value factor = operand == 0 ? c.a : c.b;
-  packed.buffer = static_cast<int>(kernel_.buffers.size());
-  kernel_.buffers.push_back(
-      {text("packed", packed.buffer), packed_dtype(packed, factor), kernel::Space::Temp, packed_size(packed)});
+  begin_phase();
+  Packed packed = layout(s, operand, staged, c, everything(s), true);
+  Value factor = c.factor(operand);
+  packed.buffer = add_packed(packed, factor, kernel::Space::Temp);
   // One block copies one panel along a stretch of the innermost axis.
   Place p = packed.part;
   constexpr int64_t kStretch = 256;
   const size_t along = packed.numbers > 1 ? packed.packed_axis : axis_count(s) - 1;
   for (size_t i = 0; i < axis_count(s); ++i) {
-    auto follows = std::find(packed.axes.begin(), packed.axes.end(), i);
+    auto follows = std::ranges::find(packed.axes, i);
     Expr extent = axis(s, i).extent;
     if (i == packed.packed_axis && follows != packed.axes.end())
-      p.end[i] = extent = packed.extents[static_cast<size_t>(follows - packed.axes.begin())];
+      p.end[i] = extent = packed.extents[follows - packed.axes.begin()];
     int64_t size = i == packed.panel_axis ? packed.panel
                    : i == along           ? std::min(kStretch, std::max<int64_t>(extent.hi(), 1))
                                           : 1;
@@ -159,7 +152,7 @@ void Tiler::copy_tile(size_t s, const Packed& packed, Value factor, const Place&
   if (packed.numbers > 1) {
     v = words_at(s, packed, *narrow_factor(loops_, stage(s), factor), p);
   } else {
-    Instance instance{s, p, substitution(s, p), {}, {}, {}};
+    Instance instance = instance_at(s, p);
     v = value(factor, instance);
   }
   std::vector<bool> used(axis_count(s), false);
@@ -188,12 +181,9 @@ void Tiler::write_block_packing(size_t s, const Place& at, size_t level) {
     if (!staged || staged->scope != Staged::Scope::Block || static_cast<size_t>(staged->depth) != level) continue;
     Contraction c = *find_contraction(loops_, stage(s));
     Packed packed = layout(s, operand, *staged, c, at, false);
-    Value factor = operand == 0 ? c.a : c.b;
+    Value factor = c.factor(operand);
     auto known = packed_.find({s, operand});
-    packed.buffer = known != packed_.end() ? known->second.buffer : static_cast<int>(kernel_.buffers.size());
-    if (known == packed_.end())
-      kernel_.buffers.push_back(
-          {text("packed", packed.buffer), packed_dtype(packed, factor), kernel::Space::Shared, packed_size(packed)});
+    packed.buffer = known != packed_.end() ? known->second.buffer : add_packed(packed, factor, kernel::Space::Shared);
     packed_[{s, operand}] = packed;
     Place p = packed.part;
     if (packed.numbers > 1) {
@@ -205,18 +195,15 @@ void Tiler::write_block_packing(size_t s, const Place& at, size_t level) {
     if (packed.panel == 1 || packed.part.size[packed.panel_axis] == packed.panel) {
       Place tile_at = p;
       for (size_t i = 0; i < axis_count(s); ++i)
-        if (std::find(packed.axes.begin(), packed.axes.end(), i) == packed.axes.end()) tile_at.size[i] = 1;
+        if (!contains(packed.axes, i)) tile_at.size[i] = 1;
       copy_tile(s, packed, factor, tile_at);
       continue;
     }
     Level panels{static_cast<int>(packed.panel_axis), packed.panel};
     Place rounded = p;
     for (size_t k = 0; k < packed.axes.size(); ++k) rounded.size[packed.axes[k]] = packed.extents[k].value();
-    Expr var = Expr::index(text("l", loop_count_++), rounded.size[packed.panel_axis] / packed.panel);
-    builder_->loop(var, {}, [&](std::span<const Value>) {
-      copy_tile(s, packed, factor, step_into(rounded, panels, var));
-      return std::vector<Value>{};
-    });
+    Expr var = counter(rounded.size[packed.panel_axis] / packed.panel);
+    builder_->loop(var, {}, [&] { copy_tile(s, packed, factor, step_into(rounded, panels, var)); });
   }
 }
 
@@ -261,7 +248,7 @@ void Tiler::write_panel_dot(size_t s, const Place& p, const Expr& goes_on) {
     const int64_t step = packed.panel * kernel::kPanelDepth;
     panels.push_back({packed.buffer, at, number == 0 ? packed.run : packed.panel, step});
     const size_t k = packed.packed_axis;
-    steps = min(Expr((words.size[k] + kernel::kPanelDepth - 1) / kernel::kPanelDepth),
+    steps = min(Expr(pieces(words.size[k], kernel::kPanelDepth)),
                 ceildiv(words.end[k] - words.base[k], kernel::kPanelDepth));
   }
   HD_ASSERT(b < outer_);

@@ -51,7 +51,7 @@ std::vector<Tiler::Value> Tiler::scan_totals(size_t s, const Place& p, size_t le
       return scan_totals(s, step_into(p, loops[level], var), level + 1, {now.begin(), now.end()});
     });
   }
-  Instance instance{s, p, substitution(s, p), {}, {}, {}};
+  Instance instance = instance_at(s, p);
   std::vector<Value> after;
   for (const Inst* scan : scans(s)) {
     Scanned x = scan_operands(*scan, instance);
@@ -74,8 +74,7 @@ void Tiler::write_split_scan() {
     std::vector<int> made;
     for (const Inst* scan : scans(0))
       for (const Scalar& identity : scan->reducer->identity) {
-        made.push_back(static_cast<int>(kernel_.buffers.size()));
-        kernel_.buffers.push_back({text(name, made.size() - 1), identity.dtype, kernel::Space::Temp, size});
+        made.push_back(add_buffer(text(name, made.size()), identity.dtype, kernel::Space::Temp, size));
       }
     return made;
   };
@@ -106,10 +105,7 @@ void Tiler::write_split_scan() {
       own[k] = builder_->op(ScalarOp::where, {later, loaded, own[k]});
     }
   }
-  Place earlier = block_;
-  earlier.base.push_back(0);
-  earlier.size.push_back(parts);
-  earlier.end.push_back(parts);
+  const Place earlier = with_parts(parts);
   std::vector<bool> used(outer_ + 1, true);
   Expr other = coordinate(outer_, parts);
   for (const Inst* scan : scans(0)) {

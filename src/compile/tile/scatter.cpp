@@ -1,6 +1,7 @@
 // Scatters: updates one after the other, or combined with what is there by atomic operations.
 #include "base/error.h"
 #include "compile/tile/tiler.h"
+#include "kernel/pass_util.h"
 
 namespace heddle {
 
@@ -11,35 +12,32 @@ void Tiler::divide_places() {
   std::vector<Expr>& blocks = kernel_.phases.back().blocks;
   blocks.insert(blocks.begin(), Expr::index("part", parts));
   part_ = blocks.front();
-  part_size_ = (places + parts - 1) / parts;
+  part_size_ = pieces(places, parts);
 }
 
 namespace {
 
 // The value that a variable of the instruction stands for.
 kernel::Value bound_to(const Expr& var, const kernel::Inst& inst) {
-  const size_t at = static_cast<size_t>(std::find(inst.binds.begin(), inst.binds.end(), var) - inst.binds.begin());
+  const size_t at = static_cast<size_t>(std::ranges::find(inst.binds, var) - inst.binds.begin());
   HD_ASSERT(at < inst.binds.size(), "an ordered store goes where no data says");
-  return inst.args[inst.args.size() - inst.binds.size() + at];
+  return kernel::bound(inst)[at];
 }
 
 }  // namespace
 
 void Tiler::write_places(size_t s, const Place& p) {
   places_ = -1;
-  Instance in{s, p, substitution(s, p), {}, {}, {}};
+  Instance in = instance_at(s, p);
   const int64_t batch = p.size[outer_];
   const Value places = value(bound_to(stage(s).place, stage(s).body.insts.back()), in);
   const kernel::Type& type = builder_->type(places);
   if (type.numel() != batch || type.shape[dim(p, outer_)] != batch) return;  // not one for each update
   write_checks(in);
-  const int buffer = static_cast<int>(kernel_.buffers.size());
-  kernel_.buffers.push_back({"places", builder_->type(places).dtype, kernel::Space::Shared, batch});
+  const int buffer = add_buffer("places", type.dtype, kernel::Space::Shared, batch);
   Builder::Access access;
-  std::vector<bool> used(axis_count(s), false);
-  used[outer_] = true;
   access.address = index_at(p, outer_) - p.base[outer_];
-  access.coords = coords(p, used);
+  access.coords = coords(p, axes_between(axis_count(s), outer_, outer_ + 1));
   builder_->store(buffer, places, access);
   places_ = buffer;
   batch_base_ = p.base[outer_];
@@ -51,7 +49,7 @@ Tiler::Value Tiler::place_of_update(const Inst& inst, Instance& in) {
   Builder::Access access;
   access.address = in.place.base[outer_] - batch_base_;
   access.coords = coords(in.place, std::vector<bool>(axis_count(in.stage), false));
-  return builder_->load(places_, kernel_.buffers[static_cast<size_t>(places_)].dtype, access);
+  return builder_->load(places_, kernel_.buffers[places_].dtype, access);
 }
 
 void Tiler::write_update(const Inst& inst, Instance& in) {
@@ -70,7 +68,6 @@ void Tiler::write_update(const Inst& inst, Instance& in) {
   builder_->branch_on(within.instead, std::span(&place, 1), std::span(&chosen, 1), [&] {
     within.instead = 1;
     write_store(inst, within);
-    return std::vector<Value>{};
   });
 }
 
@@ -98,7 +95,7 @@ void Tiler::write_private_updates() {
     if (is_batch(s, level)) batch = std::max(batch, level.step);
   const int64_t each = round_up(pieces(updates, parts), batch);
   const int written = loops_.stages[0].body.insts.back().buffer;
-  const kernel::Buffer whole_result = kernel_.buffers[static_cast<size_t>(written)];
+  const kernel::Buffer whole_result = kernel_.buffers[written];
   Expr part;
   open_phase([&] { part = block_variable("u", parts); });
   begin_copy(whole(0), 0);
@@ -108,8 +105,7 @@ void Tiler::write_private_updates() {
   write_stores(s, p, 0, {});
   places_ = -1;
   // All of that was said of the result.
-  const int copies = static_cast<int>(kernel_.buffers.size());
-  kernel_.buffers.push_back({"copies", whole_result.dtype, kernel::Space::Temp, whole_result.size * parts});
+  const int copies = add_buffer("copies", whole_result.dtype, kernel::Space::Temp, whole_result.size * parts);
   kernel::visit(kernel_.phases.back().body, [&](Inst& inst) {
     if (inst.buffer != written) return;
     inst.buffer = copies;
@@ -119,23 +115,16 @@ void Tiler::write_private_updates() {
 }
 
 void Tiler::begin_copy(const Place& p, size_t level) {
-  const std::vector<Level>& loops = schedule_.stages[0].loops;
-  if (level < loops.size()) {
-    const Expr var = loop_variable(0, p, loops[level]);
-    builder_->loop(var, {}, [&](std::span<const Value>) {
-      begin_copy(step_into(p, loops[level], var), level + 1);
-      return std::vector<Value>{};
-    });
-    return;
-  }
-  Instance in{0, p, substitution(0, p), {}, {}, {}};
-  const Inst& store = stage(0).body.insts.back();
-  in.map.emplace(store.args[0], builder_->constant(kernel::neutral(*loops_.stages.back().combine, 0)));
-  write_store(store, in);
+  each_tile(0, p, level, [&](const Place& at) {
+    Instance in = instance_at(0, at);
+    const Inst& store = stage(0).body.insts.back();
+    in.map.emplace(store.args[0], builder_->constant(kernel::neutral(*loops_.stages.back().combine, 0)));
+    write_store(store, in);
+  });
 }
 
 Tiler::Value Tiler::with_copies(Value base, Builder::Access access) {
-  const kernel::Buffer copies = kernel_.buffers[static_cast<size_t>(copies_)];
+  const kernel::Buffer copies = kernel_.buffers[copies_];
   const int64_t parts = schedule_.stages.back().parts();
   const Expr first = access.address, size = floordiv(copies.size, parts);
   access.hint = kernel::Hint::None;

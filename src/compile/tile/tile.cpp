@@ -1,6 +1,7 @@
 // Loops and a schedule to tile-level kernel IR.
 #include "base/error.h"
 #include "compile/tile/tiler.h"
+#include "kernel/pass_util.h"
 
 namespace heddle {
 
@@ -31,33 +32,27 @@ kernel::Kernel Tiler::run() {
     if (unit->pack_left) write_matrix_packing(0);
     if (unit->pack_right) write_matrix_packing(1);
   }
-  size_t first = 0;
-  if (online_) {
-    in_registers() ? write_chunks_in_registers() : write_chunks();
-    kernel::renumber(kernel_);
-    return std::move(kernel_);
-  }
   const bool divided = schedule_.stages[0].parts() > 1 && !loops_.stages[0].ordered;
-  if (divided && as<Scan>(0)) {
+  if (online_)
+    in_registers() ? write_chunks_in_registers() : write_chunks();
+  else if (divided && as<Scan>(0))
     write_split_scan();
-    kernel::renumber(kernel_);
-    return std::move(kernel_);
-  }
-  if (divided) {
-    write_partial_phase();
-    first = 1;
-  }
-  const bool atomic = schedule_.stages.back().is<AtomicScatter>();
-  if (atomic && loops_.stages.size() == 1) {
-    write_atomic_updates();
-    kernel::renumber(kernel_);
-    return std::move(kernel_);
-  }
-  const bool copied = schedule_.stages.back().is<PrivateScatter>();
+  else
+    write_all_stages(divided);
+  kernel::renumber(kernel_);
+  return std::move(kernel_);
+}
+
+void Tiler::write_all_stages(bool divided) {
+  const bool atomic = schedule_.stages.back().is<AtomicScatter>(),
+             copied = schedule_.stages.back().is<PrivateScatter>();
+  if (atomic && loops_.stages.size() == 1) return write_atomic_updates();
+  if (divided) write_partial_phase();
   if (copied) write_private_updates();
+  const size_t first = divided ? 1 : 0;
   open_phase();
   if (schedule_.stages.back().parts() > 1 && loops_.stages.back().ordered) divide_places();
-  if (first == 1) combine_partials();
+  if (divided) combine_partials();
   take_turns([&] {
     for (size_t s = first; s + (atomic || copied ? 1 : 0) < loops_.stages.size();) {
       size_t end = s + 1;
@@ -67,8 +62,11 @@ kernel::Kernel Tiler::run() {
     }
   });
   if (atomic) write_atomic_updates();
-  kernel::renumber(kernel_);
-  return std::move(kernel_);
+}
+
+int Tiler::add_buffer(std::string name, DType dtype, kernel::Space space, const Expr& size) {
+  kernel_.buffers.push_back({std::move(name), dtype, space, size});
+  return static_cast<int>(kernel_.buffers.size()) - 1;
 }
 
 Expr Tiler::coordinate(size_t dimension, int64_t extent) {
@@ -100,11 +98,15 @@ Expr Tiler::bounds(const Place& p, const std::vector<bool>& used) {
   return guard;
 }
 
-void Tiler::open_phase(const std::function<void()>& first) {
+void Tiler::begin_phase() {
   kernel_.phases.emplace_back();
   builder_.emplace(kernel_, kernel_.phases.back());
-  block_ = {};
   registers_.clear();
+}
+
+void Tiler::open_phase(const std::function<void()>& first) {
+  begin_phase();
+  block_ = {};
   if (first) first();
   for (size_t i = 0; i < outer_; ++i) {
     const Axis& a = loops_.outer[i];
@@ -121,20 +123,36 @@ Expr Tiler::block_variable(const std::string& name, const Expr& extent) {
   return kernel_.phases.back().blocks.back();
 }
 
+Tiler::Place Tiler::everything(size_t s) {
+  Place p;
+  for (size_t i = 0; i < axis_count(s); ++i) {
+    p.base.push_back(0);
+    p.size.push_back(extent_of(axis(s, i)));
+    p.end.push_back(axis(s, i).extent);
+  }
+  return p;
+}
+
+Tiler::Place Tiler::with_parts(int64_t parts) const {
+  Place p = block_;
+  p.base.push_back(0);
+  p.size.push_back(parts);
+  p.end.push_back(parts);
+  return p;
+}
+
 Tiler::Place Tiler::whole(size_t s) {
   Place p = block_;
   for (size_t i = 0; i < stage(s).inner.size(); ++i) {
     const Axis& a = stage(s).inner[i];
     p.base.push_back(0);
-    p.size.push_back(a.extent.is_const() ? a.extent.value() : a.extent.hi());
-    if (in_registers())
-      p.size.back() = (p.size.back() + kernel::kMatrixRows - 1) / kernel::kMatrixRows * kernel::kMatrixRows;
+    p.size.push_back(in_registers() ? round_up(a.extent.hi(), kernel::kMatrixRows) : a.extent.hi());
     p.end.push_back(a.extent);
     if (dims_.empty()) continue;
     Span span = span_of(a);
     const bool kept = stage(s).reducer && i < stage(s).kept;
-    bool walked = false;
-    for (const Level& level : schedule_.stages[s].loops) walked |= static_cast<size_t>(level.axis) == outer_ + i;
+    const bool walked = std::ranges::any_of(
+        schedule_.stages[s].loops, [&](const Level& level) { return static_cast<size_t>(level.axis) == outer_ + i; });
     if (walked || !kept) p.base.back() = span.begin;  // else one tile, which has room for all
     if (!kept) p.end.back() = span.end;               // what is kept beyond does not matter, but may be read
     if (!is_common(a.var)) continue;
@@ -156,8 +174,8 @@ Expr Tiler::loop_variable(size_t s, const Place& p, const Level& level) {
   // A chunk at the edge ends early, and what nobody reduces is not kept.
   Expr end = p.end[i];
   if (!dims_.empty() && i >= outer_ && !reduces_axis(s, i)) end = min(end, span_of(axis(s, i)).end);
-  Expr trips = min(Expr(ceildiv(p.size[i], level.step)), max(ceildiv(end - p.base[i], level.step), 0));
-  return Expr::index(text("l", loop_count_++), trips);
+  Expr trips = min(Expr(pieces(p.size[i], level.step)), max(ceildiv(end - p.base[i], level.step), 0));
+  return counter(trips);
 }
 
 Tiler::Place Tiler::step_into(Place p, const Level& level, const Expr& var) {
@@ -173,14 +191,20 @@ Tiler::Place Tiler::step_into(Place p, const Level& level, const Expr& var) {
   return p;
 }
 
+void Tiler::each_tile(size_t s, const Place& p, size_t level, const std::function<void(const Place&)>& body) {
+  if (level == schedule_.stages[s].loops.size()) return body(p);
+  const Level& loop = schedule_.stages[s].loops[level];
+  const Expr var = loop_variable(s, p, loop);
+  builder_->loop(var, {}, [&] { each_tile(s, step_into(p, loop, var), level + 1, body); });
+}
+
 void Tiler::write_nest(size_t first, size_t end) {
   const std::vector<Level>& loops = schedule_.stages[first].loops;
-  size_t shared = 0;
-  while (shared < loops.size() && static_cast<size_t>(loops[shared].axis) < outer_) ++shared;
-  bool alone = end == first + 1;
-  for (size_t i = shared; i < loops.size(); ++i)
-    if (static_cast<size_t>(loops[i].axis) < outer_) HD_ASSERT(alone, "outer loops inside inner ones cannot be shared");
-  open_shared(first, end, block_, 0, shared);
+  auto outer = [&](const Level& level) { return is_outer(level); };
+  const auto shared = std::ranges::find_if_not(loops, outer);
+  HD_ASSERT(end == first + 1 || std::none_of(shared, loops.end(), outer),
+            "outer loops inside inner ones cannot be shared");
+  open_shared(first, end, block_, 0, static_cast<size_t>(shared - loops.begin()));
 }
 
 void Tiler::open_shared(size_t first, size_t end, const Place& at, size_t level, size_t shared) {
@@ -201,10 +225,7 @@ void Tiler::open_shared(size_t first, size_t end, const Place& at, size_t level,
     for (size_t s = first; s < end; ++s) write_block_packing(s, with_inner(s), level);
     const Level& loop = schedule_.stages[first].loops[level];
     Expr var = loop_variable(first, at, loop);
-    builder_->loop(var, {}, [&](std::span<const Value>) {
-      open_shared(first, end, step_into(at, loop, var), level + 1, shared);
-      return std::vector<Value>{};
-    });
+    builder_->loop(var, {}, [&] { open_shared(first, end, step_into(at, loop, var), level + 1, shared); });
     return;
   }
   for (size_t s = first; s < end; ++s) write_stage(s, with_inner(s), shared, end);
@@ -216,21 +237,13 @@ void Tiler::write_stage(size_t s, const Place& p, size_t level, size_t nest_end)
     write_stores(s, p, level, {});
     return;
   }
-  if (in_chunk_) {
-    write_chunk_stage(s, p, level);
-    return;
-  }
-  if (!stage(s).reducer) {
-    write_kept(s, p, level);
-    return;
-  }
+  if (in_chunk_) return write_chunk_stage(s, p, level);
+  if (!stage(s).reducer) return write_kept(s, p, level);
   bool used_later = nest_end < loops_.stages.size();
   // A matrix unit adds to memory, so all of its loops are around it.
   size_t last_outer = by_panels(s) ? schedule_.stages[s].loops.size() : after_outer_loops(s, level);
-  if (last_outer > level || used_later || stage(s).kept > 0) {
-    accumulate_in_memory(s, p, level, last_outer, false);
-    return;
-  }
+  if (last_outer > level || used_later || stage(s).kept > 0)
+    return accumulate_in_memory(s, p, level, last_outer, false);
   std::vector<Value> results = reduce(s, p, level, {});
   for (size_t r = 0; r < results.size(); ++r) registers_[stage(s).results[r]] = results[r];
 }
@@ -267,10 +280,9 @@ kernel::Builder::Access Tiler::access_of(const Inst& inst, Instance& in, bool al
     const Dims& shape = builder_->type(v).shape;
     for (size_t i = 0; i < used.size() && !shape.empty(); ++i) used[i] = used[i] || shape[dim(in.place, i)] > 1;
   };
-  size_t first_bound = inst.args.size() - inst.binds.size();
   for (size_t b = 0; b < inst.binds.size(); ++b) {
     access.binds.push_back(inst.binds[b]);
-    access.bound.push_back(value(inst.args[first_bound + b], in));
+    access.bound.push_back(value(kernel::bound(inst)[b], in));
     span_with(access.bound.back());
   }
   if (inst.op == Op::check) span_with(value(inst.args[0], in));
@@ -303,18 +315,14 @@ Tiler::Value Tiler::value(Value v, Instance& in) {
 Tiler::Value Tiler::compute(const Inst& inst, Instance& in) {
   switch (inst.op) {
     case Op::constant: return builder_->constant(inst.literal);
-    case Op::cast:
-      return builder_->cast(value(inst.args[0], in), loops_.values[static_cast<size_t>(inst.results[0])].dtype);
-    case Op::bitcast:
-      return builder_->bitcast(value(inst.args[0], in), loops_.values[static_cast<size_t>(inst.results[0])].dtype);
+    case Op::cast: return builder_->cast(value(inst.args[0], in), dtype_of(inst.results[0]));
+    case Op::bitcast: return builder_->bitcast(value(inst.args[0], in), dtype_of(inst.results[0]));
     case Op::index: {
       Builder::Access access = access_of(inst, in, false);
-      return builder_->index(loops_.values[static_cast<size_t>(inst.results[0])].dtype, access.address, access.coords);
+      return builder_->index(dtype_of(inst.results[0]), access.address, access.coords);
     }
     case Op::scan: return compute_scan(inst, in);
-    case Op::load:
-      return builder_->load(inst.buffer, loops_.values[static_cast<size_t>(inst.results[0])].dtype,
-                            access_of(inst, in, false));
+    case Op::load: return builder_->load(inst.buffer, dtype_of(inst.results[0]), access_of(inst, in, false));
     default: {
       HD_ASSERT(kernel::is_scalar_op(inst.op), kernel::name(inst.op), " in loops");
       if (inst.op == Op::where && unmasked_ && unmasked_->contains(inst.args[0])) return value(inst.args[1], in);

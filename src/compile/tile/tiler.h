@@ -9,6 +9,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "base/rounding.h"
 #include "compile/loops/online.h"
 #include "compile/loops/useful_span.h"
 #include "compile/schedule/schedule.h"
@@ -29,10 +30,13 @@ class Tiler {
   kernel::Kernel run();
 
  private:
+  void write_all_stages(bool divided);  // nest by nest
   struct Instance;
   const Stage& stage(size_t s) const { return loops_.stages[s]; }
   size_t axis_count(size_t s) const { return outer_ + stage(s).inner.size(); }
-  const Axis& axis(size_t s, size_t i) const { return i < outer_ ? loops_.outer[i] : stage(s).inner[i - outer_]; }
+  const Axis& axis(size_t s, size_t i) const { return loops_.axis(stage(s), i); }
+  DType dtype_of(Value v) const { return loops_.dtype(v); }
+  bool is_outer(const Level& level) const { return static_cast<size_t>(level.axis) < outer_; }
 
   // Where a tile of a stage lies: for each axis the index of its first element, how many it spans, and where to stop.
   struct Place {
@@ -59,6 +63,10 @@ class Tiler {
     Expr guard = 1, instead = 1;
   };
 
+  Instance instance_at(size_t s, const Place& p) { return {s, p, substitution(s, p), {}, {}, {}}; }
+
+  int add_buffer(std::string name, DType dtype, kernel::Space space, const Expr& size);
+  Expr counter(const Expr& extent) { return Expr::index(text("l", loop_count_++), extent); }  // of a loop
   Expr coordinate(size_t dimension, int64_t extent);
   Expr index_at(const Place& p, size_t i) {
     if (p.size[i] == 1) return p.base[i];
@@ -74,10 +82,15 @@ class Tiler {
 
   // `first` makes the variables of the grid that come before those of the outer axes.
   void open_phase(const std::function<void()>& first = {});
+  void begin_phase();  // whose blocks are not those of the outer axes
   Expr block_variable(const std::string& name, const Expr& extent);
 
   // The block, with all of the stage's inner axes.
   Place whole(size_t s);
+  // All of the axes, whatever the block.
+  Place everything(size_t s);
+  // The block, and so many parts of what it reduces along one more dimension.
+  Place with_parts(int64_t parts) const;
 
   // One more axis of the grid: parts of the axis that an ordered stage writes to.
   void divide_places();
@@ -85,6 +98,8 @@ class Tiler {
   // Narrows `p` to one step of the loop over `var`.
   Expr loop_variable(size_t s, const Place& p, const Level& level);
   Place step_into(Place p, const Level& level, const Expr& var);
+  // Code for each tile of the stage's loops from `level` on; nothing is carried.
+  void each_tile(size_t s, const Place& p, size_t level, const std::function<void(const Place&)>& body);
 
   // Stages [first, end) inside the outer loops of the first.
   void write_nest(size_t first, size_t end);
@@ -155,17 +170,22 @@ class Tiler {
   int64_t steps_of_a_sum(size_t s, const Level& loop) const;
   std::vector<Value> reduce_products(size_t s, const Place& p, std::vector<Value> before);
 
-  // The tile that one result has inside all loops.
-  Dims result_dims(size_t s, Place p, size_t level);
-  std::vector<bool> outer_only(size_t count) const;
-  std::vector<bool> result_axes(size_t s) const;  // outer and kept ones
+  // Which of `count` axes are those from `first` to before `end`.
+  static std::vector<bool> axes_between(size_t count, size_t first, size_t end);
+  std::vector<bool> outer_only(size_t count) const { return axes_between(count, 0, outer_); }
+  std::vector<bool> result_axes(size_t s) const { return axes_between(axis_count(s), 0, outer_ + stage(s).kept); }
+  std::vector<bool> kept_axes(size_t s) const { return axes_between(axis_count(s), outer_, outer_ + stage(s).kept); }
+  std::vector<bool> reduced_axes(size_t s) const {
+    return axes_between(axis_count(s), outer_ + stage(s).kept, axis_count(s));
+  }
   // A loop over updates that are taken one by one inside.
   bool is_batch(size_t s, const Level& loop) const {
     return target_.machine == Machine::Simd && stage(s).ordered && static_cast<size_t>(loop.axis) == outer_ &&
            loop.step > 1;
   }
   bool reduces_axis(size_t s, size_t i) const { return i >= outer_ + stage(s).kept; }
-  std::vector<Value> identities(size_t s, const Place& p, size_t level);
+  // Of the tile that one result has inside all loops.
+  std::vector<Value> identities(size_t s, Place p, size_t level);
 
   std::vector<Value> reduce_tile(size_t s, const Place& p, std::vector<Value> before);
 
@@ -265,6 +285,7 @@ class Tiler {
   // Element number of the point `index` (one entry per axis, counted from the part's beginning).
   static Expr packed_address(const Packed& packed, const std::vector<Expr>& index);
   static Expr packed_size(const Packed& packed);
+  int add_packed(const Packed& packed, Value factor, kernel::Space space);  // the buffer
 
   void write_packing_phase(size_t s, int operand, const Staged& staged);
 
@@ -296,6 +317,7 @@ class Tiler {
   bool by_panels(size_t s) const { return as<PackedContraction>(s) && as<PackedContraction>(s)->matrix; }
   // The steps of a sum that a SIMT machine's matrix unit takes by itself.
   Level unit_level(size_t s) const;
+  bool by_warps(size_t s) const { return as<MatrixContraction>(s) && as<MatrixContraction>(s)->warps; }
 
   // Copies the parts that are due inside `level` loops of the stage.
   void write_block_packing(size_t s, const Place& p, size_t level);
