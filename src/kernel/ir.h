@@ -125,6 +125,8 @@ std::shared_ptr<const Reducer> simple_reducer(ScalarOp op, DType dtype);
 std::shared_ptr<const Reducer> arg_reducer(bool largest, DType dtype, DType index = DType::i64);
 // Both at once, side by side.
 std::shared_ptr<const Reducer> product_reducer(const Reducer& a, const Reducer& b);
+// (maximum, sum of multiples of exp(x - maximum)); an infinite maximum counts as 0 there.
+std::shared_ptr<const Reducer> online_reducer(DType dtype);
 // The op of a reducer that simple_reducer() could have made.
 std::optional<ScalarOp> simple_op(const Reducer& reducer);
 // What combines with any value to just that value, bit for bit. Sums of floats start from 0, which turns -0 into 0; a

@@ -106,6 +106,29 @@ std::shared_ptr<const Reducer> product_reducer(const Reducer& a, const Reducer& 
   return reducer;
 }
 
+std::shared_ptr<const Reducer> online_reducer(DType dtype) {
+  auto reducer = std::make_shared<Reducer>();
+  const Scalar zero = Scalar::of(dtype, 0);
+  reducer->identity = {*identity_of(ScalarOp::maximum, dtype), zero};
+  const DType dtypes[] = {dtype, dtype};
+  add_params(*reducer, dtypes);
+  Builder b(reducer->values, reducer->combine);
+  const Value none = b.constant(zero),
+              infinity = b.constant(Scalar::of(dtype, std::numeric_limits<double>::infinity()));
+  auto shift = [&](Value maximum) {
+    return b.op(ScalarOp::where, {b.op(ScalarOp::lt, {b.op(ScalarOp::abs, {maximum}), infinity}), maximum, none});
+  };
+  const Value left = 0, left_sum = 1, right = 2, right_sum = 3;
+  // Only the sum beside the lesser maximum changes. Beside -inf it is 0, whatever the factor, which is never infinite.
+  const Value apart = b.op(ScalarOp::abs, {b.op(ScalarOp::sub, {shift(left), shift(right)})});
+  const Value factor = b.op(ScalarOp::exp, {b.op(ScalarOp::neg, {apart})}), first = b.op(ScalarOp::le, {right, left});
+  auto either = [&](Value yes, Value no) { return b.op(ScalarOp::where, {first, yes, no}); };
+  const Value lesser = b.op(ScalarOp::mul, {either(right_sum, left_sum), factor});
+  reducer->combine.results = {b.op(ScalarOp::maximum, {left, right}),
+                              b.op(ScalarOp::add, {either(left_sum, right_sum), lesser})};
+  return reducer;
+}
+
 Scalar neutral(const Reducer& reducer, size_t k) {
   const Scalar& identity = reducer.identity[k];
   bool sum = is_float(identity.dtype) && simple_op(reducer) == ScalarOp::add;

@@ -252,16 +252,14 @@ Tensor direct_logsumexp(const Tensor& x, const Axes& axes) {
   return add(log(sum(exp(sub(x, shift)), axes, true)), shift);
 }
 
-// The sum needs the maximum first. So that both find their elements in a cache, long axes are cut into blocks, and
-// logsumexp of the blocks' results is taken again.
+// The sum needs the maximum first. The compiler takes both in one pass; but where rows of memory are added up, which
+// the axis goes across, blocks of rows are faster, of whose results logsumexp is taken again.
 Tensor blocked_logsumexp(const Tensor& x, int axis) {
   int64_t size = x.size(axis);
-  bool last = axis == x.rank() - 1;
-  // A block of a row fits the L1 cache; of columns so many rows are read side by side.
-  int64_t block = last ? 8192 : 16, most = last ? 65536 : 64;
+  constexpr int64_t block = 16, most = 64;  // rows that are read side by side
   // How many blocks there are must not depend on the value of a symbol.
   bool symbolic = !x.node()->shape[static_cast<size_t>(axis)].is_const();
-  if (size <= most || symbolic) return direct_logsumexp(x, {axis});
+  if (axis == x.rank() - 1 || size <= most || symbolic) return direct_logsumexp(x, {axis});
   int64_t blocks = size / block;
   Dims cut = x.shape();
   cut[static_cast<size_t>(axis)] = blocks;

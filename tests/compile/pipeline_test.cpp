@@ -100,6 +100,18 @@ std::vector<Case> cases() {
   list.push_back({"mean_variance", {mean, var}, 1});
   NodeRef scale = op(ScalarOp::sqrt, {op(ScalarOp::add, {var, n})});
   list.push_back({"layernorm", {op(ScalarOp::div, {centred, spread(scale, z->shape, 1)})}, 1});
+  auto logsumexp = [](const NodeRef& v, int axis) {
+    NodeRef most = reduce(ReduceOp::Max, v, {axis});
+    auto all = [&](double value) { return make_const(Scalar::of(kF32, value), most->shape); };
+    NodeRef finite = op(ScalarOp::lt, {op(ScalarOp::abs, {most}), all(std::numeric_limits<double>::infinity())});
+    NodeRef shift = op(ScalarOp::where, {finite, most, all(0)});
+    NodeRef terms = op(ScalarOp::exp, {op(ScalarOp::sub, {v, spread(shift, v->shape, axis)})});
+    return op(ScalarOp::add, {op(ScalarOp::log, {reduce(ReduceOp::Sum, terms, {axis})}), shift});
+  };
+  list.push_back({"logsumexp_rows", {logsumexp(z, 1)}, 1});
+  list.push_back({"logsumexp_columns", {logsumexp(leaf({900, 300}, 21), 0)}, 1});
+  list.push_back({"logsumexp_of_a_long_row", {logsumexp(leaf({1, 150000}, 22), 1)}, 1});
+  list.push_back({"logsumexp_of_narrow_columns", {logsumexp(leaf({20001, 8}, 23), 0)}, 1});
   NodeRef twice = matmul(op(ScalarOp::tanh, {matmul(leaf({40, 30}, 14), leaf({30, 20}, 15))}), leaf({20, 40}, 16));
   list.push_back({"mlp", {twice}, 2});
   return list;

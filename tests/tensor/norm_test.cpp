@@ -73,6 +73,25 @@ TEST(Norm, others) {
   expect_close(softmin(tensor({1, 2})), doubles(softmax(tensor({-1, -2}))));
 }
 
+TEST(Norm, logsumexp_of_long_rows_and_columns_with_infinities) {
+  for (int64_t axis : {1, 0}) {
+    const Dims shape = axis == 1 ? Dims{3, 100003} : Dims{70001, 8};
+    const int64_t n = shape[static_cast<size_t>(axis)];
+    Tensor place = axis == 1 ? arange(n) : unsqueeze(arange(n), 1);
+    auto all = [&](const Tensor& x) { return logsumexp(broadcast_to(x, shape), axis); };
+    auto expect_all = [&](const Tensor& x, double value) {
+      expect_close(all(x), doubles(full({all(x).size(0)}, value)));
+    };
+    expect_all(where(lt(place, n - 2), -kInfinity, -500), -500 + std::log(2.0));
+    expect_all(where(lt(place, n - 2), -kInfinity, 500), 500 + std::log(2.0));
+    expect_all(where(lt(place, 2), 500, -500), 500 + std::log(2.0));
+    expect_all(where(lt(place, n - 1), 0, kInfinity), kInfinity);
+    expect_all(where(lt(place, n - 1), -kInfinity, kInfinity), kInfinity);
+    expect_all(where(lt(place, n), -kInfinity, 0), -kInfinity);
+    EXPECT_TRUE(heddle::all(isnan(all(where(lt(place, 1), kNan, 0)))).item<bool>());
+  }
+}
+
 TEST(Norm, layers) {
   Tensor x = noise_tensor({6, 8}), w = noise_tensor({8}, 2), b = noise_tensor({8}, 3);
   expect_close(layer_norm(x, w, b), doubles(layer_norm(x) * w + b), 1e-5);

@@ -207,7 +207,11 @@ class LoopsInterpreter {
                   " of stage ", u.from, ", which has ", from.kept.size(), "\n", print(loops_));
         values_[u.value] = from.kept[point][u.which];
       }
-      for (size_t i = 0; i < p.insts.size(); ++i) step(p, i);
+      for (size_t i = 0; i < p.insts.size(); ++i) {
+        step(p, i);
+        if (stage.online)
+          values_[static_cast<size_t>(stage.results[0])] = values_[static_cast<size_t>(stage.body.results[0])];
+      }
       if (stores(stage)) return;
       Tuple tuple;
       for (Value v : stage.body.results) tuple.push_back(values_[v]);

@@ -213,7 +213,7 @@ std::string print(const Loops& loops) {
     std::string how = "keep";
     if (stage.reducer) {
       auto simple = kernel::simple_op(*stage.reducer);
-      how = text("reduce ", simple ? info(*simple).name : kernel::print(*stage.reducer));
+      how = text("reduce ", stage.online ? "online" : simple ? info(*simple).name : kernel::print(*stage.reducer));
     }
     out << line.substr(0, begin) << how << line.substr(begin + 10, end - begin - 10) << "\n";
   }
@@ -243,9 +243,9 @@ Structure structure(const Loops& loops) {
   write_axes(writer, outer);
   writer.word(static_cast<uint64_t>(together));
   writer.word(stages.size());
-  for (const auto& [inner, body, reducer, results, kept, ordered, place, places, combine] : stages) {
+  for (const auto& [inner, body, reducer, results, kept, online, ordered, place, places, combine] : stages) {
     write_axes(writer, inner);
-    writer.word(static_cast<uint64_t>(ordered) | kept << 1);
+    writer.word(static_cast<uint64_t>(ordered) | static_cast<uint64_t>(online) << 1 | kept << 2);
     writer.write(body);
     writer.values(results);
     writer.write(reducer);

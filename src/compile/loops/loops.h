@@ -48,6 +48,9 @@ struct Stage {
   std::shared_ptr<const kernel::Reducer> reducer;
   std::vector<kernel::Value> results;  // the reduced tuple, or what is kept, as named by later stages
   size_t kept = 0;  // so many of the inner axes, the first ones, are kept; all if there are results and no reducer
+  // A maximum and a sum of multiples of exp(x - maximum), in one pass: the body names its own first result, which there
+  // is the maximum of any part of the points that holds this one. Parts combine by the online_reducer().
+  bool online = false;
   // The points of the inner axis run in ascending order, for several may write to one place. `place` is the variable
   // bound to the place along an axis that has `places` of them; the stage before, if there is one, walks it.
   bool ordered = false;
@@ -96,7 +99,8 @@ void merge_columns(Loops& loops);
 // Whether two instructions of one stage, or of stages with the same axes, have the same result.
 bool computes_the_same(const Loops& loops, const kernel::Inst& a, const kernel::Inst& b);
 
-// Makes one stage of independent reductions over the same axes. In place.
+// Makes one stage of independent reductions over the same axes, and of a maximum and the sum that is relative to it. In
+// place.
 void merge_reductions(Loops& loops);
 
 // Computes once what elements at the same remainder of an axis have in common. In place.

@@ -1,8 +1,10 @@
-// Independent reductions over the same axes become one over a tuple: sum(x) and sum(x * x) read x once.
+// Independent reductions over the same axes become one over a tuple: sum(x) and sum(x * x) read x once. So do a maximum
+// and a sum that can be rescaled to it (online.h).
 #include <algorithm>
 
 #include "compile/loops/contraction.h"
 #include "compile/loops/loops.h"
+#include "compile/loops/online.h"
 #include "kernel/pass_util.h"
 
 namespace heddle {
@@ -54,10 +56,19 @@ void append(Loops& loops, Stage& to, Stage&& from) {
 void merge_reductions(Loops& loops) {
   if (is_nested(loops)) return;  // stages share axes
   auto merges = [&](const Stage& stage) {
-    if (!stage.reducer || stage.inner.empty() || stage.kept > 0) return false;
+    if (!stage.reducer || stage.inner.empty() || stage.kept > 0 || stage.online) return false;
     auto contraction = find_contraction(loops, stage);
     return !contraction || !contraction->is_matmul();  // those have schedules of their own
   };
+  for (size_t s = 0; s < loops.stages.size(); ++s)
+    for (size_t t = s + 1; t < loops.stages.size() && !loops.stages[s].online; ++t) {
+      Stage& maximum = loops.stages[s];
+      if (!same_axes(maximum, loops.stages[t]) || depends(loops, t, s + 1) || !is_online_pair(loops, s, t)) continue;
+      append(loops, maximum, std::move(loops.stages[t]));
+      maximum.online = true;
+      maximum.reducer = kernel::online_reducer(maximum.reducer->identity[0].dtype);
+      loops.stages.erase(loops.stages.begin() + static_cast<long>(t));
+    }
   for (size_t s = 0; s < loops.stages.size(); ++s) {
     if (!merges(loops.stages[s])) continue;
     for (size_t t = s + 1; t < loops.stages.size();) {

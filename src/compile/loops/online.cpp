@@ -1,6 +1,7 @@
 #include "compile/loops/online.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -22,9 +23,9 @@ bool reduces(const Stage& stage, const Expr& var) {
 }
 
 // How a value follows the maximum of a pivot: not at all; it is the maximum; something less the maximum; a multiple of
-// the exponential of that.
+// the exponential of that. A maximum that may be infinite, its magnitude, and whether that is finite make one that is.
 struct Follows {
-  enum class How : uint8_t { Not, Is, Less, Scales } how = How::Not;
+  enum class How : uint8_t { Not, Is, Less, Scales, Any, Magnitude, Finite } how = How::Not;
   size_t pivot = SIZE_MAX;
 };
 using How = Follows::How;
@@ -57,6 +58,13 @@ class Finder {
       if (chunk && !finish(s, online.pivots.back())) return {};
     }
     return online;
+  }
+
+  bool is_pair(size_t s, size_t t) {
+    follows_[loops_.stages[s].results[0]] = {How::Any, s};
+    const kernel::Body& body = loops_.stages[t].body;
+    return std::all_of(body.insts.begin(), body.insts.end(), [&](const Inst& inst) { return follow(inst); }) &&
+           of(body.results[0]).how == How::Scales;
   }
 
  private:
@@ -134,6 +142,10 @@ class Finder {
         if (!scales(0) || !is_float(loops_.values[static_cast<size_t>(inst.results[0])].dtype)) return false;
         result = x[0];
         return true;
+      case Op::abs: result = {How::Magnitude, x[0].pivot}; return x[0].how == How::Any;
+      case Op::lt:
+        result = {How::Finite, x[0].pivot};
+        return x[0].how == How::Magnitude && is_constant(inst.args[1], std::numeric_limits<double>::infinity());
       case Op::where: return choose(inst, x, result);
       default: return false;
     }
@@ -161,19 +173,22 @@ class Finder {
     return true;
   }
 
+  bool is_constant(Value v, double number) const {
+    auto def = defs_.find(v);
+    return def != defs_.end() && def->second->op == Op::constant && def->second->literal.as_double() == number;
+  }
+
   // Between a multiple and nothing.
   bool choose(const Inst& inst, const std::vector<Follows>& x, Follows& result) {
-    auto zero = [&](Value v) {
-      for (const Stage& stage : loops_.stages)
-        for (const Inst& i : stage.body.insts)
-          if (i.op == Op::constant && i.results[0] == v) return i.literal.as_double() == 0;
-      return false;
-    };
+    if (x[0].how == How::Finite) {
+      result = {How::Is, x[0].pivot};
+      return x[1].how == How::Any && is_constant(inst.args[2], 0);
+    }
     if (x[0].how != How::Not) return false;
     for (size_t i : {size_t{1}, size_t{2}}) {
       const size_t other = 3 - i;
       if (x[i].how != How::Scales) continue;
-      if (x[other].how == How::Scales ? x[other].pivot != x[i].pivot : !zero(inst.args[other])) return false;
+      if (x[other].how == How::Scales ? x[other].pivot != x[i].pivot : !is_constant(inst.args[other], 0)) return false;
       result = x[i];
       return true;
     }
@@ -203,6 +218,25 @@ std::optional<Axis> common_axis(const Loops& loops) {
       found = axis;
     }
   return found;
+}
+
+bool is_online_pair(const Loops& loops, size_t s, size_t t) {
+  auto reduces_by = [&](size_t stage, ScalarOp op) {
+    const Stage& of = loops.stages[stage];
+    return of.reducer && of.kept == 0 && !of.inner.empty() && kernel::simple_op(*of.reducer) == op;
+  };
+  if (!reduces_by(s, ScalarOp::maximum) || !reduces_by(t, ScalarOp::add)) return false;
+  const DType dtype = loops.stages[s].reducer->identity[0].dtype;
+  if (!is_float(dtype) || loops.stages[t].reducer->identity[0].dtype != dtype) return false;
+  Loops renamed = loops;
+  Substitution axes;
+  for (size_t i = 0; i < loops.stages[s].inner.size(); ++i)
+    axes.emplace_back(loops.stages[t].inner[i].var, loops.stages[s].inner[i].var);
+  for (Inst& inst : renamed.stages[t].body.insts) {
+    inst.address = substitute(inst.address, axes);
+    inst.guard = substitute(inst.guard, axes);
+  }
+  return Finder(renamed, {}).is_pair(s, t);
 }
 
 std::optional<Online> find_online(const Loops& loops) {

@@ -31,4 +31,8 @@ std::optional<Axis> common_axis(const Loops& loops);
 // Nothing if a reduction along the common axis depends on another in a way that cannot be rescaled.
 std::optional<Online> find_online(const Loops& loops);
 
+// Whether stage t, over the same axes as s, sums up multiples of exp(x - m), where s finds the maximum of x, and m is
+// that maximum, or 0 if it is infinite.
+bool is_online_pair(const Loops& loops, size_t s, size_t t);
+
 }  // namespace heddle

@@ -27,6 +27,8 @@ class LoopsVerifier {
       check_axes(stage.inner, "inner");
       for (const Axis& axis : stage.inner)
         require(!walks(loops_.outer, axis.var), "walks the outer axis ", axis.var, " again");
+      require(!stage.online || (stage.results.size() == 2 && stage.reducer && stage.kept == 0), "no maximum and a sum");
+      if (stage.online) define(stage.results[0], true);
       for (const Inst& inst : stage.body.insts) check(stage, inst);
       check_results(stage);
     }
@@ -71,7 +73,8 @@ class LoopsVerifier {
       require(made.stage == static_cast<int>(stage_), "value %", v, " belongs to the body of stage ", made.stage);
       return;
     }
-    require(made.stage < static_cast<int>(stage_), "value %", v, " is a result of this stage itself");
+    const bool own = stage.online && v == stage.results[0];
+    require(own || made.stage < static_cast<int>(stage_), "value %", v, " is a result of this stage itself");
     const Stage& from = loops_.stages[made.stage];
     for (size_t i = 0; i < from.kept; ++i)
       require(walks(stage.inner, from.inner[i].var), "value %", v, " is kept along ", from.inner[i].var,
@@ -173,7 +176,7 @@ class LoopsVerifier {
     require(stage.reducer || stage.kept == (stores(stage) ? 0 : stage.inner.size()), "keeps ", stage.kept,
             " axes and reduces nothing");
     for (size_t i = 0; i < stage.results.size(); ++i) {
-      define(stage.results[i], true);
+      if (!stage.online || i > 0) define(stage.results[i], true);
       require(type(stage.results[i]) == type(stage.body.results[i]), "result %", stage.results[i],
               " has another dtype than what is reduced");
       require(!stage.reducer || stage.reducer->identity[i].dtype == type(stage.results[i]).dtype,

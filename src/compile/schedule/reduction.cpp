@@ -119,6 +119,7 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Sizes& sizes, c
       if (i < rank && score[i] > 0) column_axis = i;
     }
   }
+  constexpr int64_t kStrip = 64;  // rows
   int64_t limit = simd ? kWholeRow : 8192, piece = simd ? kRowPiece : 4096;
   bool columns = along_outer > along_inner && column_axis < rank;
   if (!simd && !columns && widest > limit && widest <= 4 * limit && !reduces_once(loops)) {
@@ -126,12 +127,15 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Sizes& sizes, c
     limit = widest;
     schedule.threads = widest <= 2 * 8192 ? 512 : 1024;
   }
-  if (columns && simd && reduces_once(loops) && sizes.outer[column_axis] > 256 && sizes.inner[0].back() > 1) {
+  // A sum beside its maximum rescales both for every part: few rows are one.
+  const bool one_part = loops.stages[0].online && widest <= kStrip;
+  if (columns && simd && reduces_once(loops) && !one_part && sizes.outer[column_axis] > 256 &&
+      sizes.inner[0].back() > 1) {
     schedule_wide_columns(schedule, loops, sizes, column_axis, target);
     split_reduction(schedule, loops, sizes, target);
     return;
   }
-  if (columns && simd && widest <= 64 && sizes.outer[column_axis] > 64) {
+  if (columns && simd && widest <= kStrip && sizes.outer[column_axis] > 64) {
     // Few rows of a wide matrix: a strip of columns stays in the L1 cache through all stages.
     int64_t step = column_step(loops, column_axis, target);
     schedule.block[column_axis] = std::min(round_up(sizes.outer[column_axis], step), round_up(4096, step));

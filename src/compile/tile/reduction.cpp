@@ -127,12 +127,27 @@ std::vector<Tiler::Value> Tiler::reduce_tile(size_t s, const Place& p, std::vect
     return {builder_->dot(a, b, before[0], static_cast<int>(dim(p, dot_axis(s))), inside,
                           inside.is_const(1) ? std::span<const Expr>{} : guarded)};
   }
+  auto reduced_by = [&](const std::shared_ptr<const kernel::Reducer>& by, std::span<const Value> results) {
+    std::vector<Value> tuple;
+    Expr inside = guard;
+    SmallVector<Expr, 4> at = where;
+    for (Value v : results) tuple.push_back(spread(value(v, instance), full));
+    for (size_t i = axis_count(s); i-- > reduced;) {
+      tuple = builder_->reduce(tuple, static_cast<int>(dim(p, i)), by, inside, at);
+      inside = 1;  // what lay outside is the identity now
+      at[dim(p, i)] = coordinate(dim(p, i), 1);
+    }
+    return tuple;
+  };
   std::vector<Value> tuple;
-  for (Value v : stage(s).body.results) tuple.push_back(spread(value(v, instance), full));
-  for (size_t i = axis_count(s); i-- > reduced;) {
-    tuple = builder_->reduce(tuple, static_cast<int>(dim(p, i)), reducer, guard, where);
-    guard = 1;  // what lay outside is the identity now
-    where[dim(p, i)] = coordinate(dim(p, i), 1);
+  if (stage(s).online) {
+    const std::span<const Value> results = stage(s).body.results;
+    const DType dtype = reducer->identity[0].dtype;
+    tuple = reduced_by(kernel::simple_reducer(ScalarOp::maximum, dtype), results.first(1));
+    instance.map[stage(s).results[0]] = tuple[0];
+    tuple.push_back(reduced_by(kernel::simple_reducer(ScalarOp::add, dtype), results.last(1))[0]);
+  } else {
+    tuple = reduced_by(reducer, stage(s).body.results);
   }
   return before.empty() ? tuple : builder_->apply(*reducer, before, tuple);
 }
@@ -295,7 +310,19 @@ void Tiler::combine_partials() {
     tuple.push_back(builder_->load(partial_buffers_[r], dtype_of(stage(0).results[r]),
                                    partial_access(p, coordinate(outer_, parts), used)));
   }
-  tuple = builder_->reduce(tuple, static_cast<int>(outer_), stage(0).reducer);
+  const auto& reducer = stage(0).reducer;
+  if (stage(0).online) {
+    const DType dtype = reducer->identity[0].dtype;
+    auto along_parts = [&](ScalarOp op, Value v) {
+      return builder_->reduce({&v, 1}, static_cast<int>(outer_), kernel::simple_reducer(op, dtype))[0];
+    };
+    // Combined with no sum beside the maximum of all, sums of parts are relative to that.
+    const Value maximum = along_parts(ScalarOp::maximum, tuple[0]);
+    const Value whole[] = {maximum, builder_->constant(reducer->identity[1])};
+    tuple = {maximum, along_parts(ScalarOp::add, builder_->apply(*reducer, tuple, whole)[1])};
+  } else {
+    tuple = builder_->reduce(tuple, static_cast<int>(outer_), reducer);
+  }
   // Later stages that walk the block in steps find their part of it in memory.
   bool walked = false;
   for (size_t s = 1; s < loops_.stages.size(); ++s)
