@@ -127,5 +127,26 @@ TEST(Partition, a_factor_of_several_products_is_no_nest) {
   expect_like_evaluator(roots, -1, 1e-4, [](How how) { return how == How::Simd ? 4 : 1; });
 }
 
+// Two changes in place that need the same value, which reads both memories: it is computed once, before.
+TEST(Partition, updates_share_what_is_computed_before_them) {
+  NodeRef a = leaf({1000}, 1), b = leaf({1000}, 2);
+  auto start = [](const NodeRef& x) { return make_shrink(x, std::vector<Expr>{0}, std::vector<Expr>{500}); };
+  NodeRef t = op(ScalarOp::add, {make_flip(start(a), std::vector<int>{0}), make_flip(start(b), std::vector<int>{0})});
+  NodeRef inside = op(ScalarOp::lt, {make_iota(kI64, Shape{1000}, 0), make_const(Scalar::of(kI64, 500), Shape{1000})});
+  NodeRef wide = make_pad(t, std::vector<Expr>{0}, std::vector<Expr>{500}, Scalar::of(kF32, 0.0));
+  std::vector<NodeRef> roots{op(ScalarOp::where, {inside, wide, a}), op(ScalarOp::where, {inside, wide, b})};
+  std::vector<const Node*> replaces{a.get(), b.get()};
+  Program program = fuse(roots, replaces);
+  size_t flips = 0;  // kernels that read both memories
+  for (const Program::Step& step : program.steps)
+    for (const Program::Segment& segment : step.segments) {
+      auto reads = [&](const NodeRef& x) {
+        return std::ranges::any_of(segment.tensors, [&](int which) { return program.tensors[which].node == x.get(); });
+      };
+      flips += reads(a) && reads(b);
+    }
+  EXPECT_EQ(flips, 1u);
+}
+
 }  // namespace
 }  // namespace heddle

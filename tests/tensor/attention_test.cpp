@@ -272,5 +272,21 @@ TEST(Attention, errors_name_the_shapes) {
       {"scaled_dot_product_attention", "mask", "i64", "bool", "float"});
 }
 
+// Kernels that would need each other are made again, whatever others have stored by then.
+TEST(Attention, has_gradients_of_gradients) {
+  for (int axis : {0, 1}) {
+    SCOPED_TRACE(axis);
+    TensorList in;
+    for (uint64_t seed : {1, 2, 3}) in.push_back(noise_tensor({128, 8}, seed).cast(kF64).realize());
+    auto loss = [&](const TensorList& x) {
+      return square(matmul(softmax(matmul(x[0], transpose(x[1])), axis), x[2])).sum();
+    };
+    Tensor all = zeros({}, kF64);
+    for (Tensor& x : in) x.requires_grad_();
+    for (const Tensor& g : grad(loss(in), in)) all = all + square(g).sum();
+    expect_evaluated(grad(all, in), 1e-9);
+  }
+}
+
 }  // namespace
 }  // namespace heddle

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -154,19 +155,23 @@ bool reads_elsewhere(const Program& program, const Program::Step& step, const Up
 
 // The next three say whether the steps of a group have to be made again, and enter into the limits what must change.
 
+// What groups were made again for, by one of the nodes that they write: once each.
+using Known = std::set<std::pair<const Node*, const Node*>>;
+
 // Results of reductions that would be read elsewhere than where they are computed come from memory.
-bool forbid_misread(Writing& writing, const Group& group, PartitionLimits& limits) {
+bool forbid_misread(Writing& writing, const Group& group, Known& known, PartitionLimits& limits) {
   const std::unordered_set<const Node*> misread = std::exchange(writing.misread, {});
   if (misread.empty()) return false;
+  auto unit = [&](int id) -> const Unit& { return writing.parts->units[static_cast<size_t>(id)]; };
   bool changed = false;
   for (const Node* node : misread) {
-    changed |= limits.in_memory.try_emplace(node, Why{Reason::ReadElsewhere}).second;
-    changed |= limits.alone.insert(node).second;
+    limits.in_memory.try_emplace(node, Why{Reason::ReadElsewhere});
+    limits.alone.insert(node);
+    changed |= known.emplace(unit(group.units.back()).written(), node).second;
   }
   if (changed) return true;
   for (int id : group.units)
-    if (const Unit& u = writing.parts->units[static_cast<size_t>(id)]; u.nest)
-      changed |= limits.not_nested.insert(u.nest).second;
+    if (unit(id).nest) changed |= limits.not_nested.insert(unit(id).nest).second;
   const Node& first = **misread.begin();
   HD_ASSERT(changed, "the result of ", name(first.op), " of shape ", first.shape, " is read where it is not computed");
   return true;
@@ -174,7 +179,7 @@ bool forbid_misread(Writing& writing, const Group& group, PartitionLimits& limit
 
 // What changes of memory are computed from goes to memory first where they could not work in place otherwise.
 bool compute_before(const Program& program, std::span<const Program::Step> steps, const UpdatedLeaves& leaves,
-                    PartitionLimits& limits) {
+                    Known& known, PartitionLimits& limits) {
   bool changed = false;
   std::unordered_set<const Node*> all;
   for (const auto& [update, leaf] : leaves) all.insert(leaf);
@@ -182,7 +187,8 @@ bool compute_before(const Program& program, std::span<const Program::Step> steps
     if (!step.update) continue;
     if (step.checks.empty() && !reads_elsewhere(program, step, leaves, all)) continue;
     for (const Node* operand : operands(*step.update)) {
-      if (!limits.in_memory.try_emplace(operand, Why{Reason::InPlace}).second) continue;
+      limits.in_memory.try_emplace(operand, Why{Reason::InPlace});
+      if (!known.emplace(step.update->node, operand).second) continue;
       changed = true;
       break;
     }
@@ -232,11 +238,13 @@ std::vector<Program::Step> finished(Program& program, std::vector<Program::Step>
   return result;
 }
 
-// The steps of all groups. A group that does not work, or not here, is made again alone.
-Writing write_program(Partition& parts, const UpdatedLeaves& leaves, const FuseOptions& options,
-                      PartitionLimits& limits) {
+// The steps of all groups. A group that does not work, or not here, is made again alone. Nothing if the partition has
+// to begin anew.
+std::optional<Writing> write_program(Partition& parts, const UpdatedLeaves& leaves, const FuseOptions& options,
+                                     Known& known, PartitionLimits& limits) {
   Writing writing{&parts, options.modes.deterministic};
   Program& program = writing.program;
+  std::unordered_set<const Node*> written;
   std::vector<int> open(parts.groups.size());
   std::iota(open.rbegin(), open.rend(), 0);
   while (!open.empty()) {
@@ -246,7 +254,7 @@ Writing write_program(Partition& parts, const UpdatedLeaves& leaves, const FuseO
     const Group& group = parts.groups[static_cast<size_t>(g)];
     const size_t tensors = program.tensors.size(), made = program.made.size();
     std::vector<Program::Step> steps = write_group(writing, group);
-    bool again = forbid_misread(writing, group, limits) || compute_before(program, steps, leaves, limits);
+    bool again = forbid_misread(writing, group, known, limits) || compute_before(program, steps, leaves, known, limits);
     if (!again) {
       steps = finished(program, std::move(steps), options);
       again = take_apart(steps, options, limits);
@@ -254,10 +262,16 @@ Writing write_program(Partition& parts, const UpdatedLeaves& leaves, const FuseO
     if (again) {
       writing.forget_tensors(tensors);
       program.made.resize(made);
-      const std::vector<int> fresh = partition_again(parts, g, limits);
-      open.insert(open.end(), fresh.rbegin(), fresh.rend());
-    } else {
-      std::ranges::move(steps, std::back_inserter(program.steps));
+      const std::optional<std::vector<int>> fresh = partition_again(parts, g, written, limits);
+      if (!fresh) return {};
+      open.insert(open.end(), fresh->rbegin(), fresh->rend());
+      continue;
+    }
+    std::ranges::move(steps, std::back_inserter(program.steps));
+    for (int id : group.units) {
+      const Unit& u = parts.units[static_cast<size_t>(id)];
+      if (!u.reduces && u.writes.empty()) written.insert(u.written());
+      written.insert(u.writes.begin(), u.writes.end());
     }
   }
   return writing;
@@ -272,8 +286,13 @@ Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replac
   for (size_t i = 0; i < replaces.size(); ++i)
     if (auto updates = limits.updates.find(roots[i].get()); updates != limits.updates.end())
       for (const Update& update : updates->second) leaves[&update] = replaces[i];
-  Partition parts = partition(roots, limits);
-  Writing writing = write_program(parts, leaves, options, limits);
+  Partition parts;
+  std::optional<Writing> written;
+  for (Known known; !written;) {
+    parts = partition(roots, limits);
+    written = write_program(parts, leaves, options, known, limits);
+  }
+  Writing& writing = *written;
   Program& program = writing.program;
   for (const NodeRef& root : roots) {
     program.outputs.push_back(writing.tensor(root.get(), true));

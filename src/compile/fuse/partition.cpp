@@ -56,16 +56,16 @@ Partitioner::Partitioner(const Region& region, PartitionLimits& limits)
       store(root.get(), {Reason::CallerWants});
       roots_.insert(root.get());
     }
-  for (const auto& [node, why] : limits.in_memory)
-    if (number_.count(node)) store(node, why);
+  for (const Node* node : order_)
+    if (auto known = limits.in_memory.find(node); known != limits.in_memory.end()) store(node, known->second);
   find_nests();
 }
 
-Partition Partitioner::run() {
+std::optional<Partition> Partitioner::run() {
   place_all();
   join_siblings();
   drop_dead_stores();
-  make_again();
+  if (!make_again()) return {};
   order_groups();
   join_producers();
   drop_dead_stores();
@@ -344,7 +344,8 @@ void Partitioner::forget_unread(const Unit::Read& read) {
 
 Partition partition(std::span<const NodeRef> roots, PartitionLimits& limits) {
   const Region region{{roots.begin(), roots.end()}, {}};
-  return Partitioner(region, limits).run();
+  for (;;)
+    if (std::optional<Partition> made = Partitioner(region, limits).run()) return std::move(*made);
 }
 
 }  // namespace heddle

@@ -115,11 +115,15 @@ struct PartitionLimits {
   bool explain = false;  // say why kernels are not one
 };
 
-// Sums of its groups that must not be nested are added to the limits.
+// Limits that turn out to be needed are added.
 Partition partition(std::span<const NodeRef> roots, PartitionLimits& limits);
 
-// Makes other kernels of what a group computes, under limits that have changed. Everything else stays as it is. The
-// numbers of the new groups, in an order in which they can run where the group could; the group is empty afterwards.
-std::vector<int> partition_again(Partition& parts, int group, PartitionLimits& limits);
+// Makes other kernels of what a group computes, under limits that have changed; what is `written` by then is there to
+// be read. Everything else stays as it is. The numbers of the new groups, in an order in which they can run where the
+// group could; the group is empty afterwards. Nothing if they would write what others write already: then the partition
+// has to begin anew.
+std::optional<std::vector<int>> partition_again(Partition& parts, int group,
+                                                const std::unordered_set<const Node*>& written,
+                                                PartitionLimits& limits);
 
 }  // namespace heddle

@@ -1,6 +1,7 @@
 // Groups that turned out to be no kernels are made again, alone: what they compute is a region of its own, which reads
-// from memory what they read. Nothing outside changes, so nothing outside can be harmed: a kernel that becomes several
-// needs no more than it did.
+// from memory what they read, and whatever else is written before. Nothing outside changes, and no new group is needed
+// by what it needs. One thing can go wrong: the region stores what a group that runs later stores as well. Then the
+// partition begins anew, under limits that say what was found out.
 #include <numeric>
 
 #include "base/error.h"
@@ -41,8 +42,14 @@ Region region_of(const Partition& parts, std::span<const int> groups, const F& w
   return region;
 }
 
-// Puts the groups of a region in the place of those that it was made of.
-std::vector<int> replace(Partition& parts, std::span<const int> groups, Partition&& made) {
+// Puts the groups of a region in the place of those that it was made of. Nothing if others store the same.
+std::optional<std::vector<int>> replace(Partition& parts, std::span<const int> groups, Partition&& made) {
+  for (auto& [node, id] : made.storing) {
+    auto other = parts.storing.find(node);
+    if (other == parts.storing.end()) continue;
+    const int g = parts.units[static_cast<size_t>(other->second)].group;
+    if (g >= 0 && std::ranges::find(groups, g) == groups.end()) return {};
+  }
   for (int g : groups) {
     for (int id : std::exchange(parts.groups[static_cast<size_t>(g)].units, {})) {
       Unit& u = parts.units[static_cast<size_t>(id)];
@@ -182,9 +189,9 @@ void Partitioner::forbid(std::span<const int> groups) {
   HD_ASSERT(changed, "kernels that need each other, or that take no reduction in");
 }
 
-void Partitioner::make_again() {
+bool Partitioner::make_again() {
   const std::vector<std::vector<int>> unfit = unfit_groups();
-  if (unfit.empty()) return;
+  if (unfit.empty()) return true;
   std::vector<int> place(result_.groups.size(), -1);  // of a group in the list
   for (size_t i = 0; i < unfit.size(); ++i)
     for (int g : unfit[i]) place[static_cast<size_t>(g)] = static_cast<int>(i);
@@ -198,18 +205,41 @@ void Partitioner::make_again() {
         wanted.insert(node);
     });
   }
+  const std::vector<std::vector<int>> needed = needed_groups();
   for (const std::vector<int>& groups : unfit) {
-    const Region region = region_of(result_, groups, [&](const Node* node) { return wanted.count(node) > 0; });
+    Region region = region_of(result_, groups, [&](const Node* node) { return wanted.count(node) > 0; });
+    // What groups store that the region needs anyway is there.
+    std::vector<int> open(groups);
+    std::unordered_set<int> seen(groups.begin(), groups.end());
+    while (!open.empty()) {
+      const int g = open.back();
+      open.pop_back();
+      if (static_cast<size_t>(g) >= needed.size()) continue;
+      for (int from : needed[static_cast<size_t>(g)])
+        if (seen.insert(from).second) open.push_back(from);
+    }
+    for (const auto& [node, id] : result_.storing)
+      if (const int g = unit(id).group; g >= 0 && seen.count(g) && std::ranges::find(groups, g) == groups.end())
+        region.given.insert(node);
     for (int g : groups)
       for (int id : group(g).units) forget_reads(id);
-    for (int g : replace(result_, groups, Partitioner(region, limits_).run()))
+    std::optional<Partition> made = Partitioner(region, limits_).run();
+    std::optional<std::vector<int>> fresh;
+    if (made) fresh = replace(result_, groups, std::move(*made));
+    if (!fresh) return false;
+    for (int g : *fresh)
       for (int id : group(g).units) enter_reads(id);
   }
+  return true;
 }
 
-std::vector<int> partition_again(Partition& parts, int group, PartitionLimits& limits) {
-  const Region region = region_of(parts, std::span(&group, 1), [](const Node*) { return true; });
-  return replace(parts, std::span(&group, 1), Partitioner(region, limits).run());
+std::optional<std::vector<int>> partition_again(Partition& parts, int group,
+                                                const std::unordered_set<const Node*>& written,
+                                                PartitionLimits& limits) {
+  Region region = region_of(parts, std::span(&group, 1), [](const Node*) { return true; });
+  region.given.insert(written.begin(), written.end());
+  std::optional<Partition> made = Partitioner(region, limits).run();
+  return made ? replace(parts, std::span(&group, 1), std::move(*made)) : std::nullopt;
 }
 
 }  // namespace heddle

@@ -187,7 +187,9 @@ std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
     bool large = rows >= kMinRows && length <= kMostNestedLength && length >= 2 * width && rows * length >= made_of;
     if (!dependent && !(large && only_summed(nest.factor))) continue;
     // One that several sums want is worth its room in memory, unless it is larger than what products make it of.
-    if ((nest.kept.empty() || rows * length < made_of) && multiplied_elsewhere(nest.factor, product)) continue;
+    if ((nest.kept.empty() || (rows >= kMinRows && rows * length < made_of)) &&
+        multiplied_elsewhere(nest.factor, product))
+      continue;
     best = std::move(nest);
     for (const Node* statistic : statistics) owner_.emplace(statistic, sum);
     own_statistics(sum, *best);
@@ -320,10 +322,13 @@ void Partitioner::release_nest(const Node* sum) {
   if (nest == nests_.end()) return;
   const std::vector<const Node*> kept = nest->second.kept;
   std::erase_if(owner_, [&](const auto& owned) { return owned.second == sum; });
-  if (auto placed = reducing_.find(sum); placed != reducing_.end())
+  if (auto placed = reducing_.find(sum); placed != reducing_.end()) {
     look_again(std::span(&placed->second, 1));  // it is made again later
-  else
+  } else {
     nests_.erase(nest);
+    for (Unit& u : result_.units)
+      if (u.nest == sum) u.nest = nullptr, u.along = Expr();
+  }
   for (const Node* reduction : kept)
     if (std::ranges::none_of(nests_, [&](const auto& other) {
           return other.first != sum && std::ranges::find(other.second.kept, reduction) != other.second.kept.end();
@@ -374,7 +379,9 @@ bool Partitioner::takes_in(const Unit& u, const Node* reduction, const Index& in
   if (auto owned = owner_.find(reduction); owned != owner_.end() && owned->second == u.nest)
     return same_set(vars, outer);
   outer.push_back(u.along);
-  const std::vector<const Node*>& kept = nests_.at(u.nest).kept;
+  auto nest = nests_.find(u.nest);
+  if (nest == nests_.end()) return false;
+  const std::vector<const Node*>& kept = nest->second.kept;
   return std::find(kept.begin(), kept.end(), reduction) != kept.end() && same_set(vars, outer);
 }
 

@@ -61,7 +61,8 @@ struct Region {
 class Partitioner {
  public:
   Partitioner(const Region& region, PartitionLimits& limits);
-  Partition run();
+  // Nothing if a part of it could not be made again alone: the limits have changed, it has to begin anew.
+  std::optional<Partition> run();
 
  private:
   size_t number(const Node* node) const { return static_cast<size_t>(number_.at(node)); }
@@ -322,7 +323,7 @@ class Partitioner {
   std::vector<std::vector<int>> needed_groups();
   bool nests_on_memory(const Unit& u);
   void forbid(std::span<const int> groups);
-  void make_again();
+  bool make_again();
 
   const Region& region_;
   PartitionLimits& limits_;
