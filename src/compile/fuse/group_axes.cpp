@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/contains.h"
+
 namespace heddle {
 
 GroupAxes::GroupAxes(const Partition& parts, const Group& group) {
@@ -28,7 +30,7 @@ GroupAxes::GroupAxes(const Partition& parts, const Group& group) {
 void GroupAxes::add(const Unit& u, int id) {
   for (const auto* axes : {&u.kept, &u.reduced})
     for (const Expr& axis : *axes) {
-      if (std::find(u.outer.begin(), u.outer.end(), axis) != u.outer.end()) continue;
+      if (contains(u.outer, axis)) continue;
       class_of_[axis.id()] = classes_.size();
       classes_.push_back({axis, {id}});
     }
@@ -42,9 +44,7 @@ bool GroupAxes::unite(const Expr& a, const Expr& b) {
   if (to == from) return true;
   std::vector<int>&mine = classes_[to].units, &theirs = classes_[from].units;
   if (!(classes_[to].axis.extent() == classes_[from].axis.extent())) return false;
-  if (std::any_of(theirs.begin(), theirs.end(),
-                  [&](int id) { return std::find(mine.begin(), mine.end(), id) != mine.end(); }))
-    return false;
+  if (std::any_of(theirs.begin(), theirs.end(), [&](int id) { return contains(mine, id); })) return false;
   mine.insert(mine.end(), theirs.begin(), theirs.end());
   for (auto& [axis, which] : class_of_)
     if (which == from) which = to;

@@ -4,6 +4,7 @@
 #include <queue>
 #include <unordered_map>
 
+#include "base/contains.h"
 #include "base/error.h"
 #include "compile/fuse/step_graph.h"
 
@@ -123,12 +124,11 @@ void drop_checks(Program& program) {
     std::vector<bool> needed(step.checks.size(), false);
     for (const Program::Step::Checked& checked : step.checked) {
       const std::vector<Expr>& sizes = known[checked.index];
-      if (std::find(sizes.begin(), sizes.end(), step.checks[checked.check].size) == sizes.end())
-        needed[checked.check] = true;
+      if (!contains(sizes, step.checks[checked.check].size)) needed[checked.check] = true;
     }
     for (const Program::Step::Checked& checked : step.checked)
       if (checked.whole) known[checked.index].push_back(step.checks[checked.check].size);
-    if (step.checks.empty() || std::find(needed.begin(), needed.end(), true) != needed.end()) continue;
+    if (step.checks.empty() || contains(needed, true)) continue;
     for (Stage& stage : step.loops.stages)
       std::erase_if(stage.body.insts, [](const kernel::Inst& inst) { return inst.op == kernel::Op::check; });
     step.loops.buffers.pop_back();  // that of checks

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/contains.h"
 #include "base/error.h"
+#include "base/rounding.h"
 #include "compile/loops/contraction.h"
 #include "expr/runs.h"
 #include "kernel/builder.h"
@@ -29,8 +31,6 @@ constexpr double kScattered = 8;
 constexpr double kProductsPerByte = 50;
 
 constexpr const char* kNoProduct = "it is no sum of products";
-
-int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // What a packed factor is a function of: an axis, or a sum of two.
 struct Coordinate {
@@ -86,14 +86,9 @@ class Packer {
   Program::Step multiply(std::span<const Expr> packed);
 
   size_t count() const { return loops_.outer.size() + loops_.stages[0].inner.size(); }
-  const Axis& axis(size_t i) const {
-    return i < loops_.outer.size() ? loops_.outer[i] : loops_.stages[0].inner[i - loops_.outer.size()];
-  }
+  const Axis& axis(size_t i) const { return loops_.axis(loops_.stages[0], i); }
   int64_t extent(size_t i) const { return axis(i).extent.value(); }
-  const Inst& definition(Value v) const {
-    const std::vector<Inst>& insts = loops_.stages[0].body.insts;
-    return *std::find_if(insts.begin(), insts.end(), [&](const Inst& inst) { return inst.results[0] == v; });
-  }
+  const Inst& definition(Value v) const { return *heddle::definition(loops_.stages[0], v); }
   bool is_summed(size_t i) const { return i >= loops_.outer.size(); }
 
   Program& program_;
@@ -163,8 +158,8 @@ bool Packer::find_factor(Factor& factor, Value value, const std::vector<bool>& f
   if (!is_float(factor.dtype) && factor.dtype != DType::i8) return false;
   std::vector<Value> wanted = {factor.narrow};
   for (size_t n = insts.size(); n-- > 0;) {
-    const bool used = std::any_of(insts[n].results.begin(), insts[n].results.end(),
-                                  [&](Value v) { return std::find(wanted.begin(), wanted.end(), v) != wanted.end(); });
+    const bool used =
+        std::any_of(insts[n].results.begin(), insts[n].results.end(), [&](Value v) { return contains(wanted, v); });
     if (!used) continue;
     factor.insts.insert(factor.insts.begin(), insts[n]);
     wanted.insert(wanted.end(), insts[n].args.begin(), insts[n].args.end());

@@ -119,18 +119,17 @@ Why Partitioner::should_store_for_all(const Node* node) {
     return arithmetic > traffic && (arithmetic - traffic) * upper(node->shape.numel()) > limits_.rates.launch;
   };
   if (groups.size() < 2 || !gain(groups.size())) return {};
-  const size_t kernels = count_kernels(std::move(groups));
+  const size_t kernels = count_kernels(groups);
   return kernels > 1 && gain(kernels) ? Why{Reason::SeveralCompute, static_cast<double>(kernels)} : Why{};
 }
 
-size_t Partitioner::count_kernels(std::vector<int> groups) {
+size_t Partitioner::count_kernels(const std::vector<int>& groups) {
   std::vector<std::pair<int, std::vector<Expr>>> kernels;
   for (int g : groups) {
     std::vector<Expr> shape = loop_shape(g);
-    const bool joins = !shape.empty() && std::ranges::any_of(kernels, [&](const auto& kernel) {
-      return kernel.second == shape && !may_join_sibling(kernel.first, g);
-    });
-    if (!joins) kernels.emplace_back(g, std::move(shape));
+    auto joins = [&](const auto& kernel) { return kernel.second == shape && !may_join_sibling(kernel.first, g); };
+    const std::span last = std::span(kernels).last(std::min(kernels.size(), kMostTried));
+    if (shape.empty() || std::ranges::none_of(last, joins)) kernels.emplace_back(g, std::move(shape));
   }
   return kernels.size();
 }

@@ -48,7 +48,7 @@ std::optional<std::vector<int>> replace(Partition& parts, std::span<const int> g
     auto other = parts.storing.find(node);
     if (other == parts.storing.end()) continue;
     const int g = parts.units[static_cast<size_t>(other->second)].group;
-    if (g >= 0 && std::ranges::find(groups, g) == groups.end()) return {};
+    if (g >= 0 && !contains(groups, g)) return {};
   }
   for (int g : groups) {
     for (int id : std::exchange(parts.groups[static_cast<size_t>(g)].units, {})) {
@@ -219,8 +219,7 @@ bool Partitioner::make_again() {
         if (seen.insert(from).second) open.push_back(from);
     }
     for (const auto& [node, id] : result_.storing)
-      if (const int g = unit(id).group; g >= 0 && seen.count(g) && std::ranges::find(groups, g) == groups.end())
-        region.given.insert(node);
+      if (const int g = unit(id).group; g >= 0 && seen.count(g) && !contains(groups, g)) region.given.insert(node);
     for (int g : groups)
       for (int id : group(g).units) forget_reads(id);
     std::optional<Partition> made = Partitioner(region, limits_).run();

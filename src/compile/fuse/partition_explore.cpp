@@ -199,7 +199,7 @@ void Partitioner::wait_for(Unit& u, const Node* token, bool decide) {
   while (is_movement(*token)) token = token->inputs[0].get();
   if (is_leaf(*token) || token->op == NodeOp::Const || token->op == NodeOp::Iota) return;
   if (decide) store(token, {Reason::Barrier});
-  if (std::find(u.after.begin(), u.after.end(), token) == u.after.end()) u.after.push_back(token);
+  if (!contains(u.after, token)) u.after.push_back(token);
 }
 
 Expr Partitioner::scannable(const Unit& u, const Node& node, const Index& index, bool& forward) {

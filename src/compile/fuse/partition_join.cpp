@@ -7,7 +7,6 @@
 namespace heddle {
 
 void Partitioner::join_siblings() {
-  constexpr size_t kMostTried = 4;
   std::unordered_map<uint64_t, std::vector<int>> alike;  // groups by their loops and one thing they read
   for (int g = 0; g < static_cast<int>(result_.groups.size()); ++g) {
     std::vector<uint64_t> keys = loop_keys(g);

@@ -119,7 +119,7 @@ void Partitioner::find_nests() {
     if (!is_float(node->dtype) || limits_.not_nested.count(node) || in_memory(*node)) continue;
     std::optional<Nest> nest = find_nest(node);
     if (!nest) continue;
-    kept_.insert(nest->kept.begin(), nest->kept.end());
+    for (const Node* reduction : nest->kept) ++kept_[reduction];
     if (read_apart(node)) store(node, {Reason::ReducedElsewhere});
     multiplied_in_[nest->factor].push_back(node);
     nests_.emplace(node, std::move(*nest));
@@ -191,7 +191,7 @@ std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
         multiplied_elsewhere(nest.factor, product))
       continue;
     best = std::move(nest);
-    for (const Node* statistic : statistics) owner_.emplace(statistic, sum);
+    for (const Node* statistic : statistics) own(statistic, sum);
     own_statistics(sum, *best);
     break;
   }
@@ -284,7 +284,11 @@ void Partitioner::own_statistics(const Node* sum, const Nest& nest) {
     }
   std::sort(reductions.begin(), reductions.end(), earlier);
   for (const Node* reduction : reductions)
-    if (shares_axis(reduction, sum, nest)) owner_.emplace(reduction, sum);
+    if (shares_axis(reduction, sum, nest)) own(reduction, sum);
+}
+
+void Partitioner::own(const Node* statistic, const Node* sum) {
+  if (owner_.emplace(statistic, sum).second) owned_[sum].push_back(statistic);
 }
 
 bool Partitioner::shares_axis(const Node* reduction, const Node* sum, const Nest& nest) {
@@ -320,20 +324,18 @@ void Partitioner::release_nests_on(const Node* factor) {
 void Partitioner::release_nest(const Node* sum) {
   auto nest = nests_.find(sum);
   if (nest == nests_.end()) return;
-  const std::vector<const Node*> kept = nest->second.kept;
-  std::erase_if(owner_, [&](const auto& owned) { return owned.second == sum; });
+  const std::vector<const Node*> statistics = std::exchange(owned_[sum], {});
+  for (const Node* statistic : statistics) owner_.erase(statistic);
+  for (const Node* reduction : std::exchange(nest->second.kept, {}))
+    if (--kept_[reduction] == 0) kept_.erase(reduction);
   if (auto placed = reducing_.find(sum); placed != reducing_.end()) {
     look_again(std::span(&placed->second, 1));  // it is made again later
-  } else {
-    nests_.erase(nest);
-    for (Unit& u : result_.units)
-      if (u.nest == sum) u.nest = nullptr, u.along = Expr();
+    return;
   }
-  for (const Node* reduction : kept)
-    if (std::ranges::none_of(nests_, [&](const auto& other) {
-          return other.first != sum && std::ranges::find(other.second.kept, reduction) != other.second.kept.end();
-        }))
-      kept_.erase(reduction);
+  nests_.erase(nest);
+  for (const Node* statistic : statistics)
+    if (auto placed = reducing_.find(statistic); placed != reducing_.end())
+      unit(placed->second).nest = nullptr, unit(placed->second).along = Expr();
 }
 
 void Partitioner::enter_nest(Unit& u) {
@@ -382,7 +384,7 @@ bool Partitioner::takes_in(const Unit& u, const Node* reduction, const Index& in
   auto nest = nests_.find(u.nest);
   if (nest == nests_.end()) return false;
   const std::vector<const Node*>& kept = nest->second.kept;
-  return std::find(kept.begin(), kept.end(), reduction) != kept.end() && same_set(vars, outer);
+  return contains(kept, reduction) && same_set(vars, outer);
 }
 
 void Partitioner::read_own(Unit& u, bool decide) {

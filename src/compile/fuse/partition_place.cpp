@@ -22,8 +22,7 @@ int Partitioner::new_group(int id) {
 std::vector<int> Partitioner::reading_groups(const Source& source) {
   std::vector<int> groups;
   for (int reader : readers_[source])
-    if (std::find(groups.begin(), groups.end(), unit(reader).group) == groups.end())
-      groups.push_back(unit(reader).group);
+    if (!contains(groups, unit(reader).group)) groups.push_back(unit(reader).group);
   return groups;
 }
 

@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/contains.h"
 #include "base/hash.h"
 #include "compile/fuse/partition.h"
 
@@ -34,6 +35,8 @@ inline constexpr size_t kFewParts = 8, kMostChosen = 32;
 // Nested sums: the widest that they may be, in elements kept or reduced beside the common axis, and the longest that
 // axis may be if no reductions depend on each other along it. Beyond, factors are worth a trip through memory.
 inline constexpr double kMostNestedWidth = 256, kMostNestedLength = 1 << 15;
+// Groups that a group is held against, to become one with.
+inline constexpr size_t kMostTried = 4;
 // How far searches through the neighbourhood go before they give up (and the cheaper choice is taken).
 inline constexpr int kSearchLimit = 2000, kMaxTail = 64;
 
@@ -47,10 +50,6 @@ bool widens(const Node& node);
 bool spreads(const Node& node);
 
 inline double upper(const Expr& e) { return static_cast<double>(e.hi()); }
-
-inline bool contains(std::span<const Expr> list, const Expr& e) {
-  return std::find(list.begin(), list.end(), e) != list.end();
-}
 
 // A part of a program: what is to be computed, and what of it comes from memory, computed by others.
 struct Region {
@@ -89,7 +88,7 @@ class Partitioner {
   // They read it from memory from now on.
   void read_stored(const Node* node);
   // Kernels that groups will become, as far as that is known.
-  size_t count_kernels(std::vector<int> groups);
+  size_t count_kernels(const std::vector<int>& groups);
 
   // A join of so many parts that choosing among them at each element would cost more than writing each part where it
   // belongs. It is always in memory.
@@ -130,6 +129,7 @@ class Partitioner {
   // Reductions along the nest's axis, one value for each point of its outer axes: its kernel computes them.
   void own_statistics(const Node* sum, const Nest& nest);
   bool shares_axis(const Node* reduction, const Node* sum, const Nest& nest);
+  void own(const Node* statistic, const Node* sum);
   // The factor is in memory all the same: the sum is an ordinary one, and what was reduced for it is anybody's.
   void release_nest(const Node* sum);
   void release_nests_on(const Node* factor);
@@ -343,8 +343,9 @@ class Partitioner {
   std::unordered_map<const Node*, Nest> nests_;                    // by their sums
   std::unordered_map<const Node*, std::vector<const Node*>> multiplied_in_;  // these, by their factors
   std::unordered_map<const Node*, const Node*> owner_;                       // of statistics: the sum
-  std::unordered_set<const Node*> kept_;                                     // reductions that some nest takes in
-  std::unordered_map<const Node*, int> attempts_;                            // at placing a reduction
+  std::unordered_map<const Node*, std::vector<const Node*>> owned_;          // and the other way round
+  std::unordered_map<const Node*, int> kept_;      // reductions, and how many nests take them in
+  std::unordered_map<const Node*, int> attempts_;  // at placing a reduction
   std::unordered_map<Source, std::vector<int>, SourceHash> readers_;
   std::unordered_map<const Node*, std::vector<int>> waiting_;  // units that a barrier lets run after the node is stored
   Partition result_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/contains.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "compile/fuse/group_axes.h"
@@ -66,7 +67,7 @@ class LoopsWriter {
     Substitution to;
     for (size_t i = 0; i < u.outer.size(); ++i) to.emplace_back(u.outer[i], step_.loops.outer[i].var);
     auto add_inner = [&](const Expr& axis) {
-      if (std::find(u.outer.begin(), u.outer.end(), axis) != u.outer.end()) return;
+      if (contains(u.outer, axis)) return;
       auto [var, fresh] = variables_.try_emplace(axes_.representative(axis).id());
       if (fresh) var->second = Expr::index(text(u.reduces ? "r" : "j", inner_count_++), axis.extent());
       stage.inner.push_back({var->second, axis.extent()});
@@ -141,9 +142,8 @@ class LoopsWriter {
     Stage* stage = step_.loops.stages.empty() ? nullptr : &step_.loops.stages.back();
     bool shared = stage && stores(*stage) && stage->inner.size() == fresh.inner.size();
     // An axis that no other unit has may be any of the same extent.
-    const bool free = std::all_of(u.kept.begin(), u.kept.end(), [&](const Expr& axis) {
-      return std::find(u.outer.begin(), u.outer.end(), axis) != u.outer.end() || axes_.is_alone(axis);
-    });
+    const bool free = std::all_of(u.kept.begin(), u.kept.end(),
+                                  [&](const Expr& axis) { return contains(u.outer, axis) || axes_.is_alone(axis); });
     for (size_t i = 0; shared && i < fresh.inner.size(); ++i)
       shared = free ? stage->inner[i].extent == fresh.inner[i].extent : stage->inner[i].var == fresh.inner[i].var;
     if (shared) {
