@@ -1,5 +1,5 @@
 // Writes what the models of bench/zoo compute, for comparisons with PyTorch and between devices:
-//   zoo_dump FOLDER [small|bench] [NAME ...]
+//   zoo_dump FOLDER [small|bench] [f32|bf16] [NAME ...]
 // NAME.safetensors holds first values ("state."), the batch ("data."), inference before the training ("forward.") and
 // the losses of three steps ("losses.").
 #include <cstdio>
@@ -9,12 +9,14 @@
 
 int main(int count, char** words) {
   using namespace heddle;
-  if (count < 2) return std::fprintf(stderr, "zoo_dump FOLDER [small|bench] [NAME ...]\n"), 2;
-  const bool bench = count > 2 && std::string(words[2]) == "bench";
-  const std::set<std::string> only(words + std::min(count, 3), words + count);
+  if (count < 2) return std::fprintf(stderr, "zoo_dump FOLDER [small|bench] [f32|bf16] [NAME ...]\n"), 2;
+  std::set<std::string> only(words + 2, words + count);
+  const bool bench = only.erase("bench") > 0, narrow = only.erase("bf16") > 0;
+  only.erase("small");
+  only.erase("f32");
   for (const zoo::Entry& entry : zoo::entries()) {
     if (!only.empty() && !only.contains(entry.name)) continue;
-    zoo::Instance model = entry.make(bench ? zoo::Size::Bench : zoo::Size::Small, kF32);
+    zoo::Instance model = entry.make(bench ? zoo::Size::Bench : zoo::Size::Small, narrow ? kBF16 : kF32);
     TensorList batch = model.batch();
     TensorMap all;
     for (const auto& [name, tensor] : model.state) all.emplace("state." + name, clone(tensor).realize());

@@ -85,31 +85,46 @@ std::optional<std::vector<int>> replace(Partition& parts, std::span<const int> g
   return fresh;
 }
 
-// Nodes that need each other, directly or not, number by number: the components of at least two. Without recursion.
-std::vector<std::vector<int>> circles(const std::vector<std::vector<int>>& needs) {
+// What of a region is there already, looking down from its roots.
+template <class F>
+void find_given(Region& region, const F& is_there) {
+  std::unordered_set<const Node*> seen;
+  std::vector<const Node*> open;
+  for (const NodeRef& root : region.roots) open.push_back(root.get());
+  for (size_t roots = open.size(), i = 0; i < open.size(); ++i) {
+    if (region.given.count(open[i])) continue;
+    if (i >= roots && is_there(open[i])) {
+      region.given.insert(open[i]);
+      continue;
+    }
+    for (const NodeRef& input : open[i]->inputs)
+      if (seen.insert(input.get()).second) open.push_back(input.get());
+  }
+}
+
+// Gives nodes that need each other, directly or not, the same number, and others one that is larger than the numbers of
+// all that they need (Tarjan's components, without recursion).
+std::vector<int> ranks(const std::vector<std::vector<int>>& needs) {
   const size_t count = needs.size();
-  std::vector<std::vector<int>> result;
-  std::vector<int> seen(count, -1), low(count, 0), open;  // when a node was met; the earliest that it reaches
-  std::vector<bool> is_open(count, false);
-  std::vector<std::pair<int, size_t>> path;  // nodes, and which of their needs comes next
-  int time = 0;
+  std::vector<int> rank(count, -1), met(count, -1), low(count, 0), open;  // when it was met; the earliest it reaches
+  std::vector<std::pair<int, size_t>> path;                               // nodes, and which of their needs comes next
+  int time = 0, next_rank = 0;
   auto enter = [&](int node) {
-    seen[static_cast<size_t>(node)] = low[static_cast<size_t>(node)] = time++;
+    met[static_cast<size_t>(node)] = low[static_cast<size_t>(node)] = time++;
     open.push_back(node);
-    is_open[static_cast<size_t>(node)] = true;
     path.emplace_back(node, 0);
   };
   for (size_t start = 0; start < count; ++start) {
-    if (seen[start] < 0) enter(static_cast<int>(start));
+    if (met[start] < 0) enter(static_cast<int>(start));
     while (!path.empty()) {
       const auto node = static_cast<size_t>(path.back().first);
       if (path.back().second < needs[node].size()) {
         const int next = needs[node][path.back().second++];
         const auto n = static_cast<size_t>(next);
-        if (seen[n] < 0)
+        if (met[n] < 0)
           enter(next);
-        else if (is_open[n])
-          low[node] = std::min(low[node], seen[n]);
+        else if (rank[n] < 0)
+          low[node] = std::min(low[node], met[n]);
         continue;
       }
       path.pop_back();
@@ -117,15 +132,15 @@ std::vector<std::vector<int>> circles(const std::vector<std::vector<int>>& needs
         int& above = low[static_cast<size_t>(path.back().first)];
         above = std::min(above, low[node]);
       }
-      if (low[node] != seen[node]) continue;
-      const auto from = std::ranges::find(open, static_cast<int>(node));
-      std::vector<int> component(from, open.end());
-      open.erase(from, open.end());
-      for (int member : component) is_open[static_cast<size_t>(member)] = false;
-      if (component.size() > 1) result.push_back(std::move(component));
+      if (low[node] != met[node]) continue;
+      for (bool last = false; !last; open.pop_back()) {
+        rank[static_cast<size_t>(open.back())] = next_rank;
+        last = open.back() == static_cast<int>(node);
+      }
+      ++next_rank;
     }
   }
-  return result;
+  return rank;
 }
 
 }  // namespace
@@ -159,21 +174,6 @@ bool Partitioner::nests_on_memory(const Unit& u) {
          std::ranges::any_of(u.reads, [&](const Unit::Read& read) { return read.memory && read.node == u.factor; });
 }
 
-std::vector<std::vector<int>> Partitioner::unfit_groups() {
-  std::vector<std::vector<int>> unfit = circles(needed_groups());
-  std::unordered_set<int> known;
-  for (const std::vector<int>& groups : unfit) {
-    known.insert(groups.begin(), groups.end());
-    forbid(groups);
-  }
-  for (const Unit& u : result_.units) {
-    if (!nests_on_memory(u)) continue;
-    limits_.not_nested.insert(u.node);
-    if (known.insert(u.group).second) unfit.push_back({u.group});
-  }
-  return unfit;
-}
-
 // First its nests, and if there are none, each of what it writes is alone.
 void Partitioner::forbid(std::span<const int> groups) {
   bool changed = false;
@@ -190,42 +190,46 @@ void Partitioner::forbid(std::span<const int> groups) {
 }
 
 bool Partitioner::make_again() {
-  const std::vector<std::vector<int>> unfit = unfit_groups();
-  if (unfit.empty()) return true;
-  std::vector<int> place(result_.groups.size(), -1);  // of a group in the list
-  for (size_t i = 0; i < unfit.size(); ++i)
-    for (int g : unfit[i]) place[static_cast<size_t>(g)] = static_cast<int>(i);
+  std::vector<int> rank = ranks(needed_groups());
+  std::vector<std::vector<int>> groups(rank.size());  // by their rank
+  for (size_t g = 0; g < rank.size(); ++g) groups[static_cast<size_t>(rank[g])].push_back(static_cast<int>(g));
+  auto rank_of = [&](const Node* node) {
+    auto writer = result_.storing.find(node);
+    return writer == result_.storing.end() ? -1 : rank[static_cast<size_t>(unit(writer->second).group)];
+  };
+  std::vector<bool> unfit(groups.size());
+  for (size_t r = 0; r < groups.size(); ++r)
+    if (groups[r].size() > 1) {
+      unfit[r] = true;
+      forbid(groups[r]);
+    }
+  for (const Unit& u : result_.units) {
+    if (!nests_on_memory(u)) continue;
+    unfit[static_cast<size_t>(rank[static_cast<size_t>(u.group)])] = true;
+    limits_.not_nested.insert(u.node);
+  }
+  if (!contains(unfit, true)) return true;
   std::unordered_set<const Node*> wanted = roots_;  // by somebody outside
   for (const Unit& u : result_.units) {
     if (u.group < 0) continue;
     for_each_needed(u, [&](const Node* node) {
-      if (region_.given.count(node)) return;
-      const int from = unit(result_.storing.at(node)).group;
-      if (from != u.group && place[static_cast<size_t>(from)] != place[static_cast<size_t>(u.group)])
-        wanted.insert(node);
+      if (rank_of(node) != rank[static_cast<size_t>(u.group)]) wanted.insert(node);
     });
   }
-  const std::vector<std::vector<int>> needed = needed_groups();
-  for (const std::vector<int>& groups : unfit) {
-    Region region = region_of(result_, groups, [&](const Node* node) { return wanted.count(node) > 0; });
-    // What groups store that the region needs anyway is there.
-    std::vector<int> open(groups);
-    std::unordered_set<int> seen(groups.begin(), groups.end());
-    while (!open.empty()) {
-      const int g = open.back();
-      open.pop_back();
-      if (static_cast<size_t>(g) >= needed.size()) continue;
-      for (int from : needed[static_cast<size_t>(g)])
-        if (seen.insert(from).second) open.push_back(from);
-    }
-    for (const auto& [node, id] : result_.storing)
-      if (const int g = unit(id).group; g >= 0 && seen.count(g) && !contains(groups, g)) region.given.insert(node);
-    for (int g : groups)
+  for (size_t r = 0; r < groups.size(); ++r) {
+    if (!unfit[r]) continue;
+    Region region = region_of(result_, groups[r], [&](const Node* node) { return wanted.count(node) > 0; });
+    find_given(region, [&](const Node* node) {
+      const int from = rank_of(node);
+      return region_.given.count(node) || (from >= 0 && from < static_cast<int>(r));
+    });
+    for (int g : groups[r])
       for (int id : group(g).units) forget_reads(id);
     std::optional<Partition> made = Partitioner(region, limits_).run();
     std::optional<std::vector<int>> fresh;
-    if (made) fresh = replace(result_, groups, std::move(*made));
+    if (made) fresh = replace(result_, groups[r], std::move(*made));
     if (!fresh) return false;
+    rank.resize(result_.groups.size(), static_cast<int>(r));
     for (int g : *fresh)
       for (int id : group(g).units) enter_reads(id);
   }
@@ -236,7 +240,7 @@ std::optional<std::vector<int>> partition_again(Partition& parts, int group,
                                                 const std::unordered_set<const Node*>& written,
                                                 PartitionLimits& limits) {
   Region region = region_of(parts, std::span(&group, 1), [](const Node*) { return true; });
-  region.given.insert(written.begin(), written.end());
+  find_given(region, [&](const Node* node) { return written.count(node) > 0; });
   std::optional<Partition> made = Partitioner(region, limits).run();
   return made ? replace(parts, std::span(&group, 1), std::move(*made)) : std::nullopt;
 }

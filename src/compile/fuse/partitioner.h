@@ -316,13 +316,13 @@ class Partitioner {
 
   // ---- partition_again.cpp ----
 
-  // Groups that cannot be kernels as they are: they would need each other, a reduction is read elsewhere than where it
-  // is computed, or a sum computes on the way what is in memory all the same.
-  std::vector<std::vector<int>> unfit_groups();
   // Of each group, the groups that it needs.
   std::vector<std::vector<int>> needed_groups();
   bool nests_on_memory(const Unit& u);
   void forbid(std::span<const int> groups);
+  // Makes other kernels of groups that cannot be kernels as they are: they would need each other, a reduction is read
+  // elsewhere than where it is computed, or a sum computes on the way what is in memory all the same. False if that is
+  // not possible.
   bool make_again();
 
   const Region& region_;
