@@ -20,7 +20,8 @@ constexpr Pass kAll[] = {{"fold", fold},
                          {"narrow", narrow},
                          {"shorten_comparisons", shorten_comparisons},
                          {"expand_math_by_exp2", expand_math_by_exp2}};
-constexpr Pass kTile[] = {{"fold", fold}, {"cse", cse}, {"licm", licm}, {"dce", dce}};
+constexpr Pass kTile[] = {{"fold", fold}, {"split_loops", split_loops}, {"fold", fold}, {"cse", cse}, {"licm", licm},
+                          {"dce", dce}};
 // Math is expanded once loops are threads' own; what it leaves behind (equal constants, common range reductions)
 // is cleaned up before and after unrolling.
 constexpr auto kThread = [](Pass expand) {

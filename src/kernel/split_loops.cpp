@@ -1,5 +1,8 @@
 // Loops that store are cut at the points where guards begin or cease to hold, so that most of their trips ask nothing:
 // a roll is two copies, a stencil at the edges of an image is one inside and something else at its edges.
+//
+// At tile level that is done for reductions of tiles alone, which are as long as a guard says: where they are whole
+// they become straight code. All else is cut at thread level, where the code has its size.
 #include <algorithm>
 
 #include "base/error.h"
@@ -60,6 +63,8 @@ class Splitter {
     }
   }
 
+  bool tiles() const { return kernel_.level == Level::Tile; }
+
   bool is_outside(const Expr& var) const {
     return var.is_symbol() || std::find(outside_.begin(), outside_.end(), var) != outside_.end();
   }
@@ -89,18 +94,29 @@ class Splitter {
   }
 
   std::vector<Edge> edges_of(const Inst& loop) const {
-    std::vector<Edge> edges;
+    std::vector<Edge> edges, lengths;  // all; those that say how long a reduction is
     auto look_at = [&](const Expr& guard, const Inst& inst) {
       if (guard.is_const()) return;
       for (const Expr& part : conjuncts(guard)) {
-        if (std::ranges::any_of(edges, [&](const Edge& edge) { return edge.condition == part; })) continue;
-        if (std::optional<Edge> edge = edge_of(part, loop, inst)) edges.push_back(*edge);
+        auto edge = std::ranges::find(edges, part, &Edge::condition);
+        if (edge == edges.end()) {
+          const std::optional<Edge> found = edge_of(part, loop, inst);
+          if (!found) continue;
+          edge = edges.insert(edge, *found);
+        }
+        if (inst.op == Op::reduce && depends_on(part, inst.coords[static_cast<size_t>(inst.axis)]))
+          lengths.push_back(*edge);
       }
     };
     visit(loop.bodies[0], [&](const Inst& inst) {
       look_at(inst.guard, inst);
       if (is_condition(inst)) look_at(inst.address, inst);
     });
+    if (tiles())
+      std::erase_if(edges, [&](const Edge& edge) {
+        return std::ranges::none_of(
+            lengths, [&](const Edge& length) { return length.low == edge.low && length.high == edge.high; });
+      });
     return edges;
   }
 
@@ -259,7 +275,7 @@ class Splitter {
 }  // namespace
 
 void split_loops(Kernel& kernel) {
-  if (kernel.level != Level::Thread || kernel.threads > 1) return;
+  if (kernel.threads > 1) return;
   for (Phase& phase : kernel.phases) Splitter(kernel, phase).run();
 }
 

@@ -243,48 +243,13 @@ Tensor shift_of(const Tensor& x, const Axes& axes) {
   return detach(reduce("max", ReduceOp::Max, x.node(), axes, true));
 }
 
-namespace {
-
-// Over axes that stay with size 1. Of no elements it is that of no exponentials, -inf.
-Tensor direct_logsumexp(const Tensor& x, const Axes& axes) {
-  Tensor most = shift_of(x, axes);
-  Tensor shift = where(isfinite(most), most, 0);  // so that subtracting it makes no NaN of a row of -inf
-  return add(log(sum(exp(sub(x, shift)), axes, true)), shift);
-}
-
-// The sum needs the maximum first. The compiler takes both in one pass; but where rows of memory are added up, which
-// the axis goes across, blocks of rows are faster, of whose results logsumexp is taken again.
-Tensor blocked_logsumexp(const Tensor& x, int axis) {
-  int64_t size = x.size(axis);
-  constexpr int64_t block = 16, most = 64;  // rows that are read side by side
-  // How many blocks there are must not depend on the value of a symbol.
-  bool symbolic = !x.node()->shape[static_cast<size_t>(axis)].is_const();
-  if (axis == x.rank() - 1 || size <= most || symbolic) return direct_logsumexp(x, {axis});
-  int64_t blocks = size / block;
-  Dims cut = x.shape();
-  cut[static_cast<size_t>(axis)] = blocks;
-  cut.insert(cut.begin() + axis + 1, block);
-  Tensor of_blocks = direct_logsumexp(reshape(slice(x, axis, 0, blocks * block), cut), {axis + 1});
-  Tensor result = blocked_logsumexp(squeeze(of_blocks, axis + 1), axis);
-  if (blocks * block == size) return result;
-  return logaddexp(result, direct_logsumexp(slice(x, axis, blocks * block), {axis}));
-}
-
-}  // namespace
-
+// Of no elements it is that of no exponentials, -inf.
 Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
   Tensor f = to_wide_float(x);
-  std::vector<int> list = to_axes("logsumexp", axes, f.rank(), true);
-  // Neighbouring axes first become one.
-  Tensor result = f;
-  while (!list.empty()) {
-    int last = list.back(), first = last;
-    list.pop_back();
-    while (!list.empty() && list.back() == first - 1) first = list.back(), list.pop_back();
-    Dims kept = result.shape();
-    std::fill(kept.begin() + first, kept.begin() + last + 1, 1);
-    result = reshape(blocked_logsumexp(flatten(result, first, last), first), kept);
-  }
+  to_axes("logsumexp", axes, f.rank(), true);  // an error names this function
+  Tensor most = shift_of(f, axes);
+  Tensor shift = where(isfinite(most), most, 0);  // so that subtracting it makes no NaN of a row of -inf
+  Tensor result = add(log(sum(exp(sub(f, shift)), axes, true)), shift);
   return from_wide_float(keepdim ? result : sum(result, axes), x);  // those axes have size 1 now
 }
 

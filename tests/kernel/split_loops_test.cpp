@@ -78,6 +78,48 @@ TEST(SplitLoops, sums_and_other_conditions_stay) {
   }
 }
 
+// Of tiles only reductions whose length changes are cut out: 3 x 16 of 50 elements are whole, and one has 2.
+TEST(SplitLoops, tiles_that_are_reduced_are_whole_but_for_the_last) {
+  const std::string source =
+      "kernel @k(in %x: f32[400], out %y: f32[8]) {\n"
+      "  shared %sum: f32[8]\n"
+      "  phase grid() {\n"
+      "    %0 = constant 0 : tile<8x1xf32>\n"
+      "    store %sum[d0], %0\n"
+      "    loop i < 4 {\n"
+      "      %1 = load %sum[d0] : tile<8x1xf32>\n"
+      "      %2 = load %x[i * 128 + d1 * 8 + d0] if i * 16 + d1 < 50 : tile<8x16xf32>\n"
+      "      %3 = reduce add %2 axis 1 if i * 16 + d1 < 50\n"
+      "      %4 = add %1, %3\n"
+      "      store %sum[d0], %4\n"
+      "    }\n"
+      "    %5 = load %sum[d0] : tile<8x1xf32>\n"
+      "    store %y[d0], %5\n"
+      "  }\n"
+      "}\n";
+  const std::string cut = after(split_loops, source);
+  EXPECT_NE(cut.find("loop i < 3 {"), std::string::npos) << cut;
+  EXPECT_NE(cut.find("= reduce add %2 axis 1\n"), std::string::npos) << cut;
+  EXPECT_EQ(count(cut, "if d1 < 2"), 2u) << cut;  // load and reduction of the last tile
+  std::vector<float> x(400), a(8), b(8), sum(8);
+  for (size_t k = 0; k < x.size(); ++k) x[k] = static_cast<float>(k * k % 101);
+  run_kernel(parse(source), {x, a, sum}, {});
+  run_kernel(parse(cut), {x, b, sum}, {});
+  EXPECT_EQ(a, b);
+  // Guards of other axes stay for the thread level.
+  const std::string other =
+      "kernel @k(in %x: f32[400], out %y: f32[64]) {\n"
+      "  phase grid() {\n"
+      "    loop i < 4 {\n"
+      "      %0 = load %x[i * 128 + d1 * 8 + d0] if i * 16 + d0 < 50 : tile<16x8xf32>\n"
+      "      %1 = reduce add %0 axis 1\n"
+      "      store %y[i * 16 + d0], %1\n"
+      "    }\n"
+      "  }\n"
+      "}\n";
+  EXPECT_EQ(after(split_loops, other), other);
+}
+
 // Random comparisons over a block, a size, two loops and lanes.
 TEST(SplitLoops, computes_the_same) {
   std::mt19937 random(1);

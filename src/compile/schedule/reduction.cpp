@@ -150,8 +150,15 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Sizes& sizes, c
   }
   if (columns) {
     int64_t width = simd ? 256 : 128;
+    // Columns that cannot be split have narrow blocks, so that there is one for everybody; but from memory wide ones
+    // are read faster.
+    const bool cached = sizes.points * 4 <= static_cast<double>(target.l2_bytes) * target.cores;
+    const double least = simd && cached && !reduces_once(loops) && sizes.points > 1 << 15 ? 4.0 * target.cores : 0;
+    while (width > target.vector_bytes / 4 && sizes.rows < least * static_cast<double>(width)) width /= 2;
     schedule.block[column_axis] = std::min(sizes.outer[column_axis], width);
-    limit = std::clamp<int64_t>((simd ? 1 << 16 : 8192) / schedule.block[column_axis], 1, kLongestChain);
+    // A maximum and then the sum beside it: each tile is read twice, the second time from the L1 cache.
+    const int64_t held = !simd ? 8192 : loops.stages[0].online ? 4096 : 1 << 16;
+    limit = std::clamp<int64_t>(held / schedule.block[column_axis], 1, kLongestChain);
     piece = limit;
   } else if (rank > 0) {
     int64_t wanted = simd ? 2048 : 4096;
