@@ -67,6 +67,7 @@ std::optional<Partition> Partitioner::run() {
   drop_dead_stores();
   if (!make_again()) return {};
   order_groups();
+  join_rows();
   join_producers();
   drop_dead_stores();
   order_groups();

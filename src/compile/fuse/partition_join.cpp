@@ -37,6 +37,99 @@ void Partitioner::join_producers() {
   }
 }
 
+void Partitioner::join_rows() {
+  for (int g = 0; g < static_cast<int>(result_.groups.size()); ++g)
+    if (const int to = first_reader(g); to >= 0) join_reader(to, g);
+}
+
+int Partitioner::first_reader(int g) {
+  int first = -1;
+  bool waits = false;
+  for (int reader : readers_of(g)) {
+    const Unit& u = unit(reader);
+    if (u.group < 0 || u.group == g) continue;
+    const bool earlier = first < 0 || u.group < first;
+    if (!earlier && u.group != first) continue;
+    const bool waits_here =
+        std::ranges::any_of(u.after, [&](const Node* token) { return unit(result_.storing.at(token)).group == g; });
+    waits = waits_here || (!earlier && waits);
+    first = u.group;
+  }
+  return waits ? -1 : first;
+}
+
+Why Partitioner::join_reader(int to, int from) {
+  std::vector<std::pair<int, Rows>> where;  // by what the rows give
+  if (Why why = may_join_reader(to, from, where)) return why;
+  if (Why why = rows_cost(to, from)) return why;
+  const auto& [id, rows] = where[0];
+  if (!group(to).fixed) fix(to, rows.witness, rows.theirs);
+  const std::vector<Expr> order = unit(id).outer;
+  // Both may compute the same reduction: once is enough.
+  std::erase_if(group(from).units, [&](int member) {
+    if (!unit(member).reduces || !has_unit(to, unit(member).node)) return false;
+    forget_reads(member);
+    unit(member).reads.clear();
+    unit(member).group = -1;
+    return true;
+  });
+  merge(to, from, rows.outer, order);
+  return {};
+}
+
+Why Partitioner::may_join_reader(int to, int from, std::vector<std::pair<int, Rows>>& where) {
+  size_t total = 0;
+  for (int g : {to, from}) {
+    if (is_direct(g) || joins_parts(g) || is_nested(g)) return {Reason::OtherLoops};
+    if (is_alone(g)) return {Reason::ReadElsewhere};
+    for (int member : group(g).units) {
+      const Unit& u = unit(member);
+      if (u.scatters() || u.scans() || u.nest) return {Reason::OtherLoops};
+      if (multiplies(u)) return {Reason::ProductAlone};
+      total += u.evaluations;
+    }
+  }
+  if (group(to).units.size() + group(from).units.size() > kMaxUnitsInGroup || total > kMaxEvaluations)
+    return {Reason::KernelFull};
+  for (int reader : group(to).units)
+    for (const Unit::Read& read : unit(reader).reads) {
+      auto writer = read.memory ? result_.storing.find(read.node) : result_.storing.end();
+      if (writer == result_.storing.end() || unit(writer->second).group != from) continue;
+      const int id = writer->second;
+      if (unit(id).kept.size() != unit(id).outer.size()) return {Reason::OtherPlaces};  // more than one for each row
+      auto known = std::ranges::find(where, id, [](const auto& one) { return one.first; });
+      if (known == where.end()) known = where.insert(where.end(), {id, {}});
+      if (Why why = reads_rows(unit(id), reader, read.index, known->second)) return why;
+      const auto& [first, rows] = where[0];
+      if (!same_positions(first, rows.outer, id, known->second.outer) ||
+          !same_positions(rows.witness, rows.theirs, reader, known->second.theirs))
+        return {Reason::OtherOrder};
+    }
+  return where.empty() ? Why{Reason::OtherLoops} : Why{};
+}
+
+Why Partitioner::rows_cost(int to, int from) {
+  constexpr double kLongestRow = 1 << 14;  // elements that a block has at hand: longer rows come from memory again
+  const double rows = row_count(unit(group(from).units[0]).outer);
+  double largest = 0;
+  std::unordered_set<const Node*> read;
+  auto shares = [&](int g, const auto& f) {
+    bool any = false;
+    for (int member : group(g).units) {
+      for (const Node* leaf : unit(member).leaves) any |= f(leaf);
+      for (const Unit::Read& r : unit(member).reads) any |= r.memory && f(r.node);
+    }
+    return any;
+  };
+  shares(from, [&](const Node* node) { return read.insert(node).second; });
+  for (int member : group(to).units) largest = std::max(largest, unit(member).points());
+  if (largest > rows && !shares(to, [&](const Node* node) { return read.count(node) > 0; }))
+    return {Reason::OtherLoops};
+  for (int member : group(from).units) largest = std::max(largest, unit(member).points());
+  if (largest > kLongestRow * rows || (rows < kMinRows && largest > kSmallWork)) return {Reason::FewRows, rows};
+  return {};
+}
+
 Why Partitioner::join_sibling(int to, int from) {
   if (group(to).units.empty() || loop_shape(to) != loop_shape(from)) return {Reason::OtherLoops};
   if (Why why = may_join_sibling(to, from)) {

@@ -262,16 +262,16 @@ const Node* Partitioner::find_tail(const Node* end) {
 }
 
 Why Partitioner::join_reduction(int id, const std::vector<int>& groups) {
-  Reducing where;
+  std::vector<Rows> where(groups.size());
   if (Why why = may_reduce_in(id, groups, where)) return why;
   if (Why why = reducing_costs(unit(id), groups)) return why;
-  for (size_t g = 0; g < groups.size(); ++g) fix(groups[g], where.witness[g], where.wanted[g]);
-  for (size_t g = 1; g < groups.size(); ++g) merge(groups[0], groups[g], where.outers[0], where.outers[g]);
-  join(id, groups[0], where.outers[0]);
+  for (size_t g = 0; g < groups.size(); ++g) fix(groups[g], where[g].witness, where[g].theirs);
+  for (size_t g = 1; g < groups.size(); ++g) merge(groups[0], groups[g], where[0].outer, where[g].outer);
+  join(id, groups[0], where[0].outer);
   return {};
 }
 
-Why Partitioner::may_reduce_in(int id, const std::vector<int>& groups, Reducing& where) {
+Why Partitioner::may_reduce_in(int id, const std::vector<int>& groups, std::vector<Rows>& where) {
   if (groups.empty() || groups.size() > 4) return {Reason::SeveralRead, static_cast<double>(groups.size())};
   const Unit& u = unit(id);
   for (int g : groups)
@@ -279,39 +279,38 @@ Why Partitioner::may_reduce_in(int id, const std::vector<int>& groups, Reducing&
   for (int a : groups)
     for (int b : groups)
       if (a != b && reaches(a, b)) return {Reason::NeedEachOther};
-  // Each reader must see u's axes as axes of its own that can be outer ones, all readers of a group the same.
-  where = {std::vector<std::vector<Expr>>(groups.size()), std::vector<std::vector<Expr>>(groups.size()),
-           std::vector<int>(groups.size(), -1)};
   for (int reader_id : readers_[{u.node, false}]) {
     const Unit& reader = unit(reader_id);
     size_t g = static_cast<size_t>(std::find(groups.begin(), groups.end(), reader.group) - groups.begin());
     if (g == groups.size()) continue;  // has a unit of its own
-    for (const Unit::Read& read : reader.reads) {
-      if (read.memory || reduction_of(read.node) != u.node) continue;
-      if (!can_be_outer(reader, read.index)) return {Reason::OtherPlaces};
-      std::vector<std::pair<Expr, Expr>> follows;
-      for (size_t i = 0; i < u.at.size(); ++i) {
-        if (u.at[i].is_const(0)) continue;
-        if (read.index[i].is_const() || !(read.index[i].extent() == u.at[i].extent())) return {Reason::OtherExtent};
-        follows.emplace_back(read.index[i], u.at[i]);
-      }
-      if (group(groups[g]).fixed && follows.size() != reader.outer.size()) return {Reason::OtherLoops};
-      std::vector<Expr> theirs, mine;
-      for (const Expr& axis : reader.outer)
-        for (auto& [reader_axis, own] : follows)
-          if (reader_axis == axis) {
-            theirs.push_back(axis);
-            mine.push_back(own);
-          }
-      if (mine.size() != follows.size()) return {Reason::OtherLoops};
-      if (where.witness[g] >= 0 &&
-          !(where.outers[g] == mine && same_positions(where.witness[g], where.wanted[g], reader_id, theirs)))
-        return {Reason::OtherOrder};
-      where.witness[g] = reader_id;
-      where.wanted[g] = std::move(theirs);
-      where.outers[g] = std::move(mine);
-    }
+    for (const Unit::Read& read : reader.reads)
+      if (!read.memory && reduction_of(read.node) == u.node)
+        if (Why why = reads_rows(u, reader_id, read.index, where[g])) return why;
   }
+  return {};
+}
+
+Why Partitioner::reads_rows(const Unit& u, int reader_id, const Index& index, Rows& where) {
+  const Unit& reader = unit(reader_id);
+  if (!can_be_outer(reader, index)) return {Reason::OtherPlaces};
+  std::vector<std::pair<Expr, Expr>> follows;
+  for (size_t i = 0; i < u.at.size(); ++i) {
+    if (u.at[i].is_const(0)) continue;
+    if (index[i].is_const() || !(index[i].extent() == u.at[i].extent())) return {Reason::OtherExtent};
+    follows.emplace_back(index[i], u.at[i]);
+  }
+  if (group(reader.group).fixed && follows.size() != reader.outer.size()) return {Reason::OtherLoops};
+  std::vector<Expr> theirs, mine;
+  for (const Expr& axis : reader.outer)
+    for (auto& [reader_axis, own] : follows)
+      if (reader_axis == axis) {
+        theirs.push_back(axis);
+        mine.push_back(own);
+      }
+  if (mine.size() != follows.size()) return {Reason::OtherLoops};
+  if (where.witness >= 0 && !(where.outer == mine && same_positions(where.witness, where.theirs, reader_id, theirs)))
+    return {Reason::OtherOrder};
+  where = {reader_id, std::move(theirs), std::move(mine)};
   return {};
 }
 

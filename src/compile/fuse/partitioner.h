@@ -256,13 +256,14 @@ class Partitioner {
   const Node* find_tail(const Node* end);
 
   Why join_reduction(int id, const std::vector<int>& groups);
-  // Where a reduction would run in the kernels that read it, which become one.
-  struct Reducing {
-    std::vector<std::vector<Expr>> wanted;  // per group: its outer variables (of the first reader found)
-    std::vector<std::vector<Expr>> outers;  // per group: the reduction's variables in the group's order
-    std::vector<int> witness;               // per group: a reader
+  // Where the rows of a unit would be in a kernel that reads its results: they become the kernel's outer axes.
+  struct Rows {
+    int witness = -1;          // a reader,
+    std::vector<Expr> theirs;  // the outer axes as it names them,
+    std::vector<Expr> outer;   // and as the unit does, in the kernel's order
   };
-  Why may_reduce_in(int id, const std::vector<int>& groups, Reducing& where);  // legality
+  Why may_reduce_in(int id, const std::vector<int>& groups, std::vector<Rows>& where);  // legality
+  Why reads_rows(const Unit& u, int reader_id, const Index& index, Rows& where);        // the same for one read
   Why reducing_costs(const Unit& u, const std::vector<int>& groups);
 
   // Reductions over the same axes that do not need each other: fuse makes one of them.
@@ -287,6 +288,14 @@ class Partitioner {
   // Once all have an order: what a kernel of its own writes is written by the first one that reads it, where their
   // loops allow it. No other kernel comes to need one that runs after it.
   void join_producers();
+
+  // Then: what is reduced along rows is reduced by the first kernel that reads it row by row, as a mean by the kernel
+  // that subtracts it, if they read the same memory. As above nobody comes to need what runs later.
+  void join_rows();
+  int first_reader(int g);  // a group; -1 if there is none, or if it only waits
+  Why join_reader(int to, int from);
+  Why may_join_reader(int to, int from, std::vector<std::pair<int, Rows>>& where);
+  Why rows_cost(int to, int from);
 
   Why join_sibling(int to, int from);
   Why may_join_sibling(int to, int from);                // groups of the same loops
