@@ -187,6 +187,7 @@ class Lowering {
   void eager(const Inst& inst);
 
   // lower_simd_plan.cpp
+  double cost_along(const Nest& nest, std::span<const Inst* const> inner, std::span<const Value> held, int d);
   void plan(Nest& nest, const Layout* wanted = nullptr);
   void plan_bounds(Nest& nest, const SmallVector<bool, 4>& fixed);
   void plan_walks(Nest& nest, int64_t cost);

@@ -148,53 +148,62 @@ int Lowering::natural_width(const Nest& nest, std::span<const Inst* const> leave
   return std::max(1, target_.vector_bytes / bytes);
 }
 
+// What an element of the nest costs if vectors run along the dimension.
+double Lowering::cost_along(const Nest& nest, std::span<const Inst* const> inner, std::span<const Value> held, int d) {
+  const int lanes = static_cast<int>(std::min<int64_t>(nest.shape[d], nest.width));
+  double cost = 0;
+  for (const Inst* inst : inner) {
+    if (inst->op != Op::load)
+      cost += static_cast<double>(op_cost(inst->op));
+    else if (transposed_along(nest, *inst, d))
+      cost += 1 + std::log2(lanes);
+    else
+      cost += access_cost(in_, *inst, d, lanes);
+  }
+  for (const Inst* root : nest.roots) {
+    if (writes_memory(root->op)) {
+      cost += access_cost(in_, *root, d, lanes);
+    } else {
+      cost += static_cast<double>(root->results.size());
+      if (d == nest.axis) cost += 8.0 * lanes / static_cast<double>(nest.shape[d]);
+      if (d == nest.axis && root->op == Op::scan) cost += 12.0 * static_cast<double>(root->results.size() / 2);
+    }
+  }
+  for (Value v : held) {
+    const Rep& rep = reps_[v];
+    const int64_t size = in_.values[v].shape[d];
+    if (rep.kind == Rep::Memory) cost += size == 1 ? 0.3 : rep.strides[d] == 1 ? 1.0 : 1.2 * lanes;
+    if (rep.kind == Rep::Registers && size != 1 && rep.layout.vector_dim != d) cost += 2.0 * lanes;
+  }
+  return cost / lanes;
+}
+
 void Lowering::plan(Nest& nest, const Layout* wanted) {
   const int rank = static_cast<int>(nest.shape.size());
   std::vector<Value> held;
   std::vector<const Inst*> inner = leaves(nest, &held);
-  nest.width = natural_width(nest, inner);
+  const int natural = natural_width(nest, inner);
+  nest.width = natural;
 
-  // Tiles in registers decide the vector dimension; those that do not fit the decision move to memory.
+  // Tiles in registers decide the vector dimension, unless another one is much cheaper; those that do not fit the
+  // decision move to memory.
+  constexpr double kMuchCheaper = 2;
   const Layout* decided = wanted;
   for (Value v : held)
     if (!decided && reps_[v].kind == Rep::Registers && reps_[v].layout.vector_dim >= 0) decided = &reps_[v].layout;
-  if (decided && (decided->vector_dim >= 0 || decided == wanted)) {
+  if (decided) {
     nest.vector_dim = decided->vector_dim;
     nest.width = decided->width;
-  } else {
-    double best = 0;
+  }
+  if (!wanted) {
+    double best = decided ? cost_along(nest, inner, held, decided->vector_dim) / kMuchCheaper : 0;
     for (int d = 0; d < rank; ++d) {
-      if (nest.shape[d] == 1) continue;
-      int lanes = static_cast<int>(std::min<int64_t>(nest.shape[d], nest.width));
-      double cost = 0;
-      for (const Inst* inst : inner) {
-        if (inst->op != Op::load)
-          cost += static_cast<double>(op_cost(inst->op));
-        else if (transposed_along(nest, *inst, d))
-          cost += 1 + std::log2(lanes);
-        else
-          cost += access_cost(in_, *inst, d, lanes);
-      }
-      for (const Inst* root : nest.roots) {
-        if (writes_memory(root->op)) {
-          cost += access_cost(in_, *root, d, lanes);
-        } else {
-          cost += static_cast<double>(root->results.size());
-          if (d == nest.axis) cost += 8.0 * lanes / static_cast<double>(nest.shape[d]);
-          if (d == nest.axis && root->op == Op::scan) cost += 12.0 * static_cast<double>(root->results.size() / 2);
-        }
-      }
-      for (Value v : held) {
-        const Rep& rep = reps_[v];
-        int64_t size = in_.values[v].shape[d];
-        if (rep.kind == Rep::Memory) cost += size == 1 ? 0.3 : rep.strides[d] == 1 ? 1.0 : 1.2 * lanes;
-        if (rep.kind == Rep::Registers && size != 1) cost += 2.0 * lanes;
-      }
-      cost /= lanes;
-      if (nest.vector_dim < 0 || cost <= best) {
-        best = cost;
-        nest.vector_dim = d;
-      }
+      if (nest.shape[d] == 1 || (decided && d == decided->vector_dim)) continue;
+      const double cost = cost_along(nest, inner, held, d);
+      if (nest.vector_dim >= 0 && cost > best) continue;
+      best = cost;
+      nest.vector_dim = d;
+      nest.width = natural;
     }
   }
   if (nest.vector_dim >= 0 && nest.shape[nest.vector_dim] == 1) nest.vector_dim = -1;
