@@ -146,6 +146,27 @@ TEST(LowerSimd, short_rows_share_the_vectors_of_what_is_computed_once_per_row) {
   EXPECT_EQ(count(text.substr(loaded, log - loaded), ": vec<16xf32>"), 1) << text;
 }
 
+// Sums of 16 rows are one vector in a register. What is done with them row by row still runs along the rows.
+TEST(LowerSimd, what_is_computed_once_per_row_does_not_turn_the_vectors) {
+  std::string text = expect_same(R"(
+kernel @norm(in %x: f32[4096], in %w: f32[128], out %s: f32[32], out %y: f32[4096]) {
+  phase grid(c < 2) {
+    %v = load %x[c * 2048 + d0 * 128 + d1] : tile<16x128xf32>
+    %q = mul %v, %v
+    %t = reduce add %q axis 1
+    %r = sqrt %t
+    store %s[c * 16 + d0], %r
+    %n = div %v, %r
+    %g = load %w[d1] : tile<1x128xf32>
+    %o = mul %n, %g
+    store %y[c * 2048 + d0 * 128 + d1], %o
+  }
+}
+)",
+                                 1e-5);
+  EXPECT_EQ(count(text, "d0 * 128"), 0) << text;
+}
+
 TEST(LowerSimd, softmax_over_the_outer_dimension) {
   expect_same(R"(
 kernel @columns(in %x: f32[7400], out %y: f32[7400]) {

@@ -127,6 +127,46 @@ TEST(Partition, a_factor_of_several_products_is_no_nest) {
   expect_like_evaluator(roots, -1, 1e-4, [](How how) { return how == How::Simd ? 4 : 1; });
 }
 
+// Normalised rows, and something over columns that needs their statistics as well, as gradients do.
+struct Norm {
+  NodeRef mean, scale, y, columns;
+  explicit Norm(const Shape& shape) {
+    NodeRef x = leaf(shape, 1), size = make_const(Scalar::of(kF32, 1.0 / static_cast<double>(shape[1].value())), {});
+    auto mean_of = [&](const NodeRef& value) {
+      NodeRef sum = rows(ReduceOp::Sum, value);
+      return op(ScalarOp::mul, {sum, make_expand(make_reshape(size, Shape{1, 1}), sum->shape)});
+    };
+    mean = mean_of(x);
+    NodeRef centred = op(ScalarOp::sub, {x, mean});
+    scale = op(ScalarOp::sqrt, {mean_of(op(ScalarOp::mul, {centred, centred}))});
+    y = op(ScalarOp::div, {centred, scale});
+    columns = reduce(ReduceOp::Sum, op(ScalarOp::mul, {op(ScalarOp::add, {mean, scale}), leaf(shape, 2)}), 0);
+  }
+  size_t steps() const { return fuse(std::vector<NodeRef>{y, columns}).steps.size(); }
+};
+
+// Mean and variance are wanted by two kernels. The first of them computes and writes both, though each is a reduction
+// that the next one needs.
+TEST(Partition, statistics_of_rows_are_computed_where_they_are_first_read) {
+  Norm norm({256, 100});
+  std::vector<NodeRef> roots{norm.y, norm.columns};
+  expect_like_evaluator(roots, 2, 1e-4, [](How how) { return how == How::Simd ? 4 : 1; });
+  // With few and long rows a kernel of rows would leave most of a machine idle.
+  EXPECT_EQ(Norm({64, 1024}).steps(), 2u);
+  EXPECT_GT(Norm({63, 1024}).steps(), 2u);
+  // Rows that no block has at hand are read from memory for each of the reductions, whoever makes them.
+  EXPECT_EQ(Norm({128, 1 << 14}).steps(), 2u);
+  EXPECT_GT(Norm({128, (1 << 14) + 1}).steps(), 2u);
+}
+
+// What waits for the statistics cannot be in the kernel that writes them.
+TEST(Partition, statistics_are_not_computed_by_who_waits_for_them) {
+  NodeRef x = leaf({128, 96}, 1), sum = rows(ReduceOp::Sum, x);
+  NodeRef late = make_barrier(op(ScalarOp::exp, {x}), sum);
+  std::vector<NodeRef> roots{op(ScalarOp::mul, {late, sum}), reduce(ReduceOp::Max, op(ScalarOp::mul, {x, sum}), 0)};
+  expect_like_evaluator(roots, 3, 1e-4, [](How how) { return how == How::Simd ? 4 : 1; });
+}
+
 // Two changes in place that need the same value, which reads both memories: it is computed once, before.
 TEST(Partition, updates_share_what_is_computed_before_them) {
   NodeRef a = leaf({1000}, 1), b = leaf({1000}, 2);
