@@ -36,22 +36,43 @@ namespace {
 // Terms that one accumulator of a column adds up one after the other.
 constexpr int64_t kLongestChain = 1024;
 
+// Sums over columns of a SIMT machine: of more points than these, memory is what takes the time.
+constexpr double kManyPoints = 1 << 23;
+
 // Splits the only reduction when the grid alone has too few blocks to fill the machine.
-void split_reduction(Schedule& schedule, const Loops& loops, const Sizes& sizes, const Target& target) {
-  if (!reduces_once(loops) || sizes.points < 1 << 17) return;
+void split_reduction(Schedule& schedule, const Loops& loops, const Sizes& sizes, const Target& target,
+                     bool columns = false) {
+  if (!reduces_once(loops)) return;
   const double blocks = blocks_of(schedule, sizes);
-  // A multiprocessor hides the time that memory takes behind many blocks.
   const bool simd = target.machine == Machine::Simd;
-  double wanted = simd ? 16 : 8.0 * target.multiprocessors;
-  if (blocks * (simd ? 2 : 4) > wanted) return;
   int64_t step = 1;
-  int outer = static_cast<int>(sizes.outer.size());
+  const int outer = static_cast<int>(sizes.outer.size());
   for (const Level& level : schedule.stages[0].loops)
     if (level.axis == outer) step = level.step;
   int64_t steps = pieces(sizes.inner[0][0], step);
-  // Every part writes its results to memory: it must read many times as much.
-  const int64_t steps_per_part = simd ? 16 : 4;
-  if (blocks * static_cast<double>(schedule.block.empty() ? 1 : schedule.block.back()) > 1) steps /= steps_per_part;
+  double wanted = 0;
+  int64_t steps_per_part = 1;
+  if (!simd && columns && sizes.points <= kManyPoints) {
+    // The time is that of one thread. A phase of its own for the parts takes as long as so many loads.
+    constexpr double kLoads = 100;
+    constexpr int64_t kTerms = 32;  // of each result, in a part
+    double loads = 0;
+    int64_t terms = step;
+    for (const kernel::Inst& inst : loops.stages[0].body.insts) loads += inst.op == kernel::Op::load;
+    for (size_t i = 1; i < sizes.inner[0].size(); ++i) terms *= sizes.inner[0][i];
+    if (sizes.points * loads <= kLoads * blocks * schedule.threads) return;
+    wanted = 4.0 * target.multiprocessors;
+    steps_per_part = pieces(kTerms, terms);
+  } else {
+    if (sizes.points < 1 << 17) return;
+    // A multiprocessor hides the time that memory takes behind many blocks.
+    wanted = simd ? 16 : 8.0 * target.multiprocessors;
+    // Every part writes its results to memory: it must read many times as much.
+    if (blocks * static_cast<double>(schedule.block.empty() ? 1 : schedule.block.back()) > 1)
+      steps_per_part = simd ? 16 : 4;
+  }
+  if (blocks * (simd ? 2 : 4) > wanted) return;
+  steps /= steps_per_part;
   const auto parts = std::clamp<int64_t>(static_cast<int64_t>(wanted / blocks), 1, std::max<int64_t>(steps, 1));
   if (parts > 1) schedule.stages[0].strategy = SplitReduction{parts};
 }
@@ -90,6 +111,24 @@ void schedule_wide_columns(Schedule& schedule, const Loops& loops, const Sizes& 
         {outer + static_cast<int>(i), i + 1 < sizes.inner[0].size() ? 1 : std::min(most_rows, sizes.inner[0][i])});
   plan.loops.push_back({static_cast<int>(column_axis), step});
   for (size_t s = 1; s < schedule.stages.size(); ++s) schedule.stages[s].joined = s > 1;
+}
+
+// Columns of a block. Narrow ones make more blocks; wide ones are read from memory faster, and what can be split along
+// its columns has blocks enough.
+int64_t column_width(const Loops& loops, const Sizes& sizes, const Target& target) {
+  const bool simd = target.machine == Machine::Simd, splits = reduces_once(loops);
+  const bool cached = sizes.points * 4 <= static_cast<double>(target.l2_bytes) * target.cores;
+  int64_t width = simd ? 256 : 128, narrowest = splits ? 32 : 16;
+  double wanted = target.multiprocessors;
+  if (simd) {
+    if (splits || !cached || sizes.points <= 1 << 15) return width;
+    narrowest = target.vector_bytes / 4;
+    wanted = 4.0 * target.cores;
+  } else if (splits && sizes.points > kManyPoints) {
+    return width;
+  }
+  while (width > narrowest && sizes.rows < wanted * static_cast<double>(width)) width /= 2;
+  return width;
 }
 
 // Whether each sum is short enough for one thread, which a SIMT machine has one for: windows of a pool, a filter of one
@@ -149,13 +188,7 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Sizes& sizes, c
     return;
   }
   if (columns) {
-    int64_t width = simd ? 256 : 128;
-    // Columns that cannot be split have narrow blocks, so that there is one for everybody; but from memory wide ones
-    // are read faster.
-    const bool cached = sizes.points * 4 <= static_cast<double>(target.l2_bytes) * target.cores;
-    const double least = simd && cached && !reduces_once(loops) && sizes.points > 1 << 15 ? 4.0 * target.cores : 0;
-    while (width > target.vector_bytes / 4 && sizes.rows < least * static_cast<double>(width)) width /= 2;
-    schedule.block[column_axis] = std::min(sizes.outer[column_axis], width);
+    schedule.block[column_axis] = std::min(sizes.outer[column_axis], column_width(loops, sizes, target));
     // A maximum and then the sum beside it: each tile is read twice, the second time from the L1 cache.
     const int64_t held = !simd ? 8192 : loops.stages[0].online ? 4096 : 1 << 16;
     limit = std::clamp<int64_t>(held / schedule.block[column_axis], 1, kLongestChain);
@@ -175,7 +208,7 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Sizes& sizes, c
       schedule.block[rank - 1] = (schedule.block[rank - 1] + 1) / 2;
   }
   for (size_t s = 0; s < loops.stages.size(); ++s) loop_inner(schedule.stages[s], sizes.inner[s], rank, limit, piece);
-  split_reduction(schedule, loops, sizes, target);
+  split_reduction(schedule, loops, sizes, target, columns);
 }
 
 // No tile of such a product is worth staging. Threads run along the summed
