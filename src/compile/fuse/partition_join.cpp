@@ -44,18 +44,16 @@ void Partitioner::join_rows() {
 
 int Partitioner::first_reader(int g) {
   int first = -1;
-  bool waits = false;
-  for (int reader : readers_of(g)) {
-    const Unit& u = unit(reader);
-    if (u.group < 0 || u.group == g) continue;
-    const bool earlier = first < 0 || u.group < first;
-    if (!earlier && u.group != first) continue;
-    const bool waits_here =
-        std::ranges::any_of(u.after, [&](const Node* token) { return unit(result_.storing.at(token)).group == g; });
-    waits = waits_here || (!earlier && waits);
-    first = u.group;
-  }
-  return waits ? -1 : first;
+  for (int reader : readers_of(g))
+    if (const int reads = unit(reader).group; reads >= 0 && reads != g && (first < 0 || reads < first)) first = reads;
+  auto waits = [&](const Node* token) {
+    auto writer = result_.storing.find(token);
+    return writer != result_.storing.end() && unit(writer->second).group == g;
+  };
+  const bool one_waits = first >= 0 && std::ranges::any_of(group(first).units, [&](int member) {
+                           return std::ranges::any_of(unit(member).after, waits);
+                         });
+  return one_waits ? -1 : first;
 }
 
 Why Partitioner::join_reader(int to, int from) {

@@ -292,7 +292,7 @@ class Partitioner {
   // Then: what is reduced along rows is reduced by the first kernel that reads it row by row, as a mean by the kernel
   // that subtracts it, if they read the same memory. As above nobody comes to need what runs later.
   void join_rows();
-  int first_reader(int g);  // a group; -1 if there is none, or if it only waits
+  int first_reader(int g);  // a group; -1 if there is none, or if one of its units waits
   Why join_reader(int to, int from);
   Why may_join_reader(int to, int from, std::vector<std::pair<int, Rows>>& where);
   Why rows_cost(int to, int from);
