@@ -115,7 +115,7 @@ void schedule_wide_columns(Schedule& schedule, const Loops& loops, const Sizes& 
 
 // Columns of a block. Narrow ones make more blocks; wide ones are read from memory faster, and what can be split along
 // its columns has blocks enough.
-int64_t column_width(const Loops& loops, const Sizes& sizes, const Target& target) {
+int64_t column_width(const Loops& loops, const Sizes& sizes, size_t column_axis, const Target& target) {
   const bool simd = target.machine == Machine::Simd, splits = reduces_once(loops);
   const bool cached = sizes.points * 4 <= static_cast<double>(target.l2_bytes) * target.cores;
   int64_t width = simd ? 256 : 128, narrowest = splits ? 32 : 16;
@@ -127,7 +127,9 @@ int64_t column_width(const Loops& loops, const Sizes& sizes, const Target& targe
   } else if (splits && sizes.points > kManyPoints) {
     return width;
   }
-  while (width > narrowest && sizes.rows < wanted * static_cast<double>(width)) width /= 2;
+  const int64_t columns = sizes.outer[column_axis];
+  const double others = sizes.rows / static_cast<double>(columns);
+  while (width > narrowest && others * static_cast<double>(pieces(columns, width)) < wanted) width /= 2;
   return width;
 }
 
@@ -188,7 +190,7 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Sizes& sizes, c
     return;
   }
   if (columns) {
-    schedule.block[column_axis] = std::min(sizes.outer[column_axis], column_width(loops, sizes, target));
+    schedule.block[column_axis] = std::min(sizes.outer[column_axis], column_width(loops, sizes, column_axis, target));
     // A maximum and then the sum beside it: each tile is read twice, the second time from the L1 cache.
     const int64_t held = !simd ? 8192 : loops.stages[0].online ? 4096 : 1 << 16;
     limit = std::clamp<int64_t>(held / schedule.block[column_axis], 1, kLongestChain);
