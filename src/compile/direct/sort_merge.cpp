@@ -51,25 +51,21 @@ class MergeWriter {
   }
 
  private:
-  Value add(Value a, Value b) { return w.op(ScalarOp::add, a, b); }
-
   // Keys from `begin` on that come before `own`: those below it, and with `equal_too` those equal to it. There are
   // `count` (i32), at most `most`.
   Value rank(const Pairs& in, Value own, Value begin, Value count, Value equal_too, int64_t most, int64_t extent) {
-    Values found =
-        w.loop(static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(most))), {w.i32(0), count},
-               [&](const Expr&, const Values& range) {
-                 Value low = range[0], high = range[1];
-                 Value middle = w.op(ScalarOp::shr, add(low, high), w.i32(1));
-                 Value open = w.op(ScalarOp::lt, low, high);
-                 Value at = w.b().op(ScalarOp::where, {open, add(begin, middle), w.i32(0)});
-                 Value other = w.order(w.load_at(in.keys, at, in.base, extent));
-                 Value before = w.op(ScalarOp::bit_or, w.op(ScalarOp::lt, other, own),
-                                     w.op(ScalarOp::bit_and, equal_too, w.op(ScalarOp::eq, other, own)));
-                 Value up = w.op(ScalarOp::bit_and, open, before);
-                 return Values{w.b().op(ScalarOp::where, {up, add(middle, w.i32(1)), low}),
-                               w.b().op(ScalarOp::where, {up, high, w.b().op(ScalarOp::where, {open, middle, high})})};
-               });
+    Values found = w.loop(static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(most))), {w.i32(0), count},
+                          [&](const Expr&, const Values& range) {
+                            Value low = range[0], high = range[1];
+                            Value middle = w.op(ScalarOp::shr, w.add(low, high), w.i32(1));
+                            Value open = w.less(low, high);
+                            Value at = w.where({open, w.add(begin, middle), w.i32(0)});
+                            Value other = w.order(w.load_at(in.keys, at, in.base, extent));
+                            Value before = w.bit_or(w.less(other, own), w.bit_and(equal_too, w.equal(other, own)));
+                            Value up = w.bit_and(open, before);
+                            return Values{w.where({up, w.add(middle, w.i32(1)), low}),
+                                          w.where({up, high, w.where({open, middle, high})})};
+                          });
     return found[0];
   }
 
@@ -81,12 +77,7 @@ class MergeWriter {
     Expr sibling = select(eq(second, 1), pair, pair + run);
     Expr count = max(min(Expr(run), size - sibling), 0);
     Value before = rank(in, own, w.index(sibling), w.index(count), w.index(eq(second, 1), DType::boolean), run, size);
-    return add(w.index(pair + mod(i, run)), before);
-  }
-
-  void result(const Expr& row, Value at, Value key, Value position) {
-    if (w.values >= 0) w.store_at(w.values, w.from_key(key), at, row * task.kept, kAny, task.kept);
-    if (w.indices >= 0) w.store_at(w.indices, w.b().cast(position, DType::i64), at, row * task.kept, kAny, task.kept);
+    return w.add(w.index(pair + mod(i, run)), before);
   }
 
   // A block takes `together` rows, or one part of a row.
@@ -98,22 +89,18 @@ class MergeWriter {
       pairs.positions = w.buffer("from", DType::i32, Space::Shared, held);
     }
     auto blocks = w.phase({pieces(task.rows, together), chunks});
-    Expr thread = w.kernel.thread;
     // Rows are padded with the largest key: behind all others, for it comes last.
-    each(held, thread, [&](const Expr& i) {
+    each(held, [&](const Expr& i) {
       Expr row = blocks[0] * together + floordiv(i, chunk), at = blocks[1] * chunk + mod(i, chunk);
       Expr there = logical_and(lt(at, task.n), lt(row, task.rows));
-      kernel::Builder::Access access;
-      access.address = row * task.n + at;
-      access.guard = there;
-      Value k = w.to_key(w.b().load(w.x, task.dtype, access));
-      k = w.b().op(ScalarOp::where, {w.index(there, DType::boolean), k, w.number(w.key, w.ones())});
+      Value k = w.to_key(w.b().load(w.x, task.dtype, {row * task.n + at, there}));
+      k = w.where({w.index(there, DType::boolean), k, w.number(w.key, w.ones())});
       w.store(shared[0].keys, k, i);
       w.store(shared[0].positions, w.index(at), i);
     });
     for (int64_t run = 1; run < chunk; run *= 2) {
       w.b().barrier();
-      each(held, thread, [&](const Expr& i) {
+      each(held, [&](const Expr& i) {
         Value key = w.load(shared[0].keys, i), position = w.load(shared[0].positions, i);
         Value at = place(shared[0], i, w.order(key), run, held);
         w.store_at(shared[1].keys, key, at, 0, held);
@@ -122,12 +109,12 @@ class MergeWriter {
       std::swap(shared[0], shared[1]);
     }
     w.b().barrier();
-    each(held, thread, [&](const Expr& i) {
+    each(held, [&](const Expr& i) {
       Expr row = blocks[0] * together + floordiv(i, chunk), at = blocks[1] * chunk + mod(i, chunk);
       w.b().branch(logical_and(lt(at, task.n), lt(row, task.rows)), [&] {
         Value key = w.load(shared[0].keys, i), position = w.load(shared[0].positions, i);
         if (chunks == 1) {
-          result(row, w.index(at), key, position);
+          w.store_result(row, w.index(at), kAnyPosition, w.from_key(key), position);
         } else {
           w.store(later.keys, key, row * task.n + at);
           w.store(later.positions, position, row * task.n + at);
@@ -146,7 +133,7 @@ class MergeWriter {
         Value key = w.load(from.keys, from.base + i), position = w.load(from.positions, from.base + i);
         Value at = place(from, i, w.order(key), run, task.n);
         if (2 * run >= task.n) {
-          result(blocks[0], at, key, position);
+          w.store_result(blocks[0], at, kAnyPosition, w.from_key(key), position);
         } else {
           w.store_at(to.keys, key, at, from.base, task.n);
           w.store_at(to.positions, position, at, from.base, task.n);
@@ -156,17 +143,15 @@ class MergeWriter {
   }
 
   // Every thread its share of [0, count).
-  void each(int64_t count, const Expr& thread, const std::function<void(const Expr& i)>& body) {
+  void each(int64_t count, const std::function<void(const Expr& i)>& body) {
     w.each(pieces(count, kThreads), [&](const Expr& k) {
-      Expr i = k * kThreads + thread;
+      Expr i = k * kThreads + w.kernel.thread;
       if (count % kThreads == 0)
         body(i);
       else
         w.b().branch(lt(i, count), [&] { body(i); });
     });
   }
-
-  static constexpr int64_t kAny = int64_t{1} << 31;  // positions are i32
 
   SortWriter& w;
   const SortTask& task;

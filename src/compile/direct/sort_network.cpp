@@ -11,11 +11,8 @@ SortingNetwork::SortingNetwork(SortWriter& writer, DType word)
 
 namespace {
 Builder::Access vector_access(const SortLine& line, const Expr& vector, int64_t lanes, bool reversed) {
-  Builder::Access access;
-  const Expr lane = Expr::index("d", lanes);
-  access.coords.push_back(lane);
-  access.address = line.base + vector * lanes + (reversed ? lanes - 1 - lane : lane);
-  return access;
+  const Expr lane = SortWriter::lane(lanes);
+  return SortWriter::across(lane, line.base + vector * lanes + (reversed ? lanes - 1 - lane : lane));
 }
 }  // namespace
 

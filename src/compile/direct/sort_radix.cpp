@@ -63,7 +63,7 @@ class RadixWriter {
             w.loop(pass.buckets, {w.i32(0)}, [&](const Expr& d, const Values& begin) {
               Value here = w.load(counts, d);
               w.store(counts, begin[0], d);
-              return Values{w.op(ScalarOp::add, begin[0], here)};
+              return Values{w.add(begin[0], here)};
             });
             move(pass, counts, 0, task.n);
           },
@@ -87,7 +87,7 @@ class RadixWriter {
             blocks[0] * count_of_chunks + blocks[1]);
     blocks = w.phase({task.rows});
     Values all = w.loop(count_of_chunks, {w.number(w.key, 0)}, [&](const Expr& chunk, const Values& sum) {
-      return Values{w.op(ScalarOp::bit_or, sum[0], w.load(differences, blocks[0] * count_of_chunks + chunk))};
+      return Values{w.bit_or(sum[0], w.load(differences, blocks[0] * count_of_chunks + chunk))};
     });
     w.store(difference, all[0], blocks[0]);
 
@@ -108,7 +108,7 @@ class RadixWriter {
           Expr at = where(blocks[0], 0, 0) + i;
           Value here = w.load(table, at);
           w.store(table, begin[0], at);
-          return Values{w.op(ScalarOp::add, begin[0], here)};
+          return Values{w.add(begin[0], here)};
         });
       });
       blocks = w.phase({task.rows, count_of_chunks});
@@ -153,7 +153,7 @@ class RadixWriter {
     Expr to = w.kernel.buffers[scratch[0].keys].space == Space::Shared ? begin : from;
     Value first = w.order(w.to_key(w.load(w.x, row * task.n)));
     return w.over_vectors(
-        length, ScalarOp::bit_or, w.key,
+        length, ScalarOp::bit_or, w.key, w.lanes,
         [&](const Expr& at, int64_t width) {
           Value k = w.to_key(w.load(w.x, from + at, width));
           w.store(scratch[0].keys, k, to + at);
@@ -164,28 +164,25 @@ class RadixWriter {
 
   Value needed(Value differs, const Pass& pass) {
     uint64_t mask = static_cast<uint64_t>(pass.buckets - 1) << pass.shift;
-    return w.op(ScalarOp::ne, w.op(ScalarOp::bit_and, differs, w.number(w.key, mask)), w.number(w.key, 0));
+    return w.op(ScalarOp::ne, w.bit_and(differs, w.number(w.key, mask)), w.number(w.key, 0));
   }
 
   Value digit(const Pass& pass, Value k) {
     Value d = w.order(k);
     if (pass.shift) d = w.op(ScalarOp::shr, d, w.number(w.key, static_cast<uint64_t>(pass.shift)));
-    if (pass.shift + kDigitBits < w.bits) d = w.op(ScalarOp::bit_and, d, w.number(w.key, kBuckets - 1));
+    if (pass.shift + kDigitBits < w.bits) d = w.bit_and(d, w.number(w.key, kBuckets - 1));
     return d;
   }
 
   void clear(int counts, const Pass& pass) {
-    int64_t width = std::min<int64_t>(pass.buckets, w.lanes > 1 ? 16 : 1);
-    kernel::Dims shape;
-    if (width > 1) shape.push_back(width);
-    w.each(pass.buckets / width,
-           [&](const Expr& i) { w.store(counts, w.b().constant(Scalar::of(DType::i32, 0), shape), i * width); });
+    const int64_t width = std::min<int64_t>(pass.buckets, w.lanes > 1 ? 16 : 1);
+    w.fill(counts, 0, pass.buckets / width, w.splat(DType::i32, 0, width));
   }
 
   void count(const Pass& pass, int counts, const Expr& begin, const Expr& length) {
     if (pass.buckets == 2) {
       Value second = seconds(pass, begin, length);
-      w.store(counts, w.op(ScalarOp::sub, w.index(length), second), 0);
+      w.store(counts, w.sub(w.index(length), second), 0);
       w.store(counts, second, 1);
       return;
     }
@@ -194,14 +191,14 @@ class RadixWriter {
         [&](const Expr& i) {
           Value d = digit(pass, w.load(pass.from.keys, pass.from.base + begin + i));
           Value before = w.load_at(counts, d, 0, pass.buckets);
-          w.store_at(counts, w.op(ScalarOp::add, before, w.i32(1)), d, 0, pass.buckets);
+          w.store_at(counts, w.add(before, w.i32(1)), d, 0, pass.buckets);
         },
         kUnroll);
   }
 
   // Of two digits: how many elements of a stretch have the second one.
   Value seconds(const Pass& pass, const Expr& begin, const Expr& length) {
-    return w.over_vectors(length, ScalarOp::add, DType::i32, [&](const Expr& i, int64_t width) {
+    return w.over_vectors(length, ScalarOp::add, DType::i32, w.lanes, [&](const Expr& i, int64_t width) {
       return w.b().cast(digit(pass, w.load(pass.from.keys, pass.from.base + begin + i, width)), DType::i32);
     });
   }
@@ -211,11 +208,11 @@ class RadixWriter {
   void move_two(const Pass& pass, int counts, const Expr& begin, const Expr& length) {
     const int64_t kept = pass.to.final ? task.kept : task.n;
     const Value second = seconds(pass, begin, length);
-    const Value number[2] = {w.op(ScalarOp::sub, w.index(length), second), second};
+    const Value number[2] = {w.sub(w.index(length), second), second};
     Values places, ends;
     for (int d = 0; d < 2; ++d) {
       places.push_back(w.load(counts, d));
-      ends.push_back(w.op(ScalarOp::minimum, w.op(ScalarOp::add, places.back(), number[d]), w.i32(kept)));
+      ends.push_back(w.op(ScalarOp::minimum, w.add(places.back(), number[d]), w.i32(kept)));
     }
     auto step = [&](const Expr& i, const Values& place) {
       Expr at = pass.from.base + begin + i;
@@ -223,17 +220,17 @@ class RadixWriter {
       Value element = pass.to.keys < 0 ? k : pass.to.final ? w.from_key(k) : k;
       Value origin = carries ? position(pass, begin + i, at, 1) : k;
       for (size_t turn = 0; turn < place.size(); ++turn)
-        w.b().branch_on(w.op(ScalarOp::lt, place[turn], ends[turn]), [&] {
+        w.b().branch_on(w.less(place[turn], ends[turn]), [&] {
           if (pass.to.keys >= 0) w.store_at(pass.to.keys, element, place[turn], pass.to.base, kept);
           if (carries) w.store_at(pass.to.positions, origin, place[turn], pass.to.base, kept);
         });
-      Values next{w.op(ScalarOp::add, place[0], w.op(ScalarOp::sub, w.i32(1), d))};
-      if (place.size() > 1) next.push_back(w.op(ScalarOp::add, place[1], d));
+      Values next{w.add(place[0], w.sub(w.i32(1), d))};
+      if (place.size() > 1) next.push_back(w.add(place[1], d));
       return next;
     };
     // Often only the first digit is wanted, and few have it: where the true elements of a mask are.
     w.b().branch_on(
-        w.op(ScalarOp::lt, places[1], ends[1]), [&] { w.loop(length, places, step, kUnroll); },
+        w.less(places[1], ends[1]), [&] { w.loop(length, places, step, kUnroll); },
         [&] { move_first(pass, begin, length, places[0], step); });
   }
 
@@ -243,7 +240,7 @@ class RadixWriter {
     const Expr whole = floordiv(length, kSkipped);
     Values places = w.loop(whole, {place}, [&](const Expr& group, const Values& before) {
       const Value d = digit(pass, w.load(pass.from.keys, pass.from.base + begin + group * kSkipped, kSkipped));
-      const Value any = w.op(ScalarOp::eq, w.reduced(ScalarOp::minimum, d), w.number(w.key, 0));
+      const Value any = w.equal(w.reduced(ScalarOp::minimum, d), w.number(w.key, 0));
       auto move_group = [&] {
         return w.loop(
             kSkipped, before, [&](const Expr& i, const Values& now) { return step(group * kSkipped + i, now); },
@@ -265,7 +262,7 @@ class RadixWriter {
           Value k = w.load(pass.from.keys, at);
           Value d = digit(pass, k);
           Value place = w.load_at(counts, d, 0, pass.buckets);
-          w.store_at(counts, w.op(ScalarOp::add, place, w.i32(1)), d, 0, pass.buckets);
+          w.store_at(counts, w.add(place, w.i32(1)), d, 0, pass.buckets);
           Expr limit = pass.to.final ? Expr(task.kept) : Expr(task.n);
           if (pass.to.keys >= 0)
             w.store_at(pass.to.keys, pass.to.final ? w.from_key(k) : k, place, pass.to.base, task.n, limit);

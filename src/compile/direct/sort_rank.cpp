@@ -3,7 +3,6 @@
 
 namespace heddle {
 namespace {
-using Values = SortWriter::Values;
 constexpr int64_t kLongest = 64;
 }  // namespace
 
@@ -13,19 +12,13 @@ void write_ranks(SortWriter& w, int keys, int64_t most, kernel::Value count,
                  const std::function<void(kernel::Value rank, const Expr& i)>& put) {
   const int64_t vectors = pieces(most, w.lanes);
   w.each(most, [&](const Expr& i) {
-    w.b().branch_on(w.op(ScalarOp::lt, w.index(i), count), [&] {
+    w.b().branch_on(w.less(w.index(i), count), [&] {
       kernel::Value own = w.load(keys, i);
-      Values before = w.loop(
-          vectors, {w.splat(DType::i32, 0)},
-          [&](const Expr& j, const Values& sum) {
-            kernel::Value others = w.load(keys, j * w.lanes, w.lanes);
-            kernel::Value equal = w.op(ScalarOp::eq, others, own);
-            kernel::Value first = w.op(ScalarOp::bit_and, equal, w.below(j * w.lanes, i, w.lanes));
-            kernel::Value less = w.op(ScalarOp::bit_or, w.op(ScalarOp::lt, others, own), first);
-            return Values{w.op(ScalarOp::add, sum[0], w.b().cast(less, DType::i32))};
-          },
-          16);
-      put(w.reduced(ScalarOp::add, before[0]), i);
+      auto come_before = [&](const Expr& at, int64_t width) {
+        const kernel::Value others = w.load(keys, at, width);
+        return w.b().cast(w.comes_before(others, own, w.below(at, i, width)), DType::i32);
+      };
+      put(w.over_vectors(vectors * w.lanes, ScalarOp::add, DType::i32, w.lanes, come_before, 16), i);
     });
   });
 }
@@ -40,12 +33,11 @@ void write_rank_sort(SortWriter& w) {
     Expr at = row * task.n + j * w.lanes;
     bool whole = task.n % w.lanes == 0;
     kernel::Value k = w.order(w.to_key(w.load(w.x, at, w.lanes, whole ? Expr() : end)));
-    if (!whole) k = w.b().op(ScalarOp::where, {w.below(at, end, w.lanes), k, w.number(w.key, w.ones())});
+    if (!whole) k = w.where({w.below(at, end, w.lanes), k, w.number(w.key, w.ones())});
     w.store(keys, k, j * w.lanes);
   });
   write_ranks(w, keys, task.n, w.i32(task.n), [&](kernel::Value rank, const Expr& i) {
-    if (w.values >= 0) w.store_at(w.values, w.load(w.x, row * task.n + i), rank, row * task.kept, task.n, task.kept);
-    if (w.indices >= 0) w.store_at(w.indices, w.index(i, DType::i64), rank, row * task.kept, task.n, task.kept);
+    w.store_result(row, rank, task.n, w.load(w.x, row * task.n + i), w.index(i, DType::i64));
   });
 }
 

@@ -22,9 +22,6 @@ constexpr int64_t kGroupsPerKept = 4;  // so that there are hardly more candidat
 constexpr int64_t kLargestGroup = 64;
 constexpr int64_t kPart = 65536, kSmallestPart = 8192;
 
-// Positions behind the end of a row exist for a while.
-constexpr int64_t kAny = int64_t{1} << 31;
-
 // One selection from `n` positions: groups of `each`, in `vectors` vectors, made of smaller groups of `fine`, so that
 // little has to be read again; room for candidates, and how many of them are few.
 struct Sizes {
@@ -96,7 +93,7 @@ class Selection {
     });
     // Both zeros are equal from here on. What does not exceed the bound does so with its own key, too.
     Value bound = w.order(kth(smallest, size.vectors));
-    fill(keys, size.candidates);
+    w.fill(keys, 0, size.candidates / w.lanes, largest_keys());
     Value found = collect(source, bound);
     Value few = w.op(ScalarOp::le, found, w.i32(size.few));
     auto sort_few = [&] {
@@ -112,19 +109,12 @@ class Selection {
 
  private:
   Value largest_keys() { return w.splat(w.key, w.ones()); }
-  void fill(int buffer, int64_t count) {
-    w.each(count / w.lanes, [&](const Expr& i) { w.store(buffer, largest_keys(), i * w.lanes); });
-  }
   // How many of the keys are smaller (i32).
   Value count_below(int buffer, int64_t vectors, Value than) {
-    Values sum = w.loop(
-        vectors, {w.splat(DType::i32, 0)},
-        [&](const Expr& i, const Values& s) {
-          Value less = w.op(ScalarOp::lt, w.load(buffer, i * w.lanes, w.lanes), than);
-          return Values{w.op(ScalarOp::add, s[0], w.b().cast(less, DType::i32))};
-        },
-        16);
-    return w.reduced(ScalarOp::add, sum[0]);
+    auto below = [&](const Expr& at, int64_t width) {
+      return w.b().cast(w.less(w.load(buffer, at, width), than), DType::i32);
+    };
+    return w.over_vectors(vectors * w.lanes, ScalarOp::add, DType::i32, w.lanes, below, 16);
   }
   Value kth(int buffer, int64_t vectors) {
     return w.smallest(kept, [&](Value than) { return count_below(buffer, vectors, than); });
@@ -136,10 +126,9 @@ class Selection {
                 int to_positions, int64_t room) {
     w.store_at(to_keys, k, state[0], 0, room);
     w.store_at(to_positions, position, state[0], 0, room);
-    Value equal = w.op(ScalarOp::bit_and, w.op(ScalarOp::eq, k, bound), w.op(ScalarOp::lt, state[1], equal_wanted));
-    Value take = w.op(ScalarOp::bit_or, w.op(ScalarOp::lt, k, bound), equal);
-    return {w.op(ScalarOp::add, state[0], w.b().cast(take, DType::i32)),
-            w.op(ScalarOp::add, state[1], w.b().cast(equal, DType::i32))};
+    Value equal = w.bit_and(w.equal(k, bound), w.less(state[1], equal_wanted));
+    Value take = w.bit_or(w.less(k, bound), equal);
+    return {w.add(state[0], w.b().cast(take, DType::i32)), w.add(state[1], w.b().cast(equal, DType::i32))};
   }
 
   // body(state) where any of the keys is at most the bound.
@@ -176,16 +165,13 @@ class Selection {
 
   // Exactly `kept` candidates, the last of which are equal to the bound.
   void choose(Value bound, Value found) {
-    fill(chosen_keys, round_up(kept + 1, w.lanes));
+    w.fill(chosen_keys, 0, pieces(kept + 1, w.lanes), largest_keys());
     Value below = count_below(keys, size.candidates / w.lanes, bound);
-    Value equal_wanted = w.op(ScalarOp::sub, w.i32(kept), below);
+    Value equal_wanted = w.sub(w.i32(kept), below);
     Values state = w.loop(size.candidates, {w.i32(0), w.i32(0)}, [&](const Expr& i, const Values& s) {
-      kernel::Builder::Access access;  // what lies behind the last candidate was never written
-      Expr count = Expr::index("v", size.candidates);
-      access.binds.push_back(count);
-      access.bound.push_back(found);
-      access.address = i;
-      access.guard = lt(i, count);
+      const Expr count = Expr::index("v", size.candidates);
+      // What lies behind the last candidate was never written.
+      kernel::Builder::Access access{.address = i, .guard = lt(i, count), .binds = {count}, .bound = {found}};
       Value position = w.b().load(positions, DType::i32, access);
       return append(w.load(keys, i), position, bound, equal_wanted, s, chosen_keys, chosen_positions, kept + 1);
     });
@@ -233,10 +219,8 @@ void write_selection(SortWriter& w) {
     };
   };
   auto result = [&](const Expr& row, Value rank, Value position) {
-    Expr base = row * task.kept;
-    if (w.values >= 0)
-      w.store_at(w.values, w.load_at(w.x, position, row * task.n, kAny, task.n), rank, base, kAny, task.kept);
-    if (w.indices >= 0) w.store_at(w.indices, w.b().cast(position, DType::i64), rank, base, kAny, task.kept);
+    const Value element = w.load_at(w.x, position, row * task.n, kAnyPosition, task.n);
+    w.store_result(row, rank, kAnyPosition, element, position);
   };
 
   if (parts == 1) {
@@ -253,18 +237,19 @@ void write_selection(SortWriter& w) {
   Expr base = blocks[0] * total + blocks[1] * task.kept;
   of_part(elements(blocks[0], blocks[1] * part), [&](Value rank, Value position) {
     // The key again, and the position in the row.
-    Value in_row = w.op(ScalarOp::add, position, w.index(blocks[1] * part));
-    Value k = w.order(w.to_key(w.load_at(w.x, in_row, blocks[0] * task.n, kAny, task.n)));
-    Value inside = w.op(ScalarOp::lt, in_row, w.i32(task.n));
-    k = w.b().op(ScalarOp::where, {inside, k, w.number(w.key, w.ones())});
-    w.store_at(keys, k, rank, base, kAny, task.kept);
-    w.store_at(positions, in_row, rank, base, kAny, task.kept);
+    Value in_row = w.add(position, w.index(blocks[1] * part));
+    Value k = w.order(w.to_key(w.load_at(w.x, in_row, blocks[0] * task.n, kAnyPosition, task.n)));
+    Value inside = w.less(in_row, w.i32(task.n));
+    k = w.where({inside, k, w.number(w.key, w.ones())});
+    w.store_at(keys, k, rank, base, kAnyPosition, task.kept);
+    w.store_at(positions, in_row, rank, base, kAnyPosition, task.kept);
   });
   blocks = w.phase({task.rows});
   Expr row = blocks[0];
-  of_parts(
-      [&](const Expr& i) { return w.load_keys(keys, row * total + i, (row + 1) * total); },
-      [&](Value rank, Value position) { result(row, rank, w.load_at(positions, position, row * total, kAny, total)); });
+  of_parts([&](const Expr& i) { return w.load_keys(keys, row * total + i, (row + 1) * total); },
+           [&](Value rank, Value position) {
+             result(row, rank, w.load_at(positions, position, row * total, kAnyPosition, total));
+           });
 }
 
 }  // namespace heddle

@@ -41,16 +41,15 @@ class BlockSelection {
     });
     w.b().barrier();
     const Value bound = w.smallest(kept, [&](Value than) { return count_below(than); });
-    const Value equal_wanted = w.op(ScalarOp::sub, w.i32(kept), count_below(bound));
+    const Value equal_wanted = w.sub(w.i32(kept), count_below(bound));
     collect(bound, equal_wanted);
     w.b().barrier();
     w.b().branch(lt(t, kept), [&] {
       const Value own = w.load(chosen_keys, t);
       Values rank = w.loop(kept, {w.i32(0)}, [&](const Expr& i, const Values& r) {
         const Value other = w.load(chosen_keys, i), first = w.index(lt(i, t), DType::boolean);
-        const Value equal = w.op(ScalarOp::bit_and, w.op(ScalarOp::eq, other, own), first);
-        const Value comes = w.op(ScalarOp::bit_or, w.op(ScalarOp::lt, other, own), equal);
-        return Values{w.op(ScalarOp::add, r[0], w.b().cast(comes, DType::i32))};
+        const Value comes = w.comes_before(other, own, first);
+        return Values{w.add(r[0], w.b().cast(comes, DType::i32))};
       });
       put(rank[0], w.load(chosen_positions, t));
     });
@@ -64,12 +63,12 @@ class BlockSelection {
   // Of all threads; all get it.
   Value summed(Value count) const {
     for (int64_t lane = warp / 2; lane > 0; lane /= 2)
-      count = w.op(ScalarOp::add, count, w.b().shuffle_xor(count, static_cast<int>(lane)));
+      count = w.add(count, w.b().shuffle_xor(count, static_cast<int>(lane)));
     const Expr t = w.kernel.thread;
     w.b().branch(eq(mod(t, warp), 0), [&] { w.store(sums, count, floordiv(t, warp)); });
     w.b().barrier();
     Value total = w.load(sums, 0);
-    for (int64_t i = 1; i < kSelectThreads / warp; ++i) total = w.op(ScalarOp::add, total, w.load(sums, i));
+    for (int64_t i = 1; i < kSelectThreads / warp; ++i) total = w.add(total, w.load(sums, i));
     w.b().barrier();
     return total;
   }
@@ -78,8 +77,8 @@ class BlockSelection {
     Values count = w.loop(
         each, {w.i32(0)},
         [&](const Expr& k, const Values& c) {
-          const Value less = w.op(ScalarOp::lt, w.load(keys, place(k * kSelectThreads + w.kernel.thread)), than);
-          return Values{w.op(ScalarOp::add, c[0], w.b().cast(less, DType::i32))};
+          const Value less = w.less(w.load(keys, place(k * kSelectThreads + w.kernel.thread)), than);
+          return Values{w.add(c[0], w.b().cast(less, DType::i32))};
         },
         8);
     return summed(count[0]);
@@ -95,23 +94,22 @@ class BlockSelection {
           return w.loop(each, {start}, [&](const Expr& k, const Values& so_far) {
             const Expr at = t * each + k;
             const Value key = w.load(keys, place(at));
-            const Values flags{w.op(ScalarOp::lt, key, bound), w.op(ScalarOp::eq, key, bound)};
+            const Values flags{w.less(key, bound), w.equal(key, bound)};
             if (body) body(at, key, flags, so_far);
             const Value equal = w.op(ScalarOp::shl, w.b().cast(flags[1], DType::i32), w.i32(16));
-            return Values{w.op(ScalarOp::add, so_far[0], w.op(ScalarOp::add, w.b().cast(flags[0], DType::i32), equal))};
+            return Values{w.add(so_far[0], w.add(w.b().cast(flags[0], DType::i32), equal))};
           })[0];
         };
     w.store(before, walk(w.i32(0), {}), t);
     w.b().barrier();
-    Values sum = w.loop(t, {w.i32(0)}, [&](const Expr& i, const Values& s) {
-      return Values{w.op(ScalarOp::add, s[0], w.load(before, i))};
-    });
+    Values sum =
+        w.loop(t, {w.i32(0)}, [&](const Expr& i, const Values& s) { return Values{w.add(s[0], w.load(before, i))}; });
     walk(sum[0], [&](const Expr& at, Value key, const Values& flags, const Values& so_far) {
-      const Value smaller = w.op(ScalarOp::bit_and, so_far[0], w.i32(0xffff));
+      const Value smaller = w.bit_and(so_far[0], w.i32(0xffff));
       const Value equal = w.op(ScalarOp::shr, so_far[0], w.i32(16));
-      const Value wanted = w.op(ScalarOp::bit_and, flags[1], w.op(ScalarOp::lt, equal, equal_wanted));
-      w.b().branch_on(w.op(ScalarOp::bit_or, flags[0], wanted), [&] {
-        const Value to = w.op(ScalarOp::add, smaller, w.op(ScalarOp::minimum, equal, equal_wanted));
+      const Value wanted = w.bit_and(flags[1], w.less(equal, equal_wanted));
+      w.b().branch_on(w.bit_or(flags[0], wanted), [&] {
+        const Value to = w.add(smaller, w.op(ScalarOp::minimum, equal, equal_wanted));
         w.store_at(chosen_keys, key, to, 0, kept);
         w.store_at(chosen_positions, w.index(at), to, 0, kept);
       });

@@ -59,7 +59,7 @@ class VectorSort {
     w.each(task.kept / lanes, [&](const Expr& tile) { put_rows(line, first, tile, true); });
     if (task.kept % lanes != 0) put_rows(line, first, task.kept / lanes, false);
     if (!mends) return;
-    w.b().branch_on(w.op(ScalarOp::bit_and, seen(zeros[0]), seen(zeros[1])),
+    w.b().branch_on(w.bit_and(seen(zeros[0]), seen(zeros[1])),
                     [&] { w.each(min(Expr(lanes), task.rows - first), [&](const Expr& i) { mend(first + i); }); });
   }
 
@@ -84,57 +84,45 @@ class VectorSort {
   int64_t bytes_in_lanes() const { return task.n * lanes * size_of(word); }
 
  private:
-  // In all lanes of a vector of words.
-  Value splat(DType dtype, uint64_t bits) {
-    return w.b().constant(Scalar::from_bits(dtype, bits), kernel::Dims{lanes});
-  }
   uint64_t largest() const { return ~uint64_t{0} >> (64 - 8 * size_of(word)); }
-
   void fill(const SortLine& line, int64_t from, int64_t to) {
-    w.each(to - from,
-           [&](const Expr& i) { w.store(line.buffer, splat(word, largest()), line.base + (from + i) * lanes); });
+    w.fill(line.buffer, line.base + from * lanes, to - from, w.splat(word, largest(), lanes));
   }
 
   // The words of elements `at`... of a row, if `there` holds. Unless all are `inside` the row, the largest words follow
   // those that are. For each sign, `zeros` has a bit pattern that is 0 where such a zero was seen.
   Value words(const Expr& row, const Expr& there, const Expr& at, bool inside, Values& zeros) {
-    const Expr lane = Expr::index("d", lanes);
-    const Expr exists = inside ? Expr(1) : lt(at + lane, task.n);
-    Builder::Access access;
-    access.coords.push_back(lane);
-    access.address = row * task.n + at + lane;
-    access.guard = logical_and(there, exists);
+    const Expr lane = w.lane(lanes), exists = inside ? Expr(1) : lt(at + lane, task.n);
+    const Builder::Access access = w.across(lane, row * task.n + at + lane, logical_and(there, exists));
     Value k = w.to_key(w.b().load(w.x, task.dtype, access));
     for (size_t sign = 0; sign < zeros.size(); ++sign)
       zeros[sign] = w.op(ScalarOp::minimum, zeros[sign], w.op(ScalarOp::bit_xor, k, w.number(w.key, zero_key(sign))));
     if (task.indices) k = w.order(k);
     k = w.b().cast(k, word);
-    SmallVector<Expr, 4> coords{lane};
     if (task.indices) {
-      const Value position = w.b().cast(w.b().index(DType::i32, at + lane, coords), word);
+      const Value position = w.b().cast(w.b().index(DType::i32, at + lane, access.coords), word);
       k = w.op(ScalarOp::shl, k, w.number(word, static_cast<uint64_t>(position_bits(task))));
-      k = w.op(ScalarOp::bit_or, k, position);
+      k = w.bit_or(k, position);
     }
     if (inside) return k;
-    return w.b().op(ScalarOp::where, {w.b().index(DType::boolean, exists, coords), k, w.number(word, largest())});
+    return w.where({w.b().index(DType::boolean, exists, access.coords), k, w.number(word, largest())});
   }
 
   // The zero that is in front, and the one behind it.
   uint64_t zero_key(size_t sign) const { return (uint64_t{1} << (w.bits - 1)) - 1 + sign; }
-  Values no_zeros() { return mends ? Values{splat(w.key, w.ones()), splat(w.key, w.ones())} : Values{}; }
-  Value seen(Value zeros) { return w.op(ScalarOp::eq, w.reduced(ScalarOp::minimum, zeros), w.number(w.key, 0)); }
+  Values no_zeros() {
+    return mends ? Values{w.splat(w.key, w.ones(), lanes), w.splat(w.key, w.ones(), lanes)} : Values{};
+  }
+  Value seen(Value zeros) { return w.equal(w.reduced(ScalarOp::minimum, zeros), w.number(w.key, 0)); }
 
   // Results `at`... of a row, if `there` holds. All are kept if they are `inside`.
   void put(Value v, const Expr& row, const Expr& there, const Expr& at, bool inside) {
-    const Expr lane = Expr::index("d", lanes);
-    Builder::Access access;
-    access.coords.push_back(lane);
-    access.address = row * task.kept + at + lane;
-    access.guard = inside ? there : logical_and(there, lt(at + lane, task.kept));
+    const Expr lane = w.lane(lanes), kept = inside ? there : logical_and(there, lt(at + lane, task.kept));
+    const Builder::Access access = w.across(lane, row * task.kept + at + lane, kept);
     Value k = v, position = kernel::kNoValue;
     if (task.indices) {
       const auto bits = static_cast<uint64_t>(position_bits(task));
-      position = w.op(ScalarOp::bit_and, v, w.number(word, (uint64_t{1} << bits) - 1));
+      position = w.bit_and(v, w.number(word, (uint64_t{1} << bits) - 1));
       k = w.op(ScalarOp::shr, v, w.number(word, bits));
     }
     if (w.values >= 0) w.b().store(w.values, element(w.b().cast(k, w.key), position, row, there), access);
@@ -145,19 +133,17 @@ class VectorSort {
   Value element(Value k, Value position, const Expr& row, const Expr& there) {
     Value v = w.from_key(k);
     if (!task.indices || !is_float(task.dtype)) return v;
-    const Value zero = w.op(ScalarOp::eq, k, w.number(w.key, zero_key(1)));
+    const Value zero = w.equal(k, w.number(w.key, zero_key(1)));
     return w.b().branch_on(
         w.reduced(ScalarOp::bit_or, zero),
         [&] {
-          const Value at = w.b().op(ScalarOp::where, {zero, position, w.number(word, 0)});
-          Builder::Access access;
-          access.coords.push_back(Expr::index("d", lanes));
-          access.binds.push_back(Expr::index("v", task.n));
-          access.bound.push_back(w.b().cast(at, DType::i32));
-          access.address = row * task.n + access.binds[0];
-          access.guard = there;
+          const Value at = w.where({zero, position, w.number(word, 0)});
+          const Expr place = Expr::index("v", task.n);
+          Builder::Access access = w.across(w.lane(lanes), row * task.n + place, there);
+          access.binds = {place};
+          access.bound = {w.b().cast(at, DType::i32)};
           const Value original = w.b().load(w.x, task.dtype, access);
-          return Values{w.b().op(ScalarOp::where, {zero, original, v})};
+          return Values{w.where({zero, original, v})};
         },
         [&] { return Values{v}; })[0];
   }
@@ -286,31 +272,25 @@ class VectorSort {
     const Expr row = w.phase({task.rows})[0];
     const Value no = w.b().constant(Scalar::of(DType::boolean, 0));
     Values both = w.loop(chunks(), {no, no}, [&](const Expr& i, const Values& so_far) {
-      return Values{w.op(ScalarOp::bit_or, so_far[0], w.load(zeros_buffer, flag(row, i, 0))),
-                    w.op(ScalarOp::bit_or, so_far[1], w.load(zeros_buffer, flag(row, i, 1)))};
+      return Values{w.bit_or(so_far[0], w.load(zeros_buffer, flag(row, i, 0))),
+                    w.bit_or(so_far[1], w.load(zeros_buffer, flag(row, i, 1)))};
     });
-    w.b().branch_on(w.op(ScalarOp::bit_and, both[0], both[1]), [&] { mend(row); });
+    w.b().branch_on(w.bit_and(both[0], both[1]), [&] { mend(row); });
   }
 
   // Puts the zeros of a sorted row in the order that they had.
   void mend(const Expr& row) {
     const Expr begin = row * task.n;
     const Value front = w.number(w.key, zero_key(0));
-    auto below = [&](const Expr& at, int64_t width, Value sum) {
-      const Value less = w.op(ScalarOp::lt, w.to_key(w.load(w.x, begin + at, width)), front);
-      return Values{w.op(ScalarOp::add, sum, w.b().cast(less, DType::i32))};
+    auto below = [&](const Expr& at, int64_t width) {
+      return w.b().cast(w.less(w.to_key(w.load(w.x, begin + at, width)), front), DType::i32);
     };
-    const int64_t whole = task.n / lanes * lanes;
-    Values count = w.loop(whole / lanes, {splat(DType::i32, 0)},
-                          [&](const Expr& i, const Values& sum) { return below(i * lanes, lanes, sum[0]); });
-    count[0] = w.reduced(ScalarOp::add, count[0]);
-    count =
-        w.loop(task.n - whole, count, [&](const Expr& i, const Values& sum) { return below(whole + i, 1, sum[0]); });
+    const Values count{w.over_vectors(task.n, ScalarOp::add, DType::i32, lanes, below)};
     w.loop(task.n, count, [&](const Expr& i, const Values& place) {
       const Value v = w.load(w.x, begin + i);
-      const Value zero = w.op(ScalarOp::eq, w.order(w.to_key(v)), w.number(w.key, zero_key(1)));
+      const Value zero = w.equal(w.order(w.to_key(v)), w.number(w.key, zero_key(1)));
       w.b().branch_on(zero, [&] { w.store_at(w.values, v, place[0], row * task.kept, task.n, task.kept); });
-      return Values{w.op(ScalarOp::add, place[0], w.b().cast(zero, DType::i32))};
+      return Values{w.add(place[0], w.b().cast(zero, DType::i32))};
     });
   }
 

@@ -60,38 +60,34 @@ std::vector<Expr> SortWriter::phase(std::initializer_list<int64_t> grid) {
   return added.blocks;
 }
 
+Builder::Access SortWriter::across(const Expr& lane, const Expr& address, const Expr& guard) {
+  Builder::Access access{address, guard};
+  if (lane.is_var()) access.coords = {lane};
+  return access;
+}
+
 Value SortWriter::load(int from, const Expr& address, int64_t width, const Expr& limit) {
-  Builder::Access access;
-  Expr lane = 0;
-  if (width > 1) {
-    lane = Expr::index("d", width);
-    access.coords.push_back(lane);
-  }
-  access.address = address + lane;
-  if (!limit.is_const(0)) access.guard = lt(address + lane, limit);
-  return b().load(from, kernel.buffers[from].dtype, access);
+  const Expr lane = this->lane(width), at = address + lane;
+  return b().load(from, kernel.buffers[from].dtype, across(lane, at, limit.is_const(0) ? Expr(1) : lt(at, limit)));
 }
 
 void SortWriter::store(int to, Value v, const Expr& address) {
-  Builder::Access access;
-  access.address = address;
-  if (!b().type(v).shape.empty()) {
-    access.coords.push_back(Expr::index("d", b().type(v).shape[0]));
-    access.address = address + access.coords[0];
-  }
-  b().store(to, v, access);
+  const Expr lane = b().type(v).shape.empty() ? Expr(0) : this->lane(b().type(v).shape[0]);
+  b().store(to, v, across(lane, address + lane));
+}
+
+void SortWriter::fill(int to, const Expr& address, const Expr& vectors, Value v) {
+  const int64_t width = b().type(v).numel();
+  each(vectors, [&](const Expr& i) { store(to, v, address + i * width); });
 }
 
 namespace {
 Builder::Access at_position(Value position, const Expr& base, const Expr& extent, const Expr& limit) {
-  Builder::Access access;
-  Expr var = Expr::index("v", extent);
-  if (var.is_var()) {
-    access.binds.push_back(var);
-    access.bound.push_back(position);
-  }
-  access.address = base + var;
-  if (!limit.is_const(0)) access.guard = lt(var, limit);
+  const Expr var = Expr::index("v", extent);
+  Builder::Access access{base + var, limit.is_const(0) ? Expr(1) : lt(var, limit)};
+  if (!var.is_var()) return access;
+  access.binds = {var};
+  access.bound = {position};
   return access;
 }
 }  // namespace
@@ -104,27 +100,31 @@ void SortWriter::store_at(int to, Value v, Value position, const Expr& base, con
   b().store(to, v, at_position(position, base, extent, limit));
 }
 
-Value SortWriter::splat(DType dtype, uint64_t value) {
-  return lanes > 1 ? b().constant(Scalar::from_bits(dtype, value), kernel::Dims{lanes}) : number(dtype, value);
+void SortWriter::store_result(const Expr& row, Value rank, const Expr& extent, Value element, Value position) {
+  const Expr base = row * task.kept;
+  if (values >= 0) store_at(values, element, rank, base, extent, task.kept);
+  if (indices >= 0) store_at(indices, b().cast(position, DType::i64), rank, base, extent, task.kept);
+}
+
+Value SortWriter::splat(DType dtype, uint64_t value, int64_t width) {
+  return b().constant(Scalar::from_bits(dtype, value), width > 1 ? kernel::Dims{width} : kernel::Dims{});
 }
 
 Value SortWriter::positions_from(const Expr& first, DType dtype, int64_t width) {
-  if (width == 1) return index(first, dtype);
-  const Expr lane = Expr::index("d", width);
-  return b().index(dtype, first + lane, {&lane, 1});
+  const Expr lane = this->lane(width);
+  return b().index(dtype, first + lane, across(lane, 0).coords);
 }
 
 Value SortWriter::below(const Expr& first, const Expr& limit, int64_t width) {
-  if (width == 1) return index(lt(first, limit), DType::boolean);
-  const Expr lane = Expr::index("d", width);
-  return b().index(DType::boolean, lt(first + lane, limit), {&lane, 1});
+  const Expr lane = this->lane(width);
+  return b().index(DType::boolean, lt(first + lane, limit), across(lane, 0).coords);
 }
 
 Value SortWriter::load_keys(int from, const Expr& address, const Expr& end) {
   const bool inside = provably_true(le(address + lanes, end));
   Value k = load(from, address, lanes, inside ? Expr() : end);
   if (from == x) k = to_key(k);
-  return inside ? k : b().op(ScalarOp::where, {below(address, end, lanes), k, number(key, ones())});
+  return inside ? k : where({below(address, end, lanes), k, number(key, ones())});
 }
 
 Value SortWriter::reduced(ScalarOp op, Value v) {
@@ -151,26 +151,31 @@ void SortWriter::each_vector(const Expr& count, const std::function<void(const E
   each(count - whole * lanes, [&](const Expr& i) { body(whole * lanes + i, 1); });
 }
 
-Value SortWriter::over_vectors(const Expr& count, ScalarOp op, DType dtype,
+Value SortWriter::over_vectors(const Expr& count, ScalarOp op, DType dtype, int64_t width,
                                const std::function<Value(const Expr& at, int64_t width)>& value, int unroll) {
-  const Expr whole = lanes > 1 ? floordiv(count, lanes) : Expr(0);
+  const Expr whole = width > 1 ? floordiv(count, width) : Expr(0);
   Values sum{number(dtype, 0)};
   if (!whole.is_const(0)) {
-    auto step = [&](const Expr& i, const Values& s) { return Values{this->op(op, s[0], value(i * lanes, lanes))}; };
-    sum = loop(whole, {splat(dtype, 0)}, step, unroll);
+    auto step = [&](const Expr& i, const Values& s) { return Values{this->op(op, s[0], value(i * width, width))}; };
+    sum = loop(whole, {splat(dtype, 0, width)}, step, unroll);
     sum[0] = reduced(op, sum[0]);
   }
-  return loop(count - whole * lanes, sum, [&](const Expr& i, const Values& s) {
-    return Values{this->op(op, s[0], value(whole * lanes + i, 1))};
+  return loop(count - whole * width, sum, [&](const Expr& i, const Values& s) {
+    return Values{this->op(op, s[0], value(whole * width + i, 1))};
   })[0];
+}
+
+Value SortWriter::comes_before(Value other, Value own, Value first) {
+  const Value tie = bit_and(equal(other, own), first);
+  return bit_or(less(other, own), tie);
 }
 
 Value SortWriter::smallest(int64_t k, const std::function<Value(Value than)>& count_below) {
   const Value top = number(key, sign_of(key));
   return loop(8 * size_of(key), {number(key, 0), top}, [&](const Expr&, const Values& s) {
-    const Value larger = op(ScalarOp::bit_or, s[0], s[1]);
-    const Value fits = op(ScalarOp::lt, count_below(larger), i32(k));
-    return Values{b().op(ScalarOp::where, {fits, larger, s[0]}), op(ScalarOp::shr, s[1], number(key, 1))};
+    const Value larger = bit_or(s[0], s[1]);
+    const Value fits = less(count_below(larger), i32(k));
+    return Values{where({fits, larger, s[0]}), op(ScalarOp::shr, s[1], number(key, 1))};
   })[0];
 }
 
@@ -189,15 +194,15 @@ Value SortWriter::to_key(Value element) {
   Value sign = number(key, sign_of(key));
   if (is_float(task.dtype)) {
     // Negative numbers are ordered the other way round.
-    Value flipped = op(ScalarOp::bit_or, signs(k), sign);
+    Value flipped = bit_or(signs(k), sign);
     Value nan;
     if (compute_dtype(task.dtype) == task.dtype) {
       nan = op(ScalarOp::ne, element, element);
     } else {
-      Value magnitude = op(ScalarOp::bit_and, k, number(key, sign_of(key) - 1));
-      nan = op(ScalarOp::lt, number(key, infinity_of(task.dtype)), magnitude);
+      Value magnitude = bit_and(k, number(key, sign_of(key) - 1));
+      nan = less(number(key, infinity_of(task.dtype)), magnitude);
     }
-    k = b().op(ScalarOp::where, {nan, number(key, ones()), op(ScalarOp::bit_xor, k, flipped)});
+    k = where({nan, number(key, ones()), op(ScalarOp::bit_xor, k, flipped)});
   } else if (is_signed(task.dtype)) {
     k = op(ScalarOp::bit_xor, k, sign);
   }
@@ -212,7 +217,7 @@ Value SortWriter::from_key(Value k) {
   if (task.descending) k = op(ScalarOp::bit_not, k);
   Value sign = number(key, sign_of(key));
   if (is_float(task.dtype)) {
-    Value flipped = op(ScalarOp::bit_or, op(ScalarOp::bit_not, signs(k)), sign);
+    Value flipped = bit_or(op(ScalarOp::bit_not, signs(k)), sign);
     k = op(ScalarOp::bit_xor, k, flipped);
   } else if (is_signed(task.dtype)) {
     k = op(ScalarOp::bit_xor, k, sign);
@@ -223,8 +228,8 @@ Value SortWriter::from_key(Value k) {
 Value SortWriter::order(Value k) {
   if (!is_float(task.dtype)) return k;
   // Of the two zeros the one with the lower key (-0, or 0 in descending order) takes the other's.
-  Value lower = op(ScalarOp::eq, k, number(key, sign_of(key) - 1));
-  return op(ScalarOp::add, k, b().cast(lower, key));
+  Value lower = equal(k, number(key, sign_of(key) - 1));
+  return add(k, b().cast(lower, key));
 }
 
 }  // namespace heddle

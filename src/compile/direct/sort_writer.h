@@ -15,6 +15,9 @@
 
 namespace heddle {
 
+// Positions are i32, so there are not more.
+inline constexpr int64_t kAnyPosition = int64_t{1} << 31;
+
 struct SortWriter {
   using Value = kernel::Value;
   using Values = std::vector<Value>;
@@ -44,16 +47,31 @@ struct SortWriter {
   Value number(DType dtype, uint64_t value) { return b().constant(Scalar::from_bits(dtype, value)); }
   Value i32(int64_t value) { return b().constant(Scalar::of(DType::i32, value)); }
   Value index(const Expr& e, DType dtype = DType::i32) { return b().index(dtype, e, {}); }
-  // The same in all lanes of a vector of keys; a scalar where vectors do not help.
-  Value splat(DType dtype, uint64_t value);
+  // The same in all lanes; a scalar where vectors do not help.
+  Value splat(DType dtype, uint64_t value, int64_t width);
+  Value splat(DType dtype, uint64_t value) { return splat(dtype, value, lanes); }
   Value op(ScalarOp op, Value a) { return b().op(op, {a}); }
   Value op(ScalarOp op, Value a, Value c) { return b().op(op, {a, c}); }
+  Value add(Value a, Value c) { return op(ScalarOp::add, a, c); }
+  Value sub(Value a, Value c) { return op(ScalarOp::sub, a, c); }
+  Value less(Value a, Value c) { return op(ScalarOp::lt, a, c); }
+  Value equal(Value a, Value c) { return op(ScalarOp::eq, a, c); }
+  Value bit_and(Value a, Value c) { return op(ScalarOp::bit_and, a, c); }
+  Value bit_or(Value a, Value c) { return op(ScalarOp::bit_or, a, c); }
+  Value where(std::initializer_list<Value> args) { return b().op(ScalarOp::where, args); }
+  // The number of a lane; 0 of a scalar.
+  static Expr lane(int64_t width) { return width > 1 ? Expr::index("d", width) : Expr(0); }
+  // Of a vector, if `lane` is a variable: address and guard may speak of it.
+  static kernel::Builder::Access across(const Expr& lane, const Expr& address, const Expr& guard = 1);
   // Elements address, address + 1, ... as a vector of `width` lanes (a scalar if that is 1).
   Value load(int from, const Expr& address, int64_t width = 1, const Expr& limit = {});
   void store(int to, Value v, const Expr& address);
+  void fill(int to, const Expr& address, const Expr& vectors, Value v);  // so many times the same
   // Element base + position, where the position is data below `extent`; zero or nothing where it is not below `limit`.
   Value load_at(int from, Value position, const Expr& base, const Expr& extent, const Expr& limit = {});
   void store_at(int to, Value v, Value position, const Expr& base, const Expr& extent, const Expr& limit = {});
+  // The element of that rank (below `extent`) in a row of the results, and where it was: stores what is wanted.
+  void store_result(const Expr& row, Value rank, const Expr& extent, Value element, Value position);
   // Positions `first`, first + 1, ... as a vector; whether they are below a limit.
   Value positions_from(const Expr& first, DType dtype, int64_t width);
   Value below(const Expr& first, const Expr& limit, int64_t width);
@@ -67,9 +85,11 @@ struct SortWriter {
   void each(const Expr& count, const kernel::BodyCode<const Expr&>& body, int unroll = 0);
   // Walks over [0, count) in vectors, then one by one.
   void each_vector(const Expr& count, const std::function<void(const Expr& at, int64_t width)>& body);
-  // What `op` makes of all values over [0, count), from 0 on.
-  Value over_vectors(const Expr& count, ScalarOp op, DType dtype,
+  // What `op` makes of all values over [0, count), from 0 on; in vectors of `width`, then one by one.
+  Value over_vectors(const Expr& count, ScalarOp op, DType dtype, int64_t width,
                      const std::function<Value(const Expr& at, int64_t width)>& value, int unroll = 0);
+  // Whether `other` comes before `own`: it is less, or equal where `first` holds.
+  Value comes_before(Value other, Value own, Value first);
   // The k-th smallest key: the largest number than which fewer than k keys are smaller (i32), found bit by bit.
   Value smallest(int64_t k, const std::function<Value(Value than)>& count_below);
 
