@@ -15,7 +15,8 @@ std::vector<Tiler::Value> Tiler::write_stores(size_t s, const Place& p, size_t l
       return write_stores(s, here, level + 1, {now.begin(), now.end()});
     });
   }
-  Instance instance{s, p, substitution(s, p), {}, std::move(carried), {}};
+  Instance instance = instance_at(s, p);
+  instance.carried = std::move(carried);
   if (places_ < 0) write_checks(instance);
   for (const Inst& inst : stage(s).body.insts) {
     if (inst.op != Op::store && inst.op != Op::combine) continue;

@@ -155,10 +155,7 @@ void Tiler::write_matrix_packing(int operand) {
   view.buffer = add_buffer(text("packed", kernel_.buffers.size()), dtype, kernel::Space::Temp, stride);
   Instance instance = instance_at(s, p);
   Value v = value(narrow, instance);
-  Builder::Access access;
-  access.address = address;
-  access.guard = bounds(p, used);
-  access.coords = coords(p, used);
+  const Builder::Access access{address, bounds(p, used), coords(p, used)};
   builder_->store(view.buffer, spread(v, extents(access.coords)), access);
   matrices_[operand] = view;
 }

@@ -77,10 +77,6 @@ Span Tiler::span_of(const Axis& axis) {
   return span;
 }
 
-bool Tiler::is_reduced(const Expr& var) const {
-  return std::ranges::any_of(loops_.stages, [&](const Stage& stage) { return reduces_along(stage, var); });
-}
-
 std::vector<bool> Tiler::axes_of_result(Value result, size_t s) const {
   const Stage& from = stage(result_stage_.at(result));
   if (from.kept == 0) return outer_only(outer_);

@@ -40,11 +40,7 @@ Tiler::Place Tiler::state_place(size_t s) {
 }
 
 void Tiler::begin_states() {
-  for (size_t s : states()) {
-    Place p = state_place(s);
-    const Scalar& identity = stage(s).reducer->identity[0];
-    store_result(stage(s).results[0], s, builder_->constant(identity, dims(p, result_axes(s))), p);
-  }
+  for (size_t s : states()) store_identities(s, state_place(s));
 }
 
 void Tiler::write_chunks() {
@@ -63,12 +59,9 @@ void Tiler::write_chunks() {
     first = part * each;
     chunks = max(min(each, chunks - first), 0);
   }
-  Expr var = Expr::index(text("l", loop_count_++), chunks);
+  const Expr var = counter(chunks);
   chunk_base_ = span.begin + (first + var) * schedule_.chunks->size;
-  builder_->loop(var, {}, [&](std::span<const Value>) {
-    write_stages(Online::Role::Chunk);
-    return std::vector<Value>{};
-  });
+  builder_->loop(var, {}, [&] { write_stages(Online::Role::Chunk); });
   held_.clear();
   chunk_base_ = 0;
   if (parts > 1) combine_parts();
@@ -112,31 +105,26 @@ void Tiler::write_chunk_stage(size_t s, const Place& p, size_t level) {
     return;
   }
   const Value result = stage(s).results[0];
-  auto factor_access = [&](size_t pivot, size_t at, const Place& place) {
-    auto [it, fresh] = factor_buffers_.try_emplace(pivot, static_cast<int>(kernel_.buffers.size()));
-    Value maximum = stage(pivot).results[0];
-    if (fresh) {
-      int64_t size = 1;
-      for (int64_t c : schedule_.block) size *= c;
-      kernel_.buffers.push_back(
-          {text("factor", pivot), loops_.values[static_cast<size_t>(maximum)].dtype, kernel::Space::Shared, size});
-    }
-    return std::pair(it->second, result_access(maximum, at, place));
+  auto factor_buffer = [&](size_t pivot) {
+    auto [it, fresh] = factor_buffers_.try_emplace(pivot, -1);
+    const DType dtype = dtype_of(stage(pivot).results[0]);
+    if (fresh) it->second = add_buffer(text("factor", pivot), dtype, kernel::Space::Shared, points_of_block());
+    return it->second;
   };
   const size_t pivot = online_->pivots[s];
   if (pivot != SIZE_MAX)
     rescale(s, p, [&](const Place& place) {
-      auto [buffer, access] = factor_access(pivot, s, place);
+      const Value maximum = stage(pivot).results[0];
+      Builder::Access access = result_access(maximum, s, place);
       access.guard = bounds(place, outer_only(axis_count(s)));  // the pivot may have ended with the rows
-      return builder_->load(buffer, loops_.values[static_cast<size_t>(stage(pivot).results[0])].dtype, access);
+      return builder_->load(factor_buffer(pivot), dtype_of(maximum), access);
     });
   Value before = kernel::kNoValue;
   if (online_->is_pivot(s)) before = finite(load_result(result, s, p));
   accumulate(s, p, level, last_outer, 0);
   if (!online_->is_pivot(s)) return;
   Value change = builder_->op(ScalarOp::sub, {before, finite(load_result(result, s, p))});
-  auto [buffer, access] = factor_access(s, s, p);
-  builder_->store(buffer, spread(rescaling(change), dims(p, result_axes(s))), access);
+  builder_->store(factor_buffer(s), spread(rescaling(change), dims(p, result_axes(s))), result_access(result, s, p));
 }
 
 // What sums are multiplied with when their maximum changes by so much. It only grows; where it was still -inf, which
@@ -146,39 +134,22 @@ Tiler::Value Tiler::rescaling(Value change) {
   return builder_->op(ScalarOp::exp, {builder_->op(ScalarOp::minimum, {change, none})});
 }
 
-kernel::Builder::Access Tiler::part_access(size_t s, const Place& p, const Expr& part) {
-  Builder::Access access;
-  access.address = part;
-  for (size_t i = 0; i < outer_; ++i) access.address = access.address * loops_.outer[i].extent + index_at(p, i);
-  for (size_t i = outer_; i < outer_ + stage(s).kept; ++i)
-    access.address = access.address * axis(s, i).extent + index_at(p, i);
-  access.guard = bounds(p, result_axes(s));
-  access.coords = coords(p, result_axes(s));
-  return access;
-}
-
 void Tiler::combine_parts() {
   const int64_t parts = schedule_.chunks->parts;
   const Expr part = kernel_.phases.back().blocks.empty() ? Expr(0) : kernel_.phases.back().blocks[0];
+  std::map<size_t, int> buffers;  // by stage
   for (size_t s : states()) {
-    Value result = stage(s).results[0];
-    Expr size = parts;
-    for (const Axis& outer : loops_.outer) size = size * outer.extent;
-    for (size_t i = 0; i < stage(s).kept; ++i) size = size * stage(s).inner[i].extent;
-    part_buffers_[result] = static_cast<int>(kernel_.buffers.size());
-    kernel_.buffers.push_back(
-        {text("part", s), loops_.values[static_cast<size_t>(result)].dtype, kernel::Space::Temp, size});
-    Place p = state_place(s);
-    builder_->store(part_buffers_[result], load_result(result, s, p), part_access(s, p, part));
+    const Value result = stage(s).results[0];
+    const Place p = state_place(s);
+    buffers[s] = add_buffer(text("part", s), dtype_of(result), kernel::Space::Temp, points(s) * parts);
+    builder_->store(buffers[s], load_result(result, s, p), partial_access(s, p, part));
   }
   open_phase();
   begin_states();
-  Expr var = Expr::index(text("l", loop_count_++), parts);
-  builder_->loop(var, {}, [&](std::span<const Value>) {
+  const Expr var = counter(parts);
+  builder_->loop(var, {}, [&] {
     auto theirs = [&](size_t s, const Place& p) {
-      Value result = stage(s).results[0];
-      Builder::Access access = part_access(s, p, var);
-      return builder_->load(part_buffers_.at(result), loops_.values[static_cast<size_t>(result)].dtype, access);
+      return builder_->load(buffers.at(s), dtype_of(stage(s).results[0]), partial_access(s, p, var));
     };
     // Sums first: they need the maxima before and after.
     for (bool maxima : {false, true})
@@ -197,7 +168,6 @@ void Tiler::combine_parts() {
         Value both = builder_->apply(*stage(s).reducer, std::span(&mine, 1), std::span(&other, 1))[0];
         store_result(result, s, spread(both, dims(p, result_axes(s))), p);
       }
-    return std::vector<Value>{};
   });
   write_stages(Online::Role::Before);
 }

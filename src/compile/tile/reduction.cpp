@@ -1,5 +1,6 @@
 // Reductions at tile level: in registers, in shared memory, or split over the grid.
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "compile/tile/tiler.h"
@@ -96,6 +97,22 @@ std::vector<bool> Tiler::axes_between(size_t count, size_t first, size_t end) {
   return used;
 }
 
+int64_t Tiler::points_of_block() const {
+  return std::accumulate(schedule_.block.begin(), schedule_.block.end(), int64_t{1}, std::multiplies<>());
+}
+
+Expr Tiler::points(size_t s) const {
+  Expr points = 1;
+  for (size_t i = 0; i < outer_ + stage(s).kept; ++i) points = points * axis(s, i).extent;
+  return points;
+}
+
+void Tiler::store_identities(size_t s, const Place& p) {
+  const std::vector<Scalar>& identity = stage(s).reducer->identity;
+  for (size_t r = 0; r < identity.size(); ++r)
+    store_result(stage(s).results[r], s, builder_->constant(identity[r], dims(p, result_axes(s))), p);
+}
+
 std::vector<Tiler::Value> Tiler::identities(size_t s, Place p, size_t level) {
   for (const Level& loop : std::span(schedule_.stages[s].loops).subspan(level)) p.size[loop.axis] = loop.step;
   std::vector<Value> result;
@@ -171,11 +188,7 @@ void Tiler::accumulate_in_memory(size_t s, const Place& p, size_t level, size_t 
   for (size_t i = outer_ + stage(s).kept; i < axis_count(s); ++i) may_be_empty |= axis(s, i).extent.lo() < 1;
   // A sum needs no beginning: what is not loaded is zero.
   bool started = may_be_empty || (again && kernel::simple_op(*stage(s).reducer) != ScalarOp::add);
-  if (started) {
-    const auto& identity = stage(s).reducer->identity;
-    for (size_t r = 0; r < identity.size(); ++r)
-      store_result(stage(s).results[r], s, builder_->constant(identity[r], dims(p, result_axes(s))), p);
-  }
+  if (started) store_identities(s, p);
   accumulate(s, p, level, last_outer, started ? Expr(0) : Expr(1));
 }
 
@@ -206,8 +219,7 @@ void Tiler::accumulate(size_t s, const Place& p, size_t level, size_t last_outer
 
 int Tiler::result_buffer(Value result) {
   if (auto known = result_buffers_.find(result); known != result_buffers_.end()) return known->second;
-  int64_t size = 1;
-  for (int64_t s : schedule_.block) size *= s;
+  int64_t size = points_of_block();
   const size_t from = result_stage_.at(result);
   for (size_t i = 0; i < stage(from).kept; ++i) size *= kept_room(from, i);
   const std::string name = text("acc", result_buffers_.size());
@@ -221,7 +233,8 @@ kernel::Builder::Access Tiler::result_access(Value result, size_t s, const Place
   auto along_kept = [&](bool reduced_later) {
     for (size_t k = 0; k < stage(from).kept; ++k) {
       const Expr& var = stage(from).inner[k].var;
-      if (reduced_later != is_reduced(var)) continue;
+      auto reduces = [&](const Stage& later) { return reduces_along(later, var); };
+      if (reduced_later != std::ranges::any_of(loops_.stages, reduces)) continue;
       for (size_t i = outer_; i < axis_count(s); ++i)
         if (axis(s, i).var == var)
           access.address =
@@ -229,8 +242,7 @@ kernel::Builder::Access Tiler::result_access(Value result, size_t s, const Place
     }
   };
   // Vectors run across the rows of a block; across what is kept of each if there are few.
-  int64_t rows = 1;
-  for (int64_t size : schedule_.block) rows *= size;
+  const int64_t rows = points_of_block();
   if (rows > kFewNestedRows) along_kept(true);
   for (size_t i = 0; i < outer_; ++i)
     access.address = access.address * schedule_.block[i] + (index_at(p, i) - block_.base[i]);
@@ -282,22 +294,18 @@ void Tiler::write_partial_phase() {
     results = reduce(0, p, 0, {});
   }
   for (size_t r = 0; r < results.size(); ++r) {
-    Expr points = 1;
-    for (size_t i = 0; i < outer_; ++i) points = points * loops_.outer[i].extent;
     partial_buffers_.push_back(
-        add_buffer(text("partial", r), dtype_of(stage(0).results[r]), kernel::Space::Temp, points * parts));
-    builder_->store(partial_buffers_.back(), results[r], partial_access(p, part, {}));
+        add_buffer(text("partial", r), dtype_of(stage(0).results[r]), kernel::Space::Temp, points(0) * parts));
+    builder_->store(partial_buffers_.back(), results[r], partial_access(0, p, part));
   }
 }
 
-kernel::Builder::Access Tiler::partial_access(const Place& p, const Expr& part, std::vector<bool> used) {
-  Builder::Access access;
-  std::vector<bool> outer = outer_only(outer_);
-  access.address = part;
-  for (size_t i = 0; i < outer_; ++i) access.address = access.address * loops_.outer[i].extent + index_at(p, i);
-  access.guard = bounds(p, outer);
-  if (used.empty()) used = outer;
-  access.coords = coords(p, used);
+kernel::Builder::Access Tiler::partial_access(size_t s, const Place& p, const Expr& part,
+                                              const std::vector<bool>& used) {
+  const std::vector<bool> results = result_axes(s);
+  Builder::Access access{part, bounds(p, results), coords(p, used.empty() ? results : used)};
+  for (size_t i = 0; i < outer_ + stage(s).kept; ++i)
+    access.address = access.address * axis(s, i).extent + index_at(p, i);
   return access;
 }
 
@@ -308,7 +316,7 @@ void Tiler::combine_partials() {
   std::vector<Value> tuple;
   for (size_t r = 0; r < partial_buffers_.size(); ++r) {
     tuple.push_back(builder_->load(partial_buffers_[r], dtype_of(stage(0).results[r]),
-                                   partial_access(p, coordinate(outer_, parts), used)));
+                                   partial_access(0, p, coordinate(outer_, parts), used)));
   }
   const auto& reducer = stage(0).reducer;
   if (stage(0).online) {

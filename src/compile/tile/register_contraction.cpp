@@ -120,7 +120,7 @@ Tiler::Value Tiler::words_at(size_t s, const Packed& packed, Value narrow, const
     numbers.end[i] = axis(s, i).extent;
     numbers.sparse_axis = i;
     numbers.apart = packed.numbers;
-    return Instance{s, numbers, substitution(s, numbers), {}, {}, {}};
+    return instance_at(s, numbers);
   };
   // Where memory holds whole words, they are read as such.
   std::optional<Linear> along = linear_in(load.address, axis(s, i).var);
@@ -147,6 +147,16 @@ Tiler::Value Tiler::words_at(size_t s, const Packed& packed, Value narrow, const
   return word;
 }
 
+kernel::Builder::Access Tiler::packed_access(size_t s, const Packed& packed, const Place& p, const Expr& guard) {
+  std::vector<bool> used(axis_count(s), false);
+  std::vector<Expr> index(axis_count(s), Expr(0));
+  for (size_t i : packed.axes) {
+    used[i] = true;
+    index[i] = index_at(p, i) - packed.part.base[i];
+  }
+  return {packed_address(packed, index), guard, coords(p, used)};
+}
+
 void Tiler::copy_tile(size_t s, const Packed& packed, Value factor, const Place& p) {
   Value v = kernel::kNoValue;
   if (packed.numbers > 1) {
@@ -155,19 +165,10 @@ void Tiler::copy_tile(size_t s, const Packed& packed, Value factor, const Place&
     Instance instance = instance_at(s, p);
     v = value(factor, instance);
   }
-  std::vector<bool> used(axis_count(s), false);
-  std::vector<Expr> index(axis_count(s), Expr(0));
   Expr guard = 1;
-  for (size_t i : packed.axes) {
-    used[i] = true;
-    index[i] = index_at(p, i) - packed.part.base[i];
-    // A panel is written whole, so that nobody needs to ask where the operand ends.
+  for (size_t i : packed.axes)  // a panel is written whole, so that nobody needs to ask where the operand ends
     if (i != packed.panel_axis) guard = logical_and(guard, lt(index_at(p, i), p.end[i]));
-  }
-  Builder::Access access;
-  access.address = packed_address(packed, index);
-  access.guard = guard;
-  access.coords = coords(p, used);
+  const Builder::Access access = packed_access(s, packed, p, guard);
   builder_->store(packed.buffer, spread(v, extents(access.coords)), access);
 }
 
@@ -211,20 +212,15 @@ Tiler::Value Tiler::operand(size_t s, int number, Value factor, Instance& instan
   auto it = packed_.find({s, number});
   if (it == packed_.end()) return value(factor, instance);
   const Packed& packed = it->second;
-  std::vector<bool> used(axis_count(s), false);
-  std::vector<Expr> index(axis_count(s), Expr(0));
-  Builder::Access access;
+  const Place& p = instance.place;
+  Expr guard = 1;
   for (size_t i : packed.axes) {
-    used[i] = true;
-    index[i] = index_at(instance.place, i) - packed.part.base[i];
     // Panels are written whole; without panels there is no room beyond the end of the operand, or of an axis that steps
     // need not divide. Along other axes nothing is written beyond.
-    bool can_end = i != packed.panel_axis || (packed.panel == 1 && (packed.whole || i >= outer_));
-    if (can_end) access.guard = logical_and(access.guard, lt(index_at(instance.place, i), instance.place.end[i]));
+    const bool can_end = i != packed.panel_axis || (packed.panel == 1 && (packed.whole || i >= outer_));
+    if (can_end) guard = logical_and(guard, lt(index_at(p, i), p.end[i]));
   }
-  access.address = packed_address(packed, index);
-  access.coords = coords(instance.place, used);
-  return builder_->load(packed.buffer, packed_dtype(packed, factor), access);
+  return builder_->load(packed.buffer, packed_dtype(packed, factor), packed_access(s, packed, p, guard));
 }
 
 // One panel of results in shared memory, by the matrix unit.

@@ -67,14 +67,12 @@ void Tiler::write_split_scan() {
   const Expr extent = stage(0).inner[0].extent;
   const Expr rounds = ceildiv(extent, parts * chunk);
   kernel_.rounds = !rounds.is_const(1);
-  Expr points = 1;
-  for (const Axis& axis : loops_.outer) points = points * axis.extent;
   std::vector<int> partial, carry;  // buffers: of each part of this round; of all rounds before, turn and turn about
-  auto buffers = [&](const char* name, const Expr& size) {
+  auto buffers = [&](const char* name, int64_t size) {
     std::vector<int> made;
     for (const Inst* scan : scans(0))
       for (const Scalar& identity : scan->reducer->identity) {
-        made.push_back(add_buffer(text(name, made.size()), identity.dtype, kernel::Space::Temp, size));
+        made.push_back(add_buffer(text(name, made.size()), identity.dtype, kernel::Space::Temp, points(0) * size));
       }
     return made;
   };
@@ -90,16 +88,16 @@ void Tiler::write_split_scan() {
 
   Place p = open();
   std::vector<Value> totals = scan_totals(0, p, 1, scan_starts(0, p));
-  partial = buffers("partial", points * parts);
-  for (size_t k = 0; k < totals.size(); ++k) builder_->store(partial[k], totals[k], partial_access(p, part, {}));
+  partial = buffers("partial", parts);
+  for (size_t k = 0; k < totals.size(); ++k) builder_->store(partial[k], totals[k], partial_access(0, p, part));
 
   p = open();
   std::vector<Value> before, own = scan_starts(0, p);
   if (kernel_.rounds) {
-    carry = buffers("carry", points * 2);
+    carry = buffers("carry", 2);
     Value later = builder_->index(DType::boolean, lt(0, round), {});
     for (size_t k = 0; k < own.size(); ++k) {
-      Builder::Access access = partial_access(p, mod(round, 2), {});
+      Builder::Access access = partial_access(0, p, mod(round, 2));
       access.guard = logical_and(access.guard, lt(0, round));
       Value loaded = builder_->load(carry[k], builder_->type(own[k]).dtype, access);
       own[k] = builder_->op(ScalarOp::where, {later, loaded, own[k]});
@@ -112,7 +110,7 @@ void Tiler::write_split_scan() {
     std::vector<Value> tuple;
     size_t first = before.size();
     for (size_t k = 0; k < scan->reducer->width(); ++k) {
-      Builder::Access access = partial_access(earlier, other, used);
+      Builder::Access access = partial_access(0, earlier, other, used);
       access.guard = logical_and(access.guard, lt(other, part));
       tuple.push_back(builder_->load(partial[first + k], builder_->type(own[first + k]).dtype, access));
     }
@@ -123,7 +121,7 @@ void Tiler::write_split_scan() {
   totals = write_stores(0, p, 1, before);
   if (!kernel_.rounds) return;
   for (size_t k = 0; k < totals.size(); ++k) {
-    Builder::Access access = partial_access(p, mod(round + 1, 2), {});
+    Builder::Access access = partial_access(0, p, mod(round + 1, 2));
     access.guard = logical_and(access.guard, eq(part, parts - 1));
     builder_->store(carry[k], totals[k], access);
   }

@@ -35,21 +35,10 @@ void Tiler::write_places(size_t s, const Place& p) {
   if (type.numel() != batch || type.shape[dim(p, outer_)] != batch) return;  // not one for each update
   write_checks(in);
   const int buffer = add_buffer("places", type.dtype, kernel::Space::Shared, batch);
-  Builder::Access access;
-  access.address = index_at(p, outer_) - p.base[outer_];
-  access.coords = coords(p, axes_between(axis_count(s), outer_, outer_ + 1));
-  builder_->store(buffer, places, access);
+  const std::vector<bool> updates = axes_between(axis_count(s), outer_, outer_ + 1);
+  builder_->store(buffer, places, {index_at(p, outer_) - p.base[outer_], 1, coords(p, updates)});
   places_ = buffer;
   batch_base_ = p.base[outer_];
-}
-
-Tiler::Value Tiler::place_of_update(const Inst& inst, Instance& in) {
-  const Value named = bound_to(stage(in.stage).place, inst);
-  if (places_ < 0) return value(named, in);
-  Builder::Access access;
-  access.address = in.place.base[outer_] - batch_base_;
-  access.coords = coords(in.place, std::vector<bool>(axis_count(in.stage), false));
-  return builder_->load(places_, kernel_.buffers[places_].dtype, access);
 }
 
 void Tiler::write_update(const Inst& inst, Instance& in) {
@@ -57,10 +46,12 @@ void Tiler::write_update(const Inst& inst, Instance& in) {
   Expr mine = 1;
   if (part_size_ > 0) mine = logical_and(ge(place, part_ * part_size_), lt(place, part_ * part_size_ + part_size_));
   const Value named = bound_to(place, inst);
-  const Value chosen = place_of_update(inst, in);
+  const Value chosen = places_ < 0 ? value(named, in)
+                                   : builder_->load(places_, kernel_.buffers[places_].dtype,
+                                                    {in.place.base[outer_] - batch_base_, 1,
+                                                     coords(in.place, axes_between(axis_count(in.stage), 0, 0))});
   Expr in_range = substitute(inst.guard, in.axes);
-  Instance within{in.stage, in.place, in.axes, {}, {}, {}, in_range, logical_and(in_range, mine)};
-  within.map.emplace(named, chosen);
+  Instance within{in.stage, in.place, in.axes, {{named, chosen}}, {}, {}, in_range, logical_and(in_range, mine)};
   if (builder_->type(chosen).numel() != 1 || inst.binds.size() != 1) {
     write_store(inst, within);
     return;

@@ -111,9 +111,7 @@ void Tiler::open_phase(const std::function<void()>& first) {
   for (size_t i = 0; i < outer_; ++i) {
     const Axis& a = loops_.outer[i];
     int64_t size = schedule_.block[i];
-    block_.base.push_back(block_variable(text("c", i), ceildiv(a.extent, size)) * size);
-    block_.size.push_back(size);
-    block_.end.push_back(a.extent);
+    block_.add(block_variable(text("c", i), ceildiv(a.extent, size)) * size, size, a.extent);
   }
 }
 
@@ -125,19 +123,13 @@ Expr Tiler::block_variable(const std::string& name, const Expr& extent) {
 
 Tiler::Place Tiler::everything(size_t s) {
   Place p;
-  for (size_t i = 0; i < axis_count(s); ++i) {
-    p.base.push_back(0);
-    p.size.push_back(extent_of(axis(s, i)));
-    p.end.push_back(axis(s, i).extent);
-  }
+  for (size_t i = 0; i < axis_count(s); ++i) p.add(0, extent_of(axis(s, i)), axis(s, i).extent);
   return p;
 }
 
 Tiler::Place Tiler::with_parts(int64_t parts) const {
   Place p = block_;
-  p.base.push_back(0);
-  p.size.push_back(parts);
-  p.end.push_back(parts);
+  p.add(0, parts, parts);
   return p;
 }
 
@@ -145,9 +137,7 @@ Tiler::Place Tiler::whole(size_t s) {
   Place p = block_;
   for (size_t i = 0; i < stage(s).inner.size(); ++i) {
     const Axis& a = stage(s).inner[i];
-    p.base.push_back(0);
-    p.size.push_back(in_registers() ? round_up(a.extent.hi(), kernel::kMatrixRows) : a.extent.hi());
-    p.end.push_back(a.extent);
+    p.add(0, in_registers() ? round_up(a.extent.hi(), kernel::kMatrixRows) : a.extent.hi(), a.extent);
     if (dims_.empty()) continue;
     Span span = span_of(a);
     const bool kept = stage(s).reducer && i < stage(s).kept;
@@ -209,16 +199,12 @@ void Tiler::write_nest(size_t first, size_t end) {
 
 void Tiler::open_shared(size_t first, size_t end, const Place& at, size_t level, size_t shared) {
   auto with_inner = [&](size_t s) {
-    Place p = at;
-    Place all = whole(s);
-    for (size_t i = outer_; i < axis_count(s); ++i) {
-      p.base.push_back(all.base[i]);
-      p.size.push_back(all.size[i]);
-      p.end.push_back(all.end[i]);
-    }
-    p.dim = all.dim;
-    p.inside.resize(all.inside.empty() ? p.inside.size() : p.size.size(), false);
-    for (size_t i = outer_; i < all.inside.size(); ++i) p.inside[i] = all.inside[i];
+    Place p = whole(s);
+    std::ranges::copy(at.base, p.base.begin());
+    std::ranges::copy(at.size, p.size.begin());
+    std::ranges::copy(at.end, p.end.begin());
+    p.inside.resize(std::max(p.inside.size(), at.inside.size()), false);
+    std::copy(at.inside.begin(), at.inside.end(), p.inside.begin());
     return p;
   };
   if (level < shared) {

@@ -31,7 +31,6 @@ class Tiler {
 
  private:
   void write_all_stages(bool divided);  // nest by nest
-  struct Instance;
   const Stage& stage(size_t s) const { return loops_.stages[s]; }
   size_t axis_count(size_t s) const { return outer_ + stage(s).inner.size(); }
   const Axis& axis(size_t s, size_t i) const { return loops_.axis(stage(s), i); }
@@ -48,6 +47,12 @@ class Tiler {
     int64_t apart = 1;
     std::vector<bool> inside;  // nested: no element of the tile is outside; empty: some may be
     std::vector<size_t> dim;   // the dimension of the tile that each axis runs along; empty: axis i along dimension i
+    // One more axis.
+    void add(const Expr& from, int64_t elements, const Expr& to) {
+      base.push_back(from);
+      size.push_back(elements);
+      end.push_back(to);
+    }
   };
   static size_t dim(const Place& p, size_t i) { return p.dim.empty() ? i : p.dim[i]; }
 
@@ -63,7 +68,7 @@ class Tiler {
     Expr guard = 1, instead = 1;
   };
 
-  Instance instance_at(size_t s, const Place& p) { return {s, p, substitution(s, p), {}, {}, {}}; }
+  Instance instance_at(size_t s, const Place& p) { return {s, p, substitution(s, p)}; }
 
   int add_buffer(std::string name, DType dtype, kernel::Space space, const Expr& size);
   Expr counter(const Expr& extent) { return Expr::index(text("l", loop_count_++), extent); }  // of a loop
@@ -121,7 +126,6 @@ class Tiler {
 
   // Places of a batch of updates, computed and checked together, to scratch memory; what stage s writes one by one.
   void write_places(size_t s, const Place& p);
-  Value place_of_update(const Inst& inst, Instance& in);
 
   // The last stage as a phase of its own, whose blocks take updates in any order.
   void write_atomic_updates();
@@ -184,6 +188,9 @@ class Tiler {
            loop.step > 1;
   }
   bool reduces_axis(size_t s, size_t i) const { return i >= outer_ + stage(s).kept; }
+  int64_t points_of_block() const;
+  Expr points(size_t s) const;  // of the whole grid: of the outer axes and of those that the stage keeps
+  void store_identities(size_t s, const Place& p);
   // Of the tile that one result has inside all loops.
   std::vector<Value> identities(size_t s, Place p, size_t level);
 
@@ -222,8 +229,6 @@ class Tiler {
 
   int64_t kept_room(size_t s, size_t i) const;
 
-  bool is_reduced(const Expr& var) const;  // by some stage
-
   void write_kept(size_t s, const Place& p, size_t level);
 
   // A tile that the current nest holds, at just the place that stage s wants it.
@@ -247,7 +252,6 @@ class Tiler {
   Place state_place(size_t s);
   void begin_states();
   void combine_parts();
-  Builder::Access part_access(size_t s, const Place& p, const Expr& part);
   // A maximum, or 0 while there is nothing yet.
   Value finite(Value maximum);
   Value rescaling(Value change);
@@ -260,7 +264,8 @@ class Tiler {
   // ---- reductions split over the grid ----
 
   void write_partial_phase();
-  Builder::Access partial_access(const Place& p, const Expr& part, std::vector<bool> used);
+  // What one part has for the results of stage s at p; of more than these, `used` says along which axes.
+  Builder::Access partial_access(size_t s, const Place& p, const Expr& part, const std::vector<bool>& used = {});
   void combine_partials();
 
   // ---- packed operands of a contraction ----
@@ -289,6 +294,8 @@ class Tiler {
 
   void write_packing_phase(size_t s, int operand, const Staged& staged);
 
+  // The tile at p in the copy.
+  Builder::Access packed_access(size_t s, const Packed& packed, const Place& p, const Expr& guard);
   // Copies the factor's tile at p into its place. Along the packed axis, p counts packed words.
   void copy_tile(size_t s, const Packed& packed, Value factor, const Place& p);
   Value words_at(size_t s, const Packed& packed, Value narrow, const Place& p);
@@ -367,7 +374,6 @@ class Tiler {
   std::optional<std::set<Value>> unmasked_;  // in chunks that are whole, and in which these conditions hold
   std::map<size_t, int> rings_;              // by stage: tiles on their way, if several loops share them
   std::map<size_t, int> factor_buffers_;   // by pivot: what its last chunk changed, one element per point of the block
-  std::map<Value, int> part_buffers_;      // by result
   std::vector<std::vector<size_t>> dims_;  // nested: for each stage and axis, its dimension
   std::vector<std::pair<Expr, Span>> spans_;       // nested: inner axes of which only a part matters
   std::unordered_map<Value, int> result_buffers_;  // results that pass through Shared memory
