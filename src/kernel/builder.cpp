@@ -75,11 +75,14 @@ Value Builder::bitcast(Value v, DType to) {
   return append(std::move(inst), bitcast_type(type(v), to));
 }
 
-Value Builder::index(DType dtype, const Expr& address, std::span<const Expr> coords) {
+Value Builder::index(DType dtype, const Expr& address, std::span<const Expr> coords, std::span<const Expr> binds,
+                     std::span<const Value> bound) {
   Inst inst;
   inst.op = Op::index;
   inst.address = folded(address);
   inst.coords = SmallVector<Expr, 4>(coords);
+  inst.binds = SmallVector<Expr, 1>(binds);
+  inst.args = SmallVector<Value, 3>(bound);
   return append(std::move(inst), {dtype, extents(coords)});
 }
 

@@ -37,6 +37,9 @@ class Builder {
 
   const Type& type(Value v) const { return values_[v]; }
   Body& code() { return *bodies_.back(); }
+  // How many bodies are open around the current one; a builder for the end of one of these.
+  int depth() const { return static_cast<int>(bodies_.size()) - 1; }
+  Builder outer(int depth) { return Builder(values_, *bodies_[depth], level_); }
   Level level() const { return level_; }
 
   Value constant(const Scalar& value);
@@ -47,8 +50,10 @@ class Builder {
   Value op(ScalarOp op, std::span<const Value> args);
   Value cast(Value v, DType to);  // v itself when it already has the dtype
   Value bitcast(Value v, DType to);
-  // `coords` gives the tile's shape: one coordinate variable per dimension (none for a scalar).
-  Value index(DType dtype, const Expr& address, std::span<const Expr> coords);
+  // `coords` gives the tile's shape: one coordinate variable per dimension (none for a scalar). `bound` are the values
+  // of the variables `binds`.
+  Value index(DType dtype, const Expr& address, std::span<const Expr> coords, std::span<const Expr> binds = {},
+              std::span<const Value> bound = {});
   struct Access {
     Expr address;
     Expr guard = 1;

@@ -70,20 +70,24 @@ Expr Lowering::lane(int width) {
   return it->second;
 }
 
-Value Lowering::fresh(Type type) {
-  out_.values.push_back(std::move(type));
-  return static_cast<Value>(out_.values.size() - 1);
-}
-
-std::vector<Value> Lowering::fresh_like(std::span<const Value> values) {
-  std::vector<Value> made;
-  for (Value v : values) made.push_back(fresh(Type(out_.values[v])));
-  return made;
+std::vector<Position> Lowering::positions(const std::vector<std::vector<Part>>& parts, int vector_dim, int level) {
+  std::vector<Position> all = {Position::origin(parts.size(), level)};
+  for (int d = 0; d < static_cast<int>(parts.size()); ++d) {
+    if (parts[d].empty()) continue;
+    std::vector<Position> longer;
+    for (const Position& at : all)
+      for (const Part& part : parts[d]) {
+        longer.push_back(at);
+        longer.back().go_to(d, part, d == vector_dim);
+      }
+    all = std::move(longer);
+  }
+  return all;
 }
 
 Value Lowering::splat(Value v, int width, int level) {
   if (width == 1 || !out_.values[v].shape.empty()) return v;
-  Builder b = builder(level);
+  Builder b = builder_->outer(level);
   if (auto it = constants_.find(v); it != constants_.end()) return b.constant(it->second, Dims{width});
   Value all = b.constant(Scalar::of(DType::boolean, true), Dims{width});
   return b.op(ScalarOp::where, {all, v, v});
@@ -125,15 +129,7 @@ Value Lowering::emit(const Nest& nest, Value v, const Position& at) {
   if (auto it = memo_.find(key); it != memo_.end()) return it->second.first;
   Value result;
   if (usable(rep, nest)) {
-    Builder::Access access;
-    for (size_t d = 0; d < type.shape.size(); ++d)
-      if (type.shape[d] != 1) access.address = access.address + here.at[d] * Expr(rep.strides[d]);
-    if (here.vector_dim >= 0) {
-      access.coords = {lane(here.width)};
-      access.address = access.address + lane(here.width) * Expr(rep.strides[here.vector_dim]);
-      access.guard = here.active;
-    }
-    result = builder(level).load(rep.buffer, type.dtype, access);
+    result = builder_->outer(level).load(rep.buffer, type.dtype, access_at(rep, here));
   } else {
     HD_ASSERT(defs_[v] && is_lazy_op(defs_[v]->op), "value %", v, " has no representation");
     result = emit_lazy(nest, *defs_[v], here, level);
@@ -161,13 +157,13 @@ void Lowering::emit_in_turns(const Nest& nest, std::span<const Inst* const> stor
 Value Lowering::emit_lazy(const Nest& nest, const Inst& inst, const Position& at, int level) {
   if (inst.op == Op::load || inst.op == Op::index) return emit_access(nest, inst, at, level);
   if (inst.op == Op::constant) {
-    Value made = builder(level).constant(inst.literal);
+    Value made = builder_->outer(level).constant(inst.literal);
     constants_.emplace(made, inst.literal);
     return made;
   }
   SmallVector<Value, 3> args;
   for (Value v : inst.args) args.push_back(emit(nest, v, at));
-  Builder b = builder(level);
+  Builder b = builder_->outer(level);
   if (inst.op == Op::cast) return b.cast(args[0], in_.values[inst.results[0]].dtype);
   if (inst.op == Op::bitcast) return b.bitcast(args[0], in_.values[inst.results[0]].dtype);
   return b.op(kernel::scalar_op(inst.op), args);
@@ -188,85 +184,50 @@ Expr Lowering::guard_at(const Nest& nest, const Inst& inst, const Position& at) 
 }
 
 Value Lowering::emit_access(const Nest& nest, const Inst& inst, const Position& at, int level) {
-  Inst out;
-  out.op = inst.op;
-  out.hint = inst.hint;
-  out.buffer = inst.buffer;
-  out.binds = inst.binds;
+  Builder b = builder_->outer(level);
+  Builder::Access access{.hint = inst.hint};
+  access.binds = inst.binds;
   bool vector = false;
   for (Value v : inst.args) {
-    out.args.push_back(emit(nest, v, at));
-    vector |= !out_.values[out.args.back()].shape.empty();
+    access.bound.push_back(emit(nest, v, at));
+    vector |= !out_.values[access.bound.back()].shape.empty();
   }
-  out.address = substitute(inst.address, places(inst, at));
-  out.guard = guard_at(nest, inst, at);
-  DType dtype = in_.values[inst.results[0]].dtype;
-  if (out.guard.is_const(0)) return builder(level).constant(Scalar::of(dtype, 0));
-  Dims shape;
-  if (at.vector_dim >= 0) {
-    Expr l = lane(at.width);
-    vector |= depends_on(out.address, l) || depends_on(out.guard, l);
-    if (vector) {
-      shape = {at.width};
-      out.coords = {l};
-      if (inst.op == Op::load) out.guard = logical_and(out.guard, at.active);
-    }
-  }
-  if (auto found = nest.prefetch.find(&inst);
-      found != nest.prefetch.end() && vector && out.hint == kernel::Hint::None) {
-    out.hint = kernel::Hint::Prefetch;
-    out.immediate = found->second;
-  }
-  Value result = fresh({dtype, shape});
-  out.results = {result};
-  frames_[level]->insts.push_back(std::move(out));
+  access.address = substitute(inst.address, places(inst, at));
+  access.guard = guard_at(nest, inst, at);
+  const DType dtype = in_.values[inst.results[0]].dtype;
+  if (access.guard.is_const(0)) return b.constant(Scalar::of(dtype, 0));
+  const Expr lanes = lane(at.width);
+  if (at.vector_dim >= 0 && (vector || depends_on(access.address, lanes) || depends_on(access.guard, lanes)))
+    access.coords = {lanes};
+  if (inst.op == Op::index) return b.index(dtype, access.address, access.coords, access.binds, access.bound);
+  if (access.coords.empty()) return b.load(inst.buffer, dtype, access);
+  access.guard = logical_and(access.guard, at.active);
+  const auto ahead = nest.prefetch.find(&inst);
+  const bool fetches = ahead != nest.prefetch.end() && inst.hint == kernel::Hint::None;
+  if (fetches) access.hint = kernel::Hint::Prefetch;
+  const Value result = b.load(inst.buffer, dtype, access);
+  if (fetches) b.code().insts.back().immediate = ahead->second;
   return result;
 }
 
-void Lowering::store_at(int buffer, const Dims& strides, Value v, const Position& at) {
+Builder::Access Lowering::access_at(const Rep& rep, const Position& at) {
   Builder::Access access;
-  for (size_t d = 0; d < strides.size(); ++d) access.address = access.address + at.at[d] * Expr(strides[d]);
-  if (at.width > 1) {
-    access.coords = {lane(at.width)};
-    access.address = access.address + lane(at.width) * Expr(strides[at.vector_dim]);
-    access.guard = at.active;
-    v = splat(v, at.width, depth());
-  }
-  builder().store(buffer, v, access);
+  for (size_t d = 0; d < rep.strides.size(); ++d) access.address = access.address + at.at[d] * Expr(rep.strides[d]);
+  if (at.width == 1) return access;
+  access.coords = {lane(at.width)};
+  access.address = access.address + lane(at.width) * Expr(rep.strides[at.vector_dim]);
+  access.guard = at.active;
+  return access;
 }
 
-std::vector<Value> Lowering::in_frame(Body& body, const kernel::BodyCode<>& code) {
-  frames_.push_back(&body);
+void Lowering::store_at(const Rep& rep, Value v, const Position& at) {
+  v = splat(v, at.width, depth());
+  builder().store(rep.buffer, v, access_at(rep, at));
+}
+
+std::vector<Value> Lowering::scoped(const kernel::BodyCode<>& code) {
   std::vector<Value> results = code();
-  const int closed = depth();
-  std::erase_if(memo_, [&](const auto& entry) { return entry.second.second >= closed; });
-  frames_.pop_back();
-  return results;
-}
-
-std::vector<Value> Lowering::add_loop(Inst inst, std::span<const Value> init,
-                                      const kernel::BodyCode<std::span<const Value>>& body) {
-  inst.op = Op::loop;
-  inst.args.append(init.begin(), init.end());
-  Body inner;
-  inner.params = fresh_like(init);
-  inner.results = in_frame(inner, [&] { return body(inner.params); });
-  const std::vector<Value> results = fresh_like(init);
-  inst.results.append(results.begin(), results.end());
-  inst.bodies.push_back(std::move(inner));
-  frames_.back()->insts.push_back(std::move(inst));
-  return results;
-}
-
-std::vector<Value> Lowering::add_branch(Inst inst, const kernel::BodyCode<>& then,
-                                        const kernel::BodyCode<>& otherwise) {
-  inst.op = Op::branch;
-  inst.bodies.resize(2);
-  inst.bodies[0].results = in_frame(inst.bodies[0], then);
-  if (otherwise) inst.bodies[1].results = in_frame(inst.bodies[1], otherwise);
-  const std::vector<Value> results = fresh_like(inst.bodies[0].results);
-  inst.results.append(results.begin(), results.end());
-  frames_.back()->insts.push_back(std::move(inst));
+  std::erase_if(memo_, [&](const auto& entry) { return entry.second.second >= depth(); });
   return results;
 }
 
@@ -274,21 +235,17 @@ std::vector<Value> Lowering::loop(const Expr& extent, std::vector<Value> init,
                                   const kernel::BodyCode<const Expr&, std::vector<Value>>& body) {
   if (extent.hi() <= 0) return init;
   if (extent.is_const(1)) return body(0, std::move(init));
-  Inst inst;
-  inst.extent = extent;
-  inst.var = Expr::index(text("i", names_++), extent);
-  const Expr var = inst.var;
-  return add_loop(std::move(inst), init,
-                  [&](std::span<const Value> carried) { return body(var, {carried.begin(), carried.end()}); });
+  const Expr var = Expr::index(text("i", names_++), extent);
+  return builder().loop(var, init, [&](std::span<const Value> carried) {
+    return scoped([&] { return body(var, {carried.begin(), carried.end()}); });
+  });
 }
 
 std::vector<Value> Lowering::branch(const Expr& guard, const kernel::BodyCode<>& then,
                                     const kernel::BodyCode<>& otherwise) {
   if (guard.is_const(1)) return then();
-  if (guard.is_const(0)) return otherwise ? otherwise() : std::vector<Value>();
-  Inst inst;
-  inst.guard = guard;
-  return add_branch(std::move(inst), then, otherwise);
+  if (guard.is_const(0)) return otherwise();
+  return builder().branch(guard, [&] { return scoped(then); }, [&] { return scoped(otherwise); });
 }
 
 }  // namespace heddle::simd

@@ -55,7 +55,7 @@ void expand_short_scans(Kernel& kernel, Body& code) {
   for (Inst& inst : insts) {
     rename_inside(inst);
     for (Body& inner : inst.bodies) {
-      kernel::visit(inner, [&](Inst& i) { rename_inside(i); });
+      kernel::visit(inner, rename_inside);
       expand_short_scans(kernel, inner);
     }
     if (inst.op != Op::scan || kernel.values[inst.args[0]].shape[inst.axis] != 1) {
@@ -64,16 +64,10 @@ void expand_short_scans(Kernel& kernel, Body& code) {
     }
     Builder b(kernel.values, code);
     const size_t width = inst.reducer->width();
-    std::vector<Value> x, start;
-    for (size_t k = 0; k < width; ++k) {
-      start.push_back(inst.args[width + k]);
-      x.push_back(inst.args[k]);
-    }
+    std::vector<Value> x(inst.args.begin(), inst.args.begin() + width);
+    const std::span<const Value> start(inst.args.begin() + width, width);
     if (!inst.guard.is_const(1)) {
-      Value counts = b.index(DType::boolean, inst.guard, inst.coords);
-      Inst& made = code.insts.back();
-      made.binds = inst.binds;
-      for (Value v : kernel::bound(inst)) made.args.push_back(v);
+      Value counts = b.index(DType::boolean, inst.guard, inst.coords, inst.binds, kernel::bound(inst));
       for (size_t k = 0; k < width; ++k)
         x[k] = b.op(ScalarOp::where, {counts, x[k], b.constant(kernel::neutral(*inst.reducer, k))});
     }
@@ -108,10 +102,9 @@ Kernel Lowering::run() {
   for (const kernel::Phase& phase : in_.phases) {
     kernel::Phase lowered;
     lowered.blocks = phase.blocks;
-    frames_ = {&lowered.body};
+    builder_.emplace(out_.values, lowered.body, kernel::Level::Thread);
     rounds_ = phase.blocks;
     lower_body(phase.body);
-    frames_.clear();
     out_.phases.push_back(std::move(lowered));
   }
   return std::move(out_);
@@ -131,9 +124,7 @@ void Lowering::restore(size_t undo_size) {
 
 Rep Lowering::memory_rep(Value v, int vector_dim) {
   const Type& type = in_.values[v];
-  Rep rep;
-  rep.kind = Rep::Memory;
-  rep.strides.resize(type.shape.size(), 0);
+  Rep rep{.kind = Rep::Memory, .strides = Dims(type.shape.size(), 0)};
   int64_t stride = 1;
   auto place = [&](int d) {
     if (type.shape[d] == 1) return;
@@ -155,10 +146,7 @@ void Lowering::eager(const Inst& inst) {
   const Position origin = Position::origin(in_.values[inst.results[0]].shape.size(), depth());
   base_level_ = depth();
   memo_.clear();
-  Rep rep;
-  rep.kind = Rep::Scalar;
-  rep.scalar = emit_lazy(nowhere, inst, origin, depth());
-  set_rep(inst.results[0], std::move(rep));
+  set_rep(inst.results[0], {.kind = Rep::Scalar, .scalar = emit_lazy(nowhere, inst, origin, depth())});
 }
 
 void Lowering::lower_body(const Body& code) {
@@ -173,39 +161,26 @@ void Lowering::lower_body(const Body& code) {
       else if (item.single->op == Op::branch)
         lower_branch(*item.single);
       else if (item.single->op == Op::panel_dot)
-        frames_.back()->insts.push_back(*item.single);
+        builder().code().insts.push_back(*item.single);
       else
         eager(*item.single);
       continue;
     }
-    Nest nest;
-    nest.shape = item.shape;
-    nest.axis = item.axis;
-    nest.roots = item.roots;
+    Nest nest{.shape = item.shape, .roots = item.roots, .axis = item.axis};
     for (const Item::Wanted& wanted : item.during) nest.complete |= defs_[wanted.value]->op == Op::scan;
     plan(nest);
     if (stage_transposed(nest)) {
-      nest = Nest{};
-      nest.shape = item.shape;
-      nest.roots = item.roots;
+      nest = {.shape = item.shape, .roots = item.roots};
       plan(nest);
     }
     bool whole = std::ranges::all_of(nest.walks, [](const Walk& w) { return w.whole; });
     whole &= nest.condition.is_const(1) && nest.bounds.empty();
     for (const Item::Wanted& wanted : item.during) {
       if (!is_lazy(wanted.value)) continue;
-      Save save{wanted.value};
-      bool small = nest.layout().size() <= kSmallTile;
-      if (whole && small) {
-        save.registers = true;
-      } else if (wanted.optional) {
-        continue;
-      } else {
-        Rep rep = memory_rep(wanted.value, nest.vector_dim);
-        save.buffer = rep.buffer;
-        save.strides = rep.strides;
-      }
-      nest.saves.push_back(save);
+      if (whole && nest.layout().size() <= kSmallTile)
+        nest.saves.push_back({wanted.value, {.kind = Rep::Registers}});
+      else if (!wanted.optional)
+        nest.saves.push_back({wanted.value, memory_rep(wanted.value, nest.vector_dim)});
     }
     if (!nest.in_registers) place_results(item, nest, code);
     run_nest(nest);
@@ -214,14 +189,19 @@ void Lowering::lower_body(const Body& code) {
 
 // Computes the whole tile into memory, in a nest of its own.
 void Lowering::write_down(Value v) {
-  Nest nest;
-  nest.shape = in_.values[v].shape;
-  nest.saves.push_back({v});
+  Nest nest{.shape = in_.values[v].shape, .saves = {{v}}};
   plan(nest);
-  Rep rep = memory_rep(v, nest.vector_dim);
-  nest.saves[0].buffer = rep.buffer;
-  nest.saves[0].strides = rep.strides;
+  nest.saves[0].to = memory_rep(v, nest.vector_dim);
   run_nest(nest);
+}
+
+// The same into what is given, while the values stay known where they are.
+void Lowering::compute_aside(const Dims& shape, std::vector<Save> saves) {
+  const size_t before = undo_.size();
+  Nest nest{.shape = shape, .saves = std::move(saves)};
+  plan(nest);
+  run_nest(nest);
+  restore(before);
 }
 
 // A gather that touches a cache line per lane, where another dimension runs along memory, is read that way into
@@ -281,10 +261,8 @@ std::vector<Rep> Lowering::choose_reps(std::span<const Value> values, const Inst
   int64_t registers = target_.vector_registers - 4;
   for (Value v : values) {
     const Type& type = in_.values[v];
-    Rep rep;
     if (type.numel() == 1) {
-      rep.kind = Rep::Scalar;
-      reps.push_back(std::move(rep));
+      reps.push_back({.kind = Rep::Scalar});
       continue;
     }
     const int rank = static_cast<int>(type.shape.size());
@@ -312,12 +290,10 @@ std::vector<Rep> Lowering::choose_reps(std::span<const Value> values, const Inst
     int64_t each = best < 0 ? 1 : std::max<int64_t>(1, width * size_of(type.dtype) / target_.vector_bytes);
     if (layout.size() * each <= registers) {
       registers -= layout.size() * each;
-      rep.kind = Rep::Registers;
-      rep.layout = std::move(layout);
+      reps.push_back({.kind = Rep::Registers, .layout = layout});
     } else {
-      rep = memory_rep(v, best);
+      reps.push_back(memory_rep(v, best));
     }
-    reps.push_back(std::move(rep));
   }
   return reps;
 }
@@ -335,9 +311,7 @@ std::vector<Value> Lowering::bring(std::span<const Value> values, std::span<cons
       if (now.kind != Rep::Registers || now.layout.vector_dim != layout.vector_dim ||
           now.layout.width != layout.width) {
         size_t before = undo_.size();
-        Nest nest;
-        nest.shape = layout.shape;
-        nest.saves.push_back({values[i], true});
+        Nest nest{.shape = layout.shape, .saves = {{values[i], {.kind = Rep::Registers}}}};
         plan(nest, &layout);
         run_nest(nest);
         const Rep& made = reps_[values[i]];
@@ -353,58 +327,55 @@ std::vector<Value> Lowering::bring(std::span<const Value> values, std::span<cons
   std::vector<bool> done(values.size(), false);
   for (size_t i = 0; i < values.size(); ++i) {
     if (done[i] || targets[i].kind != Rep::Memory) continue;
-    Nest nest;
-    nest.shape = in_.values[values[i]].shape;
+    const Dims& shape = in_.values[values[i]].shape;
+    std::vector<Save> saves;
     for (size_t j = i; j < values.size(); ++j) {
-      if (targets[j].kind != Rep::Memory || in_.values[values[j]].shape != nest.shape) continue;
+      if (targets[j].kind != Rep::Memory || in_.values[values[j]].shape != shape) continue;
       done[j] = true;
       if (reps_[values[j]].kind == Rep::Memory && reps_[values[j]].buffer == targets[j].buffer) continue;
-      nest.saves.push_back({values[j], false, targets[j].buffer, targets[j].strides});
+      saves.push_back({values[j], targets[j]});
     }
-    if (nest.saves.empty()) continue;
-    size_t before = undo_.size();
-    plan(nest);
-    run_nest(nest);
-    restore(before);
+    if (!saves.empty()) compute_aside(shape, std::move(saves));
   }
   return out;
 }
 
-// Makes `to` the value whose registers start at from[at]; gives where the next one starts.
-size_t Lowering::give(std::span<const Value> from, size_t at, Value to, const Rep& target) {
-  Rep rep = target;
+// Makes `to` the value of the first registers of `from`, and takes them from there.
+void Lowering::give(std::span<const Value>& from, Value to, Rep rep) {
   if (rep.kind == Rep::Scalar) {
-    rep.scalar = from[at++];
+    rep.scalar = from[0];
+    from = from.subspan(1);
   } else if (rep.kind == Rep::Registers) {
-    size_t count = static_cast<size_t>(rep.layout.size());
-    rep.registers.assign(from.begin() + static_cast<int64_t>(at), from.begin() + static_cast<int64_t>(at + count));
-    at += count;
+    const auto count = static_cast<size_t>(rep.layout.size());
+    rep.registers.assign(from.begin(), from.begin() + static_cast<int64_t>(count));
+    from = from.subspan(count);
   }
   set_rep(to, std::move(rep));
-  return at;
+}
+
+void Lowering::give(std::span<const Value> from, std::span<const Value> to, std::span<const Rep> reps) {
+  for (size_t i = 0; i < to.size(); ++i) give(from, to[i], reps[i]);
 }
 
 void Lowering::lower_loop(const Inst& inst) {
   const Body& body = inst.bodies[0];
   std::vector<Rep> reps = choose_reps(body.params, inst);
   std::vector<Value> init = bring(std::span(inst.args.data(), body.params.size()), reps);
-
-  Inst out;
-  out.var = inst.var;
-  out.extent = inst.extent;
-  out.immediate = inst.immediate;
-  size_t before = undo_.size(), at = 0;
-  const std::vector<Value> results = add_loop(std::move(out), init, [&](std::span<const Value> carried) {
-    for (size_t i = 0; i < body.params.size(); ++i) at = give(carried, at, body.params[i], reps[i]);
+  const size_t before = undo_.size();
+  auto round = [&](std::span<const Value> carried) {
+    give(carried, body.params, reps);
     rounds_.push_back(inst.var);
     lower_body(body);
     std::vector<Value> next = next_carried(body, reps);
     rounds_.pop_back();
     return next;
-  });
+  };
+  const std::vector<Value> results = builder().loop(
+      inst.var, init, [&](std::span<const Value> carried) { return scoped([&] { return round(carried); }); },
+      inst.immediate);
+  builder().code().insts.back().extent = inst.extent;
   restore(before);
-  at = 0;
-  for (size_t i = 0; i < inst.results.size(); ++i) at = give(results, at, inst.results[i], reps[i]);
+  give(results, inst.results, reps);
 }
 
 // The values for the next iteration. Carried tiles in memory are overwritten in place where each new element needs
@@ -416,10 +387,8 @@ std::vector<Value> Lowering::next_carried(const Body& body, std::span<const Rep>
   bool in_place = true;
   for (Value i : in_memory) {
     const Dims& shape = in_.values[body.results[i]].shape;
-    Nest nest;
-    nest.saves.push_back({body.results[i]});
     std::vector<Value> held;
-    leaves(nest, &held);
+    leaves({.saves = {{body.results[i]}}}, &held);
     for (Value j : in_memory) {
       bool reads = std::ranges::any_of(
           held, [&](Value v) { return reps_[v].kind == Rep::Memory && reps_[v].buffer == reps[j].buffer; });
@@ -433,39 +402,34 @@ std::vector<Value> Lowering::next_carried(const Body& body, std::span<const Rep>
   for (Value i : in_memory) beside[i] = memory_rep(body.results[i], -1);
   std::vector<Value> out = bring(body.results, beside);
   for (Value i : in_memory) {
-    size_t before = undo_.size();
+    const size_t before = undo_.size();
     set_rep(body.results[i], beside[i]);
-    Nest nest;
-    nest.shape = in_.values[body.results[i]].shape;
-    nest.saves.push_back({body.results[i], false, reps[i].buffer, reps[i].strides});
-    plan(nest);
-    run_nest(nest);
+    compute_aside(in_.values[body.results[i]].shape, {{body.results[i], reps[i]}});
     restore(before);
   }
   return out;
 }
 
 void Lowering::lower_branch(const Inst& inst) {
-  Inst out;
-  out.guard = inst.guard;
-  out.binds = inst.binds;
+  std::vector<Value> bound;
   for (Value v : inst.args) {
     HD_ASSERT(reps_[v].kind == Rep::Scalar, "branch on a tile");
-    out.args.push_back(reps_[v].scalar);
+    bound.push_back(reps_[v].scalar);
   }
   std::vector<Rep> reps = choose_reps(std::span<const Value>(inst.results), inst);
-  auto side = [&](const Body& code) {
-    const size_t before = undo_.size();
-    lower_body(code);
-    std::vector<Value> values = bring(code.results, reps);
-    restore(before);
-    return values;
+  auto side = [&](size_t k) {
+    return scoped([&] {
+      const size_t before = undo_.size();
+      if (k >= inst.bodies.size()) return std::vector<Value>();
+      lower_body(inst.bodies[k]);
+      std::vector<Value> values = bring(inst.bodies[k].results, reps);
+      restore(before);
+      return values;
+    });
   };
-  const std::vector<Value> results = add_branch(
-      std::move(out), [&] { return side(inst.bodies[0]); },
-      [&] { return inst.bodies.size() > 1 ? side(inst.bodies[1]) : std::vector<Value>(); });
-  size_t at = 0;
-  for (size_t i = 0; i < inst.results.size(); ++i) at = give(results, at, inst.results[i], reps[i]);
+  const std::vector<Value> results =
+      builder().branch_on(inst.guard, inst.binds, bound, [&] { return side(0); }, [&] { return side(1); });
+  give(results, inst.results, reps);
 }
 
 }  // namespace heddle::simd

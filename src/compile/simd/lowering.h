@@ -89,9 +89,7 @@ struct Walk {
 // A value that the nest writes down while it computes it.
 struct Save {
   Value value;
-  bool registers = false;  // else to `buffer`
-  int buffer = -1;
-  Dims strides;
+  Rep to;  // in registers, or in memory
 };
 
 struct Nest {
@@ -177,10 +175,12 @@ class Lowering {
   std::vector<Value> next_carried(const Body& body, std::span<const Rep> reps);
   void restore(size_t undo_size);  // representations as they were when undo_ had this size
   void write_down(Value v);
+  void compute_aside(const Dims& shape, std::vector<Save> saves);
   bool stage_transposed(const Nest& nest);
   void place_results(const Item& item, const Nest& nest, const Body& code);
   std::vector<Value> bring(std::span<const Value> values, std::span<const Rep> targets);
-  size_t give(std::span<const Value> from, size_t at, Value to, const Rep& target);
+  void give(std::span<const Value>& from, Value to, Rep rep);
+  void give(std::span<const Value> from, std::span<const Value> to, std::span<const Rep> reps);
   bool is_lazy(Value v) const { return reps_[v].kind == Rep::Lazy; }
   void set_rep(Value v, Rep rep);
   Rep memory_rep(Value v, int vector_dim);
@@ -228,7 +228,6 @@ class Lowering {
   void nest_reduction(const Nest& nest, std::vector<Position> positions, std::vector<Value>& out);
   void write(const Nest& nest, std::span<const Position> positions, std::vector<Value>& out);
   std::vector<Value> walk(const Walk& walk, std::vector<Value> carried, const StepCode& body);
-  std::vector<Value> walk_aligned(const Walk& walk, std::vector<Value> carried, const StepCode& body);
   Layout result_layout(const Nest& nest, Value v) const;
   Expr head_of(const Nest& nest, const std::vector<std::vector<Part>>& parts);
   Substitution places(const Inst& inst, const Position& at);  // of the instruction's coordinates
@@ -238,30 +237,27 @@ class Lowering {
   Value masked(Value v, Value mask, const Scalar& otherwise);
 
   // lower_simd_emit.cpp: single values
-  Builder builder() { return builder(static_cast<int>(frames_.size()) - 1); }
-  Builder builder(int level) { return Builder(out_.values, *frames_[level], kernel::Level::Thread); }
-  int depth() const { return static_cast<int>(frames_.size()) - 1; }
+  Builder& builder() { return *builder_; }
+  int depth() const { return builder_->depth(); }
   Expr lane(int width);
   // Every dimension but the vector one counts elements; that one is cut into parts, of which the last may have fewer.
   std::vector<Part> chunks(int64_t size, int width, int level);
-  Value fresh(Type type);
-  std::vector<Value> fresh_like(std::span<const Value> values);
+  // Every combination of these, the last dimension fastest.
+  std::vector<Position> positions(const std::vector<std::vector<Part>>& parts, int vector_dim, int level);
   Value emit(const Nest& nest, Value v, const Position& at);
   void emit_in_turns(const Nest& nest, std::span<const Inst* const> stores, std::span<const Position> positions);
   Position project(const Position& at, const Dims& shape) const;
   Value emit_lazy(const Nest& nest, const Inst& inst, const Position& at, int level);
   Value emit_access(const Nest& nest, const Inst& inst, const Position& at, int level);
   Value splat(Value v, int width, int level);
-  void store_at(int buffer, const Dims& strides, Value v, const Position& at);
+  Builder::Access access_at(const Rep& rep, const Position& at);
+  void store_at(const Rep& rep, Value v, const Position& at);
   bool usable(const Rep& rep, const Nest& nest) const;
   std::vector<Value> loop(const Expr& extent, std::vector<Value> init,
                           const kernel::BodyCode<const Expr&, std::vector<Value>>& body);
   std::vector<Value> branch(const Expr& guard, const kernel::BodyCode<>& then, const kernel::BodyCode<>& otherwise);
-  // The same for instructions that lack their bodies and results.
-  std::vector<Value> add_loop(Inst inst, std::span<const Value> init,
-                              const kernel::BodyCode<std::span<const Value>>& body);
-  std::vector<Value> add_branch(Inst inst, const kernel::BodyCode<>& then, const kernel::BodyCode<>& otherwise);
-  std::vector<Value> in_frame(Body& body, const kernel::BodyCode<>& code);
+  // The code of a body: what it leaves in the memo is not known outside.
+  std::vector<Value> scoped(const kernel::BodyCode<>& code);
 
   const Kernel& in_;
   const Target& target_;
@@ -272,7 +268,7 @@ class Lowering {
   std::vector<std::pair<Value, Rep>> undo_;     // what set_rep() replaced, newest last
   std::vector<Expr> rounds_;                    // variables of the grid and of open loops of tiles, outermost first
   std::unordered_map<const Inst*, bool> read_;  // loads that some nest has emitted; whether one of them prefetched
-  std::vector<Body*> frames_;                   // open thread-level bodies, outermost first
+  std::optional<Builder> builder_;              // of the phase
   int base_level_ = 0;                          // the body in which the current nest starts
   // Values emitted in the current nest, with the depth of their body.
   std::unordered_map<ValueKey, std::pair<Value, int>, ValueKeyHash> memo_;

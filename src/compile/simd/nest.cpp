@@ -8,72 +8,47 @@
 
 namespace heddle::simd {
 
-// Full parts in rounds, then what is left: of a constant size at once, else part by part and a masked one.
+// Full parts in rounds, then what is left: of a constant size at once, else part by part and a masked one. Where full
+// parts begin behind a head, both ends are parts of vectors, computed by one piece of code.
 std::vector<Value> Lowering::walk(const Walk& walk, std::vector<Value> carried, const StepCode& body) {
-  if (!walk.head.is_const(0)) return walk_aligned(walk, std::move(carried), body);
-  const int64_t step = walk.step;
-  auto parts_of = [&](const Expr& first, int64_t count, int level) {
-    std::vector<Part> parts;
-    for (int64_t j = 0; j < count; ++j) parts.push_back({first + Expr(j * step), level, walk.step, 1});
-    return parts;
-  };
-  auto level_of = [&](const Expr& i) { return i.is_const() ? base_level_ : depth(); };
-  if (walk.bound.is_const() || walk.whole) {
-    int64_t size = walk.whole ? walk.size : walk.bound.value();
-    std::vector<Part> all = chunks(size, walk.step, base_level_);
-    if (!walk.whole) {
-      int64_t rounds = size / (step * walk.unroll);
-      carried = loop(rounds, std::move(carried), [&](const Expr& i, std::vector<Value> now) {
-        return body(parts_of(i * Expr(step * walk.unroll), walk.unroll, level_of(i)), std::move(now));
-      });
-      all.erase(all.begin(), all.begin() + rounds * walk.unroll);
-    }
-    return all.empty() ? carried : body(all, std::move(carried));
-  }
-  const Expr per_round = step * walk.unroll;
-  Expr rounds = floordiv(walk.bound, per_round);
-  carried = loop(rounds, std::move(carried), [&](const Expr& i, std::vector<Value> now) {
-    return body(parts_of(i * per_round, walk.unroll, level_of(i)), std::move(now));
-  });
-  if (walk.unroll > 1) {
-    Expr singles = floordiv(walk.bound, step) - rounds * Expr(walk.unroll);
-    carried = loop(singles, std::move(carried), [&](const Expr& i, std::vector<Value> now) {
-      return body(parts_of(rounds * per_round + i * Expr(step), 1, depth()), std::move(now));
-    });
-  }
-  if (step == 1) return carried;
-  Expr rest = mod(walk.bound, step);
-  if (rest.is_const(0)) return carried;
-  return branch(
-      lt(0, rest),
-      [&] {
-        Part part{walk.bound - rest, depth(), walk.step, lt(lane(walk.step), rest)};
-        return body({&part, 1}, carried);
-      },
-      [&] { return carried; });
-}
-
-// Both ends are parts of vectors, computed by one piece of code; full parts lie between them.
-std::vector<Value> Lowering::walk_aligned(const Walk& walk, std::vector<Value> carried, const StepCode& body) {
   const Expr step = walk.step, per_round = step * Expr(walk.unroll);
-  const Expr first = walk.head;
-  const Expr left = max(walk.bound - first, 0), rest = mod(left, step), rounds = floordiv(left, per_round);
-  carried = loop(2, std::move(carried), [&](const Expr& end, std::vector<Value> now) {
-    Expr count = select(end, rest, min(first, walk.bound));
-    Part part{end * (first + left - rest), depth(), walk.step, lt(lane(walk.step), count)};
-    return body({&part, 1}, std::move(now));
-  });
+  // So many times `count` full parts.
   auto full = [&](const Expr& begin, int64_t count, const Expr& times) {
     carried = loop(times, std::move(carried), [&](const Expr& i, std::vector<Value> now) {
+      const int level = i.is_const() && begin.is_const() ? base_level_ : depth();
       std::vector<Part> parts;
       for (int64_t j = 0; j < count; ++j)
-        parts.push_back({begin + (i * Expr(count) + Expr(j)) * step, depth(), walk.step, 1});
+        parts.push_back({begin + (i * Expr(count) + Expr(j)) * step, level, walk.step, 1});
       return body(parts, std::move(now));
     });
   };
+  const bool aligned = !walk.head.is_const(0);
+  if (!aligned && (walk.bound.is_const() || walk.whole)) {
+    const int64_t size = walk.whole ? walk.size : walk.bound.value();
+    const int64_t rounds = walk.whole ? 0 : size / (walk.step * walk.unroll);
+    full(0, walk.unroll, rounds);
+    std::vector<Part> rest = chunks(size, walk.step, base_level_);
+    rest.erase(rest.begin(), rest.begin() + rounds * walk.unroll);
+    return rest.empty() ? carried : body(rest, std::move(carried));
+  }
+  const Expr first = walk.head, left = aligned ? max(walk.bound - first, 0) : walk.bound;
+  const Expr rest = mod(left, step), rounds = floordiv(left, per_round);
+  if (aligned)
+    carried = loop(2, std::move(carried), [&](const Expr& end, std::vector<Value> now) {
+      const Expr count = select(end, rest, min(first, walk.bound));
+      const Part part{end * (first + left - rest), depth(), walk.step, lt(lane(walk.step), count)};
+      return body({&part, 1}, std::move(now));
+    });
   full(first, walk.unroll, rounds);
   if (walk.unroll > 1) full(first + rounds * per_round, 1, floordiv(left, step) - rounds * Expr(walk.unroll));
-  return carried;
+  if (aligned || rest.is_const(0)) return carried;
+  return branch(
+      lt(0, rest),
+      [&] {
+        const Part part{walk.bound - rest, depth(), walk.step, lt(lane(walk.step), rest)};
+        return body({&part, 1}, carried);
+      },
+      [&] { return carried; });
 }
 
 // Elements from where the vectors start to the first place at which the nest's store is aligned.
@@ -106,7 +81,7 @@ void Lowering::run_nest(Nest& nest) {
     return left;
   };
   if (!nest.condition.is_const(1)) {
-    branch(nest.condition, [&] { return version(); }, {});
+    branch(nest.condition, version, [&] { return out; });
   } else if (nest.full_guard.is_const(0)) {
     out = version();
   } else {
@@ -124,35 +99,21 @@ void Lowering::run_nest(Nest& nest) {
   }
   base_level_ = depth();
 
-  size_t next = 0;
-  auto take = [&](Value to, Layout layout) {
-    Rep rep;
-    int64_t count = layout.size();
-    if (count == 1 && in_.values[to].numel() == 1) {
-      rep.kind = Rep::Scalar;
-      rep.scalar = out[next++];
-    } else {
-      rep.kind = Rep::Registers;
-      rep.layout = std::move(layout);
-      rep.registers.assign(out.begin() + static_cast<int64_t>(next), out.begin() + static_cast<int64_t>(next) + count);
-      next += static_cast<size_t>(count);
-    }
-    set_rep(to, std::move(rep));
+  std::span<const Value> left = out;
+  auto take = [&](Value to, const Layout& layout) {
+    const bool single = layout.size() == 1 && in_.values[to].numel() == 1;
+    give(left, to, {.kind = single ? Rep::Scalar : Rep::Registers, .layout = layout});
   };
   for (const Inst* root : nest.roots) {
     if (writes_memory(root->op) || !nest.in_registers) continue;
     for (Value v : final_results(*root)) take(v, result_layout(nest, v));
   }
-  for (const Save& save : nest.saves) {
-    if (save.registers) {
+  for (Save& save : nest.saves) {
+    if (save.to.kind == Rep::Registers) {
       take(save.value, nest.layout());
-    } else if (is_lazy(save.value) && save.buffer >= 0) {
-      Rep rep;
-      rep.kind = Rep::Memory;
-      rep.buffer = save.buffer;
-      rep.strides = save.strides;
-      rep.valid = nest.bounds;
-      set_rep(save.value, std::move(rep));
+    } else if (is_lazy(save.value)) {
+      save.to.valid = nest.bounds;
+      set_rep(save.value, save.to);
     }
   }
 }
@@ -166,7 +127,7 @@ std::vector<Value> Lowering::nest_body(const Nest& nest) {
     if (nest.in_registers && !writes_memory(root->op))
       for (Value v : final_results(*root)) slots += result_layout(nest, v).size();
   for (const Save& save : nest.saves)
-    if (save.registers) slots += nest.layout().size();
+    if (save.to.kind == Rep::Registers) slots += nest.layout().size();
   out.assign(static_cast<size_t>(slots), kernel::kNoValue);
   nest_parts(nest, 0, parts, out);
   return out;
@@ -192,52 +153,32 @@ void Lowering::nest_parts(const Nest& nest, size_t next, std::vector<std::vector
 }
 
 void Lowering::nest_leaf(const Nest& nest, const std::vector<std::vector<Part>>& parts, std::vector<Value>& out) {
-  const int rank = static_cast<int>(nest.shape.size());
-  std::vector<Position> positions;
-  Position at = Position::origin(rank, base_level_);
-  std::function<void(int)> visit = [&](int d) {
-    if (d == rank) {
-      positions.push_back(at);
-    } else if (d == nest.axis) {
-      visit(d + 1);
-    } else {
-      for (const Part& part : parts[d]) {
-        at.go_to(d, part, d == nest.vector_dim);
-        visit(d + 1);
-      }
-    }
-  };
-  visit(0);
+  const std::vector<Position> all = positions(parts, nest.vector_dim, base_level_);
   if (nest.axis >= 0)
-    nest_reduction(nest, std::move(positions), out);
+    nest_reduction(nest, all, out);
   else
-    write(nest, positions, out);
+    write(nest, all, out);
 }
 
 // `keep` as a value; the root's bound variables may occur in it. Nothing when it always holds.
 Value Lowering::mask_of(const Nest& nest, const Inst& root, const Expr& keep, const Position& at) {
   if (keep.is_const(1)) return kernel::kNoValue;
-  Inst out;
-  out.op = Op::index;
-  out.address = keep;
+  SmallVector<Expr, 1> binds;
+  SmallVector<Value, 1> bound;
   bool vector = at.width > 1 && depends_on(keep, lane(at.width));
   for (size_t i = 0; i < root.binds.size(); ++i) {
     if (!depends_on(keep, root.binds[i])) continue;
-    out.binds.push_back(root.binds[i]);
-    out.args.push_back(emit(nest, kernel::bound(root)[i], at));
-    vector |= !out_.values[out.args.back()].shape.empty();
+    binds.push_back(root.binds[i]);
+    bound.push_back(emit(nest, kernel::bound(root)[i], at));
+    vector |= !out_.values[bound.back()].shape.empty();
   }
-  if (vector) out.coords = {lane(at.width)};
-  Value mask = fresh({DType::boolean, vector ? Dims{at.width} : Dims{}});
-  out.results = {mask};
-  frames_.back()->insts.push_back(std::move(out));
-  return mask;
+  const Expr lanes = lane(at.width);
+  return builder().index(DType::boolean, keep, std::span(&lanes, vector ? 1 : 0), binds, bound);
 }
 
 Value Lowering::masked(Value v, Value mask, const Scalar& otherwise) {
   if (mask == kernel::kNoValue) return v;
-  Builder b = builder();
-  return b.op(ScalarOp::where, {mask, v, b.constant(otherwise)});
+  return builder().op(ScalarOp::where, {mask, v, builder().constant(otherwise)});
 }
 
 // Stores, combines and saves at these positions: everything is computed before anything is written.
@@ -279,11 +220,11 @@ void Lowering::write(const Nest& nest, std::span<const Position> positions, std:
     }
     int64_t first_slot = static_cast<int64_t>(out.size());
     for (const Save& save : nest.saves)
-      if (save.registers) first_slot -= nest.layout().size();
+      if (save.to.kind == Rep::Registers) first_slot -= nest.layout().size();
     for (const Save& save : nest.saves) {
       Value v = saved[next_saved++];
-      if (!save.registers) {
-        store_at(save.buffer, save.strides, v, at);
+      if (save.to.kind != Rep::Registers) {
+        store_at(save.to, v, at);
         continue;
       }
       const Layout layout = nest.layout();
@@ -397,7 +338,7 @@ size_t Lowering::add_to_sums(const Nest& nest, const Sums& sums, const Inst& roo
     Value a = emit(nest, root.args[0], at), b = emit(nest, root.args[1], at);
     a = masked(a, mask, Scalar::of(out_.values[a].dtype, 0));
     b = masked(b, mask, Scalar::of(out_.values[b].dtype, 0));
-    Builder build = builder();
+    Builder& build = builder();
     const bool words = kernel::holds_packed(out_.values[a].dtype, dtype);
     if (!words) a = build.cast(a, dtype);
     if (!words) b = build.cast(b, dtype);
@@ -448,11 +389,10 @@ void Lowering::finish_sums(const Nest& nest, const Sums& sums, const std::vector
           out[slot + k * sums.count() + p] =
               splat(result[k], sums.width_at(p) > 1 && !sums.horizontal ? sums.width_at(p) : 1, depth());
         } else if (used_[results[k]] || root->op != Op::scan) {
-          const Rep& rep = reps_[results[k]];
           Position at = sums.positions[p];
           at.at[nest.axis] = 0;
           if (sums.horizontal) at.to_scalar();
-          store_at(rep.buffer, rep.strides, result[k], at);
+          store_at(reps_[results[k]], result[k], at);
         }
       }
     }

@@ -1,8 +1,10 @@
 // Peeling: a dimension that every value of a body shares, and that nothing reduces, becomes a loop around the body.
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "compile/simd/lowering.h"
+#include "kernel/pass_util.h"
 
 namespace heddle::simd {
 namespace {
@@ -30,20 +32,15 @@ Contents contents(const Kernel& kernel, const Body& code) {
     if (c.rank == 0) c.rank = rank;
     c.one_rank &= rank == c.rank;
   };
-  for (Value v : code.results) use(v);
+  auto define = [&](Value v) {
+    use(v);
+    c.values.push_back(v);
+  };
+  std::ranges::for_each(code.results, use);
   kernel::visit(code, [&](const Inst& inst) {
-    for (Value v : inst.args) use(v);
-    for (Value v : inst.results) {
-      use(v);
-      c.values.push_back(v);
-    }
-    for (const Body& inner : inst.bodies) {
-      for (Value v : inner.params) {
-        use(v);
-        c.values.push_back(v);
-      }
-      for (Value v : inner.results) use(v);
-    }
+    kernel::each_use(inst, use);
+    std::ranges::for_each(inst.results, define);
+    for (const Body& inner : inst.bodies) std::ranges::for_each(inner.params, define);
     if (inst.op == Op::load || stores(inst.op)) c.accesses.push_back(&inst);
     if (stores(inst.op)) c.writes.push_back(&inst);
     if (inst.op == Op::reduce || inst.op == Op::scan) c.reduces.push_back(&inst);
@@ -53,37 +50,25 @@ Contents contents(const Kernel& kernel, const Body& code) {
   return c;
 }
 
-Expr shared_coordinate(std::vector<Expr>& cache, size_t dim, int64_t size) {
-  if (size == 1) return 0;
-  while (cache.size() <= dim) cache.push_back(0);
-  if (!cache[dim].is_var()) cache[dim] = Expr::index("d", size);
-  return cache[dim];
-}
-
-Expr with_shared_coordinates(const Expr& e, const Inst& inst, std::vector<Expr>& cache) {
-  Substitution names;
-  for (size_t d = 0; d < inst.coords.size(); ++d)
-    if (inst.coords[d].is_var())
-      names.emplace_back(inst.coords[d], shared_coordinate(cache, d, inst.coords[d].extent().value()));
-  return substitute(e, names);
-}
-
 // Whether rows of the tile may run one after the other through the whole body.
 bool independent(const Contents& c) {
-  std::vector<Expr> cache;
-  for (const Inst* write : c.writes) {
-    if (write->op == Op::combine) continue;
-    Expr place = with_shared_coordinates(write->address, *write, cache);
+  std::map<size_t, Expr> coordinates;  // by dimension, the same for all accesses
+  auto place = [&](const Inst& inst) {
+    Substitution names;
+    for (size_t d = 0; d < inst.coords.size(); ++d) {
+      if (!inst.coords[d].is_var()) continue;
+      Expr& shared = coordinates[d];
+      const Expr extent = inst.coords[d].extent();
+      if (!shared.is_var() && !extent.is_const(1)) shared = Expr::index("d", extent);
+      names.emplace_back(inst.coords[d], extent.is_const(1) ? Expr(0) : shared);
+    }
+    return substitute(inst.address, names);
+  };
+  for (const Inst* write : c.writes)
     for (const Inst* access : c.accesses) {
       if (access == write || access->buffer != write->buffer) continue;
-      if (access->op != Op::load) return false;
-      if (!(with_shared_coordinates(access->address, *access, cache) == place)) return false;
+      if (write->op == Op::combine || access->op != Op::load || place(*access) != place(*write)) return false;
     }
-  }
-  for (const Inst* write : c.writes)
-    if (write->op == Op::combine)
-      for (const Inst* access : c.accesses)
-        if (access != write && access->buffer == write->buffer) return false;
   return true;
 }
 
@@ -184,15 +169,14 @@ Choice choose(const Kernel& kernel, const Body& code, const Target& target) {
 
 // A copy of the body's instructions for elements [start, start + size) of the dimension.
 Body slice(Kernel& kernel, const Body& code, int dim, int64_t old_size, const Expr& start, int64_t size) {
-  Substitution places;
-  std::vector<std::pair<Expr, Expr>> renamed;
+  Substitution places, renamed;
   kernel::visit(code, [&](const Inst& inst) {
     if (inst.coords.size() <= static_cast<size_t>(dim)) return;
     const Expr& c = inst.coords[dim];
-    if (!c.is_var() || !(c.extent() == Expr(old_size))) return;
-    for (const auto& [from, to] : renamed)
-      if (from == c) return;
-    Expr fresh = Expr::index(c.name(), size);
+    if (!c.is_var() || c.extent() != Expr(old_size) ||
+        std::ranges::find(renamed, c, &Substitution::value_type::first) != renamed.end())
+      return;
+    const Expr fresh = Expr::index(c.name(), size);
     renamed.emplace_back(c, fresh);
     places.emplace_back(c, size == 1 ? start : start + fresh);
   });
@@ -206,12 +190,7 @@ Body slice(Kernel& kernel, const Body& code, int dim, int64_t old_size, const Ex
     if (shape.size() > static_cast<size_t>(dim) && shape[dim] == old_size) shape[dim] = size;
   }
   kernel::visit(out, [&](Inst& inst) {
-    if (inst.coords.size() <= static_cast<size_t>(dim)) return;
-    for (const auto& [from, to] : renamed)
-      if (inst.coords[dim] == from) {
-        inst.coords[dim] = to;
-        return;
-      }
+    if (inst.coords.size() > static_cast<size_t>(dim)) inst.coords[dim] = substitute(inst.coords[dim], renamed);
   });
   return out;
 }
@@ -253,10 +232,9 @@ Expr take_bound(Body& code, int dim, int64_t size) {
   if (taken.empty()) return bound;
   kernel::visit(code, [&](Inst& inst) {
     if (inst.guard.is_const()) return;
-    std::vector<Expr> kept;
-    for (const Expr& part : conjuncts(inst.guard))
-      if (!contains(taken, named(part, inst))) kept.push_back(part);
-    inst.guard = conjunction(kept);
+    std::vector<Expr> parts = conjuncts(inst.guard);
+    std::erase_if(parts, [&](const Expr& part) { return contains(taken, named(part, inst)); });
+    inst.guard = conjunction(parts);
   });
   return bound.lo() < 0 ? max(bound, 0) : bound;
 }
@@ -272,10 +250,7 @@ void peel_body(Kernel& kernel, Body& code, const Target& target) {
   code = Body{from.params, {}, {}};
   Expr extent = choice.size / choice.rows;
   if (choice.rows == 1) extent = take_bound(from, choice.dim, choice.size);
-  Inst loop;
-  loop.op = Op::loop;
-  loop.extent = extent;
-  loop.var = Expr::index(text("r", kernel.values.size()), extent);
+  Inst loop{.op = Op::loop, .var = Expr::index(text("r", kernel.values.size()), extent), .extent = extent};
   loop.bodies.push_back(slice(kernel, from, choice.dim, choice.size, loop.var * Expr(choice.rows), choice.rows));
   peel_body(kernel, loop.bodies[0], target);
   code.insts.push_back(std::move(loop));

@@ -128,21 +128,24 @@ double access_cost(const Kernel& kernel, const Inst& inst, int dim, int lanes) {
 
 // Lanes that fill a vector register with the type most of the work is in.
 int Lowering::natural_width(const Nest& nest, std::span<const Inst* const> leaves) const {
-  int widest = 1, widest_float = 0;
+  std::vector<Value> all;
+  auto add = [&](const auto& values) { all.insert(all.end(), values.begin(), values.end()); };
   bool moves = nest.axis < 0;  // and computes nothing
-  for (const Inst* inst : leaves) moves &= inst->op == Op::load;
-  auto look = [&](Value v) {
-    DType dtype = in_.values[v].dtype;
+  for (const Inst* inst : leaves) {
+    moves &= inst->op == Op::load;
+    add(inst->results);
+  }
+  for (const Inst* root : nest.roots) {
+    add(root->args);
+    add(root->results);
+  }
+  for (const Save& save : nest.saves) all.push_back(save.value);
+  int widest = 1, widest_float = 0;
+  for (Value v : all) {
+    const DType dtype = in_.values[v].dtype;
     widest = std::max(widest, size_of(dtype));
     if (is_float(dtype)) widest_float = std::max(widest_float, size_of(dtype));
-  };
-  for (const Inst* inst : leaves)
-    for (Value v : inst->results) look(v);
-  for (const Inst* root : nest.roots) {
-    for (Value v : root->args) look(v);
-    for (Value v : root->results) look(v);
   }
-  for (const Save& save : nest.saves) look(save.value);
   // Small floats are computed in f32, and indices of 64 bits beside narrower data are few.
   int bytes = widest_float && !moves ? std::max(widest_float, 4) : widest;
   return std::max(1, target_.vector_bytes / bytes);
@@ -238,19 +241,16 @@ void Lowering::plan(Nest& nest, const Layout* wanted) {
     if (is_float(in_.values[inst->results[0]].dtype)) floats += op_cost(inst->op);
   }
   nest.waits = 2 * floats > cost;
-  nest.walks.assign(rank, {});
   for (int d = 0; d < rank; ++d) {
-    nest.walks[d].size = nest.shape[d];
-    nest.walks[d].whole = fixed[d] || nest.shape[d] == 1;
-    nest.walks[d].step = d == nest.vector_dim ? nest.width : 1;
-  }
-  for (int d = 0; d < rank; ++d) {
-    Expr bound = nest.shape[d];
-    Expr c = coordinate(d, nest.shape[d]);
+    Walk& walk = nest.walks.emplace_back();
+    walk.size = nest.shape[d];
+    walk.whole = fixed[d] || nest.shape[d] == 1;
+    walk.step = d == nest.vector_dim ? nest.width : 1;
+    walk.bound = nest.shape[d];
+    const Expr c = coordinate(d, nest.shape[d]);
     for (const Expr& limit : nest.bounds)
-      if (c.is_var() && depends_on(limit, c)) bound = min(bound, *upper_limit(limit, c));
-    if (bound.lo() < 0) bound = max(bound, 0);
-    nest.walks[d].bound = bound;
+      if (c.is_var() && depends_on(limit, c)) walk.bound = min(walk.bound, *upper_limit(limit, c));
+    if (walk.bound.lo() < 0) walk.bound = max(walk.bound, 0);
   }
   plan_walks(nest, cost);
   if (!wanted) plan_transposed(nest, inner);
@@ -264,11 +264,9 @@ void Lowering::plan_bounds(Nest& nest, const SmallVector<bool, 4>& fixed) {
   if (nest.complete) return;
   std::optional<std::vector<Expr>> common;
   for (const Inst* root : nest.roots) {
-    std::vector<Expr> parts;
-    for (const Expr& part : conjuncts(root->guard)) {
-      Expr c = canonical(part, root->coords);
-      if (free_of(c, root->binds)) parts.push_back(c);
-    }
+    std::vector<Expr> parts = conjuncts(root->guard);
+    for (Expr& part : parts) part = canonical(part, root->coords);
+    std::erase_if(parts, [&](const Expr& part) { return !free_of(part, root->binds); });
     keep_common(common, parts);
   }
   const std::vector<Expr> coordinates = this->coordinates(nest.shape);
@@ -470,30 +468,14 @@ void Lowering::plan_alignment(Nest& nest) {
 }
 
 void Lowering::spill(Value v) {
-  Rep held = reps_[v];
-  Rep rep = memory_rep(v, held.layout.vector_dim);
-  size_t next = 0;
+  const Rep held = reps_[v];
   const Layout& layout = held.layout;
-  const int rank = static_cast<int>(layout.shape.size());
-  Position at = Position::origin(rank, depth());
-  std::function<void(int)> visit = [&](int d) {
-    if (d == rank) {
-      store_at(rep.buffer, rep.strides, held.registers[next++], at);
-      return;
-    }
-    if (d == layout.vector_dim) {
-      for (const Part& part : chunks(layout.shape[d], layout.width, depth())) {
-        at.go_to(d, part, true);
-        visit(d + 1);
-      }
-      return;
-    }
-    for (int64_t i = 0; i < layout.shape[d]; ++i) {
-      at.at[d] = i;
-      visit(d + 1);
-    }
-  };
-  visit(0);
+  Rep rep = memory_rep(v, layout.vector_dim);
+  std::vector<std::vector<Part>> parts;
+  for (int d = 0; d < static_cast<int>(layout.shape.size()); ++d)
+    parts.push_back(chunks(layout.shape[d], d == layout.vector_dim ? layout.width : 1, depth()));
+  const std::vector<Position> at = positions(parts, layout.vector_dim, depth());
+  for (size_t i = 0; i < at.size(); ++i) store_at(rep, held.registers[i], at[i]);
   set_rep(v, std::move(rep));
 }
 
