@@ -34,12 +34,6 @@ bool conflict(const State& state, const Touch& touch) {
   });
 }
 
-Inst barrier() {
-  Inst inst;
-  inst.op = Op::barrier;
-  return inst;
-}
-
 bool touches_memory(const Inst& inst) { return inst.op == Op::load || inst.op == Op::store || inst.op == Op::combine; }
 
 Touch touch_of(const Inst& inst) { return {inst.buffer, inst.op, inst.immediate}; }
@@ -47,44 +41,38 @@ Touch touch_of(const Inst& inst) { return {inst.buffer, inst.op, inst.immediate}
 // Walks the body once, starting from `state`, and leaves the state at its end.
 void walk(Body& code, State& state, std::span<const Expr> register_loops) {
   std::vector<Inst> insts;
-  insts.reserve(code.insts.size());
+  auto wait = [&] {
+    insts.push_back({.op = Op::barrier});
+    state.clear();
+  };
   for (Inst& inst : code.insts) {
     switch (inst.op) {
       case Op::load:
       case Op::store:
       case Op::combine: {
-        if (conflict(state, touch_of(inst))) {
-          insts.push_back(barrier());
-          state.clear();
-        }
+        if (conflict(state, touch_of(inst))) wait();
         add(state, touch_of(inst));
         break;
       }
       case Op::barrier: state.clear(); break;
       case Op::loop: {
         // What only the first iteration must wait for is waited for once, before the loop.
-        bool wait = false;
-        kernel::visit(inst.bodies[0],
-                      [&](const Inst& inner) { wait |= touches_memory(inner) && conflict(state, touch_of(inner)); });
-        if (wait) {
-          insts.push_back(barrier());
-          state.clear();
-        }
+        bool late = false;
+        kernel::visit(std::as_const(inst.bodies[0]),
+                      [&](const Inst& inner) { late |= touches_memory(inner) && conflict(state, touch_of(inner)); });
+        if (late) wait();
         // An iteration starts after what came before the loop or after another iteration. States only grow and
         // there are finitely many touches, so this ends; two rounds are usual.
         bool registers = contains(register_loops, inst.var);
-        State entry = state;
-        State end;
-        while (true) {
-          State current = entry;
-          walk(inst.bodies[0], current, register_loops);
-          end = current;
-          size_t before = entry.size();
-          for (Touch touch : current) {
+        State entry = state, end;
+        for (size_t before = SIZE_MAX; entry.size() != before;) {
+          before = entry.size();
+          end = entry;
+          walk(inst.bodies[0], end, register_loops);
+          for (Touch touch : end) {
             if (!registers) touch.tag = 0;
             add(entry, touch);
           }
-          if (entry.size() == before) break;
         }
         if (inst.extent.lo() >= 1) state.clear();
         add(state, end);

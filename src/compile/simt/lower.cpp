@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "compile/simt/lower.h"
+#include "kernel/pass_util.h"
 #include "kernel/shared_memory.h"
 
 namespace heddle::simt {
@@ -83,22 +84,26 @@ void Lowering::emit(const Body& code, std::span<const Inst* const> already) {
   }
 }
 
-// Whether computing v again would read one of these buffers.
-bool Lowering::reads(Value v, const std::vector<int>& buffers) const {
-  if (buffers.empty()) return false;
+bool Lowering::takes_any(Value v, const std::function<bool(Value)>& which) const {
   std::vector<Value> open = {v};
   std::unordered_set<Value> seen;
   while (!open.empty()) {
     const Value next = open.back();
     open.pop_back();
+    if (!seen.insert(next).second) continue;
+    if (which(next)) return true;
     const ValuePlan& plan = plan_.values[next];
-    if (plan.defined || !seen.insert(next).second) continue;
-    if (plan.def->op == Op::load && contains(buffers, plan.def->buffer)) {
-      return true;
-    }
-    open.insert(open.end(), plan.def->args.begin(), plan.def->args.end());
+    if (!plan.defined) open.insert(open.end(), plan.def->args.begin(), plan.def->args.end());
   }
   return false;
+}
+
+// Whether computing v again would read one of these buffers.
+bool Lowering::reads(Value v, const std::vector<int>& buffers) const {
+  return takes_any(v, [&](Value taken) {
+    const ValuePlan& plan = plan_.values[taken];
+    return !plan.defined && plan.def->op == Op::load && contains(buffers, plan.def->buffer);
+  });
 }
 
 int64_t Lowering::registers_of_store(const Inst& store, bool& rolled) const {
@@ -120,10 +125,8 @@ std::vector<const Inst*> Lowering::large_stores(std::span<const Inst> insts) con
   std::vector<int> written;
   int64_t held = 0;
   for (const Inst& inst : insts) {
-    if (inst.op != Op::store) {
-      if (waits(inst) || inst.op == Op::check) break;
-      continue;
-    }
+    if (waits(inst)) break;
+    if (inst.op != Op::store) continue;
     bool rolled = false;
     const int64_t registers = registers_of_store(inst, rolled);
     const bool alike = stores.empty() || (plan_.inst_group.at(&inst) == plan_.inst_group.at(stores[0]) &&
@@ -162,10 +165,8 @@ void Lowering::emit_in_parts(std::span<const Inst* const> stores) {
 }
 
 bool Lowering::waits(const Inst& inst) const {
-  return inst.op == Op::loop || inst.op == Op::branch || inst.op == Op::reduce || inst.op == Op::dot ||
-         inst.op == Op::scan || inst.op == Op::combine || inst.op == Op::matrix_dot || inst.op == Op::warp_dot ||
-         inst.op == Op::matrix_store || inst.op == Op::check ||
-         (inst.op == Op::load && plan_.values[inst.results[0]].defined);
+  if (inst.op == Op::load) return plan_.values[inst.results[0]].defined;
+  return inst.op != Op::store && !kernel::is_elementwise(inst.op);
 }
 
 // `insts` begins with a store. Where more stores follow at once, as when operands of a contraction are staged, their
@@ -174,15 +175,13 @@ void Lowering::compute_before_stores(std::span<const Inst> insts) {
   std::vector<int> written;
   int64_t held = 0;
   for (const Inst& inst : insts) {
-    if (inst.op == Op::store) {
-      bool rolled = false;
-      held += registers_of_store(inst, rolled);
-      if (rolled || held > kMostHeld || reads(inst.args[0], written)) return;
-      for (const Point& p : points_of(inst)) at(inst.args[0], p.coords);
-      written.push_back(inst.buffer);
-      continue;
-    }
     if (waits(inst)) return;
+    if (inst.op != Op::store) continue;
+    bool rolled = false;
+    held += registers_of_store(inst, rolled);
+    if (rolled || held > kMostHeld || reads(inst.args[0], written)) return;
+    for (const Point& p : points_of(inst)) at(inst.args[0], p.coords);
+    written.push_back(inst.buffer);
   }
 }
 
@@ -352,13 +351,11 @@ void Lowering::emit_loop(const Inst& inst) {
       parts_.erase(late[i]);
       finish_late(inst, i, {left.begin(), left.begin() + static_cast<std::ptrdiff_t>(size)});
       left = left.subspan(size);
-      continue;
-    }
-    if (next[i] >= 0) {
+    } else if (next[i] >= 0) {
       homes_[result] = home(param);
-      continue;
+    } else {
+      take_registers(result, left);
     }
-    take_registers(result, left);
   }
 }
 

@@ -146,8 +146,8 @@ class Lowering {
   // Walking over registers: loops for rolled dimensions, points for the others.
   Expr lane(const Layout& layout);
   Expr lane_of(const Layout& layout, const Dims& dims);  // 0 if values of this shape are scalars
-  Expr lane_in(const Expr& e) const;                     // the lane variable there, or 0
-  Expr lane_in(std::span<const Expr> exprs) const;
+  Expr lane_in(std::span<const Expr> exprs) const;       // the lane variable there, or 0
+  Expr lane_in(const Expr& e) const { return lane_in({&e, 1}); }
   Point point(const Layout& layout, const Dims& dims, const SmallVector<Expr, 4>& registers);
   std::vector<Point> points(const Layout& layout, const Dims& dims, const SmallVector<Expr, 4>& registers);
   std::vector<Point> points(const Layout& layout, const Dims& dims) {
@@ -173,6 +173,7 @@ class Lowering {
   int home(Value v);
   Expr home_address(Value v, const Coords& coords) const;
   int64_t home_row(Value v) const;  // elements from one row of the home to the next
+  kernel::Builder::Access shared_access(const Expr& address, const Expr& guard) const;
   Value load_shared(int buffer, const Expr& address, const Expr& guard);
   void store_shared(int buffer, const Expr& address, Value v, const Expr& guard, int id);
   void store_home(int buffer, Value like, std::span<const Point> where, std::span<const Value> values, int id);
@@ -196,6 +197,8 @@ class Lowering {
   int64_t registers_of_store(const Inst& store, bool& rolled) const;
   bool waits(const Inst& inst) const;  // its results are there only after threads have met, or not before its turn
   bool reads(Value v, const std::vector<int>& buffers) const;
+  // Whether it holds for a value that it takes to compute v again: v itself, its operands, and so on.
+  bool takes_any(Value v, const std::function<bool(Value)>& which) const;
   void emit_loop(const Inst& inst);
 
   // Stores at the start of a loop's body that fill shared memory for a contraction (prefetch.cpp). Their values
@@ -226,9 +229,9 @@ class Lowering {
   using Step = std::function<std::vector<Value>(const Coords& coords, std::span<Value> state)>;
   std::vector<Value> over_axis(const Layout& layout, const Dims& dims, int axis, std::span<const Point> results,
                                std::vector<Value> state, size_t width, int unroll, const Step& step);
-  std::vector<Value> over_lanes(std::span<const Value> state, std::shared_ptr<const kernel::Reducer> reducer);
+  // What lanes and threads along the axis have, put together.
   std::vector<Value> across_threads(const Layout& layout, const Dims& dims, int axis, std::vector<Value> state,
-                                    const kernel::Reducer& reducer);
+                                    const std::shared_ptr<const kernel::Reducer>& reducer);
   // Scans: what comes before a thread's elements, and the total of all threads, for states one after the other.
   struct Prefixes {
     std::vector<Value> before, total;
@@ -246,8 +249,6 @@ class Lowering {
   // Writes them; the tuple that part p of result i is.
   std::function<std::vector<Value>(int64_t i, int64_t p)> share(const Parts& parts, std::span<const Value> state,
                                                                 const kernel::Reducer& reducer);
-  std::vector<Value> exchange(const Layout& layout, const Dims& dims, int axis, int64_t done, std::vector<Value> state,
-                              const kernel::Reducer& reducer);
   std::optional<Value> counts(const Inst& inst, const Coords& coords, const Dims& dims);
 
   const Kernel& tile_;

@@ -181,8 +181,7 @@ class Planner {
     std::vector<int> group(parent_.size(), -1);
     std::vector<std::vector<const Inst*>> accesses;
     std::vector<int> roots;
-    std::vector<bool> matrix;
-    std::unordered_set<int> warps;  // groups of what warps compute with a matrix unit
+    std::vector<Op> units;  // matrix_dot or warp_dot: of groups that such a unit computes
     auto group_of = [&](int n) {
       int r = root(n);
       if (single(shape_[r])) return -1;
@@ -190,7 +189,7 @@ class Planner {
         group[r] = static_cast<int>(roots.size());
         roots.push_back(r);
         accesses.emplace_back();
-        matrix.push_back(false);
+        units.push_back(Op::load);
       }
       return group[r];
     };
@@ -201,11 +200,11 @@ class Planner {
       int g = group_of(node(*place.inst));
       plan_.inst_group[place.inst] = g;
       if (g >= 0 && accesses_memory(place.inst->op)) accesses[g].push_back(place.inst);
-      if (g >= 0 && (place.inst->op == Op::matrix_dot || place.inst->op == Op::matrix_store)) matrix[g] = true;
+      if (g >= 0 && (place.inst->op == Op::matrix_dot || place.inst->op == Op::matrix_store)) units[g] = Op::matrix_dot;
       if (place.inst->op == Op::matrix_dot)
         for (size_t i = place.inst->sums_in_args(); i < place.inst->args.size(); ++i)
-          matrix[group_of(place.inst->args[i])] = true;
-      if (g >= 0 && place.inst->op == Op::warp_dot) warps.insert(g);
+          units[group_of(place.inst->args[i])] = Op::matrix_dot;
+      if (g >= 0 && place.inst->op == Op::warp_dot) units[g] = Op::warp_dot;
       // Their results appear in the registers of the layout they run in, whatever else they were joined with.
       if (place.inst->op != Op::reduce && place.inst->op != Op::dot && place.inst->op != Op::scan) continue;
       for (Value v : place.inst->results) {
@@ -213,11 +212,11 @@ class Planner {
       }
     }
     for (size_t g = 0; g < roots.size(); ++g) {
-      plan_.groups.push_back(
-          matrix[g] ? matrix_layout(shape_[roots[g]], threads_)
-          : warps.contains(static_cast<int>(g))
-              ? warp_layout(shape_[roots[g]], threads_)
-              : choose_layout(shape_[roots[g]], accesses[g], kernel_.buffers, dot_axis_[roots[g]], threads_, warp_));
+      const Dims& dims = shape_[roots[g]];
+      plan_.groups.push_back(units[g] == Op::matrix_dot ? matrix_layout(dims, threads_)
+                             : units[g] == Op::warp_dot ? warp_layout(dims, threads_)
+                                                        : choose_layout(dims, accesses[g], kernel_.buffers,
+                                                                        dot_axis_[roots[g]], threads_, warp_));
     }
   }
 
@@ -287,12 +286,11 @@ class Planner {
       case Op::reduce:
       case Op::scan:
       case Op::dot:
-        for (Value v : inst.args) use(v, plan_.inst_group[&inst], position);
-        break;
       case Op::matrix_dot:
-        for (size_t i = 0; i < inst.args.size(); ++i)
-          use(inst.args[i], i < inst.sums_in_args() ? plan_.inst_group[&inst] : plan_.values[inst.args[i]].group,
-              position);
+        for (size_t i = 0; i < inst.args.size(); ++i) {
+          const bool left = inst.op == Op::matrix_dot && i >= inst.sums_in_args();  // a matrix of its own
+          use(inst.args[i], left ? plan_.values[inst.args[i]].group : plan_.inst_group[&inst], position);
+        }
         break;
       case Op::loop:
         for (size_t i = 0; i < inst.args.size(); ++i) {

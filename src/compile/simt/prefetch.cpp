@@ -37,19 +37,11 @@ std::vector<const Inst*> Lowering::prefetched_stores(const Inst& loop) const {
   }
   // Values carried from one iteration to the next come too late.
   auto carried = [&](Value v) {
-    std::vector<Value> open = {v};
-    while (!open.empty()) {
-      Value at = open.back();
-      open.pop_back();
-      if (contains(body.params, at)) return true;
-      const ValuePlan& plan = plan_.values[at];
-      if (plan.def && plan.defined && plan.position > plan_.position.at(&loop)) return true;
-      if (plan.def && !plan.defined) open.insert(open.end(), plan.def->args.begin(), plan.def->args.end());
-    }
-    return false;
+    const ValuePlan& plan = plan_.values[v];
+    return contains(body.params, v) || (plan.def && plan.defined && plan.position > plan_.position.at(&loop));
   };
   for (const Inst* store : found)
-    if (store->args.size() != 1 || carried(store->args[0])) return {};
+    if (store->args.size() != 1 || takes_any(store->args[0], carried)) return {};
   return found;
 }
 

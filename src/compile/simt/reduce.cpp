@@ -96,8 +96,7 @@ void Lowering::emit_reduce(const Inst& inst) {
     for (size_t i = 0; i < results.size(); ++i)
       for (const Scalar& s : reducer.identity) state.push_back(rolled ? widen(b.constant(s), lane) : kernel::kNoValue);
     state = reduce_own(inst, results, std::move(state));
-    if (lane.is_var() && layout.lane_dim == axis) state = over_lanes(state, inst.reducer);
-    state = across_threads(layout, dims, axis, std::move(state), reducer);
+    state = across_threads(layout, dims, axis, std::move(state), inst.reducer);
     for (size_t k = 0; k < width; ++k) {
       std::vector<Value> values;
       for (size_t i = 0; i < results.size(); ++i) values.push_back(state[i * width + k]);
@@ -123,8 +122,7 @@ void Lowering::finish_late(const Inst& loop, size_t number, std::vector<Value> s
   const Dims dims = shape(reduce.args[0]);
   const Dims reduced = reduced_dims(dims, reduce.axis);
   std::vector<Point> results = points(layout, reduced);
-  if (has_lanes(layout, dims) && layout.lane_dim == reduce.axis) state = over_lanes(state, reduce.reducer);
-  state = across_threads(layout, dims, reduce.axis, std::move(state), *reduce.reducer);
+  state = across_threads(layout, dims, reduce.axis, std::move(state), reduce.reducer);
   const ScalarOp op = *kernel::simple_op(*reduce.reducer);
   for (size_t i = 0; i < results.size(); ++i)
     state[i] = builder_->op(op, {at(loop.args[number], results[i].coords), state[i]});
@@ -139,9 +137,8 @@ void Lowering::emit_dot(const Inst& inst) {
   const int axis = inst.axis;
   const Dims dims = kernel::dot_dims(tile_.values[inst.args[0]], tile_.values[inst.args[1]]);
   const Dims reduced = reduced_dims(dims, axis);
-  bool lanes_reduced = has_lanes(layout, dims) && layout.lane_dim == axis;
   // Where each result belongs to one thread the sum goes straight into the accumulator.
-  bool partial = lanes_reduced || (dims[axis] > 1 && layout.dims[axis].threads > 1);
+  bool partial = dims[axis] > 1 && (layout.lane_dim == axis || layout.dims[axis].threads > 1);
   Expr lane = lane_of(layout, dims);
   int id = next_tag();
   over_rolled(layout, reduced, [&](std::span<const Point> results) {
@@ -159,9 +156,7 @@ void Lowering::emit_dot(const Inst& inst) {
           return std::vector<Value>{sum};
         });
     if (partial) {
-      auto reducer = kernel::simple_reducer(ScalarOp::add, dtype);
-      if (lanes_reduced) state = over_lanes(state, reducer);
-      state = across_threads(layout, dims, axis, std::move(state), *reducer);
+      state = across_threads(layout, dims, axis, std::move(state), kernel::simple_reducer(ScalarOp::add, dtype));
       for (size_t i = 0; i < results.size(); ++i) {
         state[i] = b.op(ScalarOp::add, {at(inst.args[2], results[i].coords), state[i]});
       }
@@ -170,34 +165,38 @@ void Lowering::emit_dot(const Inst& inst) {
   });
 }
 
-std::vector<Value> Lowering::over_lanes(std::span<const Value> state, std::shared_ptr<const Reducer> reducer) {
-  std::vector<Value> scalars;
-  for (size_t i = 0; i < state.size(); i += reducer->width()) {
-    for (Value v : builder_->reduce(state.subspan(i, reducer->width()), 0, reducer)) scalars.push_back(v);
-  }
-  return scalars;
-}
-
 std::vector<Value> Lowering::across_threads(const Layout& layout, const Dims& dims, int axis, std::vector<Value> state,
-                                            const Reducer& reducer) {
-  if (dims[axis] == 1 || layout.dims[axis].threads == 1) return state;
+                                            const std::shared_ptr<const Reducer>& reducer) {
   Builder& b = *builder_;
+  const size_t width = reducer->width();
+  // The tuple of a result.
+  auto tuple = [&](size_t i) { return std::span(state).subspan(i, width); };
+  if (has_lanes(layout, dims) && layout.lane_dim == axis)
+    for (size_t i = 0; i < state.size(); i += width)
+      std::ranges::copy(b.reduce(tuple(i), 0, reducer), tuple(i).begin());
+  if (dims[axis] == 1 || layout.dims[axis].threads == 1) return state;
   const LayoutDim& along = layout.dims[axis];
-  const size_t width = reducer.width();
   int64_t done = 1;
   if (tile_.threads % target_.warp == 0) {  // shuffles need whole warps
     for (; done < along.threads && along.stride * done < target_.warp; done *= 2) {
       for (size_t i = 0; i < state.size(); i += width) {
         std::vector<Value> other;
-        for (size_t k = 0; k < width; ++k) {
-          other.push_back(b.shuffle_xor(state[i + k], static_cast<int>(along.stride * done)));
-        }
-        std::vector<Value> both = b.apply(reducer, std::span(state).subspan(i, width), other);
-        std::copy(both.begin(), both.end(), state.begin() + static_cast<int64_t>(i));
+        for (Value v : tuple(i)) other.push_back(b.shuffle_xor(v, static_cast<int>(along.stride * done)));
+        std::ranges::copy(b.apply(*reducer, tuple(i), other), tuple(i).begin());
       }
     }
   }
-  return done < along.threads ? exchange(layout, dims, axis, done, std::move(state), reducer) : state;
+  if (done == along.threads) return state;
+  // Through shared memory: groups of `done` threads along the axis already agree. One thread of each writes; everyone
+  // reads what all of them wrote, in one order, so that all threads get the same bits.
+  const Parts parts = parts_of(layout, dims, axis, done);
+  const auto part_of = share(parts, state, *reducer);
+  for (size_t i = 0; i < state.size() / width; ++i) {
+    std::vector<Value> sum = part_of(static_cast<int64_t>(i), 0);
+    for (int64_t p = 1; p < parts.count; ++p) sum = b.apply(*reducer, sum, part_of(static_cast<int64_t>(i), p));
+    std::ranges::copy(sum, tuple(i * width).begin());
+  }
+  return state;
 }
 
 // Groups of `done` threads along the axis agree; their partial results have places in shared memory.
@@ -239,24 +238,6 @@ std::function<std::vector<Value>(int64_t i, int64_t p)> Lowering::share(const Pa
       element.push_back(load_shared(buffer, parts.slot + (i * parts.count + p) * parts.slots, 1));
     return element;
   };
-}
-
-// Through shared memory: groups of `done` threads along the axis already agree. One thread of each writes; everyone
-// reads what all of them wrote, in one order, so that all threads get the same bits.
-std::vector<Value> Lowering::exchange(const Layout& layout, const Dims& dims, int axis, int64_t done,
-                                      std::vector<Value> state, const Reducer& reducer) {
-  const size_t width = reducer.width();
-  const Parts parts = parts_of(layout, dims, axis, done);
-  const auto part_of = share(parts, state, reducer);
-  for (int64_t i = 0; i < std::ssize(state) / static_cast<int64_t>(width); ++i) {
-    std::vector<Value> sum = part_of(i, 0);
-    for (int64_t p = 1; p < parts.count; ++p) {
-      const std::vector<Value> element = part_of(i, p);
-      sum = builder_->apply(reducer, sum, element);
-    }
-    std::copy(sum.begin(), sum.end(), state.begin() + i * static_cast<int64_t>(width));
-  }
-  return state;
 }
 
 }  // namespace heddle::simt

@@ -70,14 +70,9 @@ std::vector<Value> Lowering::scan_strips(const Inst& inst, std::span<const Point
         if (condition) element = b.op(ScalarOp::where, {*condition, element, neutral[k]});
         x.push_back(widen(element, lane));
       }
-      if (!lanes_scanned) {
-        own.insert(own.end(), x.begin(), x.end());
-        totals.insert(totals.end(), x.begin(), x.end());
-        continue;
-      }
-      std::vector<Value> scanned = b.scan(x, neutral, 0, inst.reducer);
+      const std::vector<Value> scanned = lanes_scanned ? b.scan(x, neutral, 0, inst.reducer) : x;
       own.insert(own.end(), scanned.begin(), scanned.begin() + static_cast<std::ptrdiff_t>(width));
-      totals.insert(totals.end(), scanned.begin() + static_cast<std::ptrdiff_t>(width), scanned.end());
+      totals.insert(totals.end(), scanned.end() - static_cast<std::ptrdiff_t>(width), scanned.end());
     }
   Prefixes prefixes = across_threads_before(layout, dims, inst.axis, std::move(totals), reducer);
 
@@ -93,8 +88,7 @@ std::vector<Value> Lowering::scan_strips(const Inst& inst, std::span<const Point
         for (Value& v : start) v = widen(v, lane);
       std::vector<Value> done = b.apply(reducer, start, std::span(own).subspan(at_strip, width));
       for (size_t k = 0; k < width; ++k) values[k].push_back(done[k]);
-      std::vector<Value> next = b.apply(reducer, state, std::span(prefixes.total).subspan(at_strip, width));
-      std::copy(next.begin(), next.end(), state.begin());
+      std::ranges::copy(b.apply(reducer, state, std::span(prefixes.total).subspan(at_strip, width)), state.begin());
     }
   }
   for (size_t k = 0; k < width; ++k) deliver(inst.results[k], points, values[k], ids[k]);
@@ -131,8 +125,8 @@ Lowering::Prefixes Lowering::across_threads_before(const Layout& layout, const D
         for (Value v : mine) other.push_back(b.shuffle_xor(v, static_cast<int>(along.stride * done)));
         std::vector<Value> longer = where(upper, b.apply(reducer, other, before), before);
         std::vector<Value> total = b.apply(reducer, where(upper, other, mine), where(upper, mine, other));
-        std::copy(longer.begin(), longer.end(), before.begin());
-        std::copy(total.begin(), total.end(), mine.begin());
+        std::ranges::copy(longer, before.begin());
+        std::ranges::copy(total, mine.begin());
       }
     }
   }
@@ -149,9 +143,8 @@ Lowering::Prefixes Lowering::across_threads_before(const Layout& layout, const D
         earlier = where(counted, all, earlier);
       }
       std::span<Value> before = std::span(result.before).subspan(i * width, width);
-      std::vector<Value> longer = b.apply(reducer, earlier, before);
-      std::copy(longer.begin(), longer.end(), before.begin());
-      std::copy(all.begin(), all.end(), state.begin() + i * static_cast<int64_t>(width));
+      std::ranges::copy(b.apply(reducer, earlier, before), before.begin());
+      std::ranges::copy(all, state.begin() + i * static_cast<int64_t>(width));
     }
   }
   result.total = std::move(state);

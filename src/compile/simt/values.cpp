@@ -24,17 +24,10 @@ Expr Lowering::lane(const Layout& layout) {
   return it->second;
 }
 
-Expr Lowering::lane_in(const Expr& e) const {
-  for (const auto& [lanes, var] : lane_vars_) {
-    if (depends_on(e, var)) return var;
-  }
-  return 0;
-}
-
 Expr Lowering::lane_in(std::span<const Expr> exprs) const {
-  for (const Expr& e : exprs) {
-    if (Expr var = lane_in(e); var.is_var()) return var;
-  }
+  for (const Expr& e : exprs)
+    for (const auto& [lanes, var] : lane_vars_)
+      if (depends_on(e, var)) return var;
   return 0;
 }
 
@@ -53,12 +46,8 @@ std::vector<Lowering::Point> Lowering::points(const Layout& layout, const Dims& 
   for (size_t d = 0; d < dims.size(); ++d) {
     if (dims[d] == 1 || layout.dims[d].rolled) continue;
     std::vector<SmallVector<Expr, 4>> longer;
-    for (const auto& start : all) {
-      for (int64_t r = 0; r < layout.dims[d].registers; ++r) {
-        longer.push_back(start);
-        longer.back()[d] = r;
-      }
-    }
+    for (const auto& start : all)
+      for (int64_t r = 0; r < layout.dims[d].registers; ++r) longer.emplace_back(start)[d] = r;
     all = std::move(longer);
   }
   std::vector<Point> result;
@@ -134,11 +123,7 @@ Value Lowering::compute(const Inst& inst, const Coords& coords, const Dims& dims
   }
   DType dtype = tile_.values[inst.results[0]].dtype;
   switch (inst.op) {
-    case Op::constant: {
-      Value result = b.constant(inst.literal);
-      constants_.emplace(result, inst.literal);
-      return result;
-    }
+    case Op::constant: return constants_.emplace(b.constant(inst.literal), inst.literal).first->first;
     case Op::cast: return b.cast(at(inst.args[0], coords), dtype);
     case Op::bitcast: return b.bitcast(at(inst.args[0], coords), dtype);
     case Op::index: return index_of(dtype, substitute(inst.address, places(inst, coords)), inst, coords);
@@ -196,11 +181,7 @@ Value Lowering::index_of(DType dtype, const Expr& e, const Inst& inst, const Coo
     vector.push_back(lane);
     for (Value& v : bound) v = widen(v, lane);
   }
-  Value result = builder_->index(dtype, e, vector);
-  Inst& made = builder_->code().insts.back();
-  made.binds = inst.binds;
-  for (Value v : bound) made.args.push_back(v);
-  return result;
+  return builder_->index(dtype, e, vector, inst.binds, bound);
 }
 
 // A scalar becomes a vector of equal lanes where `lane` is a variable.
@@ -217,12 +198,11 @@ Expr Lowering::lane_of(const Layout& layout, const Dims& dims) {
 }
 
 int Lowering::allocate(const char* name, DType dtype, int64_t size) {
-  for (size_t i = 0; i < spare_.size(); ++i) {
-    kernel::Buffer& buffer = out_.buffers[spare_[i]];
-    if (buffer.dtype != dtype) continue;
-    int found = spare_[i];
-    spare_.erase(spare_.begin() + static_cast<int64_t>(i));
-    buffer.size = max(buffer.size, size);
+  auto fits = [&](int buffer) { return out_.buffers[buffer].dtype == dtype; };
+  if (const auto spare = std::ranges::find_if(spare_, fits); spare != spare_.end()) {
+    const int found = *spare;
+    spare_.erase(spare);
+    out_.buffers[found].size = max(out_.buffers[found].size, size);
     return found;
   }
   int id = static_cast<int>(out_.buffers.size());
@@ -253,21 +233,20 @@ Expr Lowering::home_address(Value v, const Coords& coords) const {
   return address;
 }
 
+// Of shared memory, at an address that may speak of lanes.
+Builder::Access Lowering::shared_access(const Expr& address, const Expr& guard) const {
+  Builder::Access access{address, guard};
+  if (const Expr lane = lane_in(address); lane.is_var()) access.coords = {lane};
+  return access;
+}
+
 Value Lowering::load_shared(int buffer, const Expr& address, const Expr& guard) {
-  Builder::Access access;
-  access.address = address;
-  access.guard = guard;
-  if (Expr lane = lane_in(address); lane.is_var()) access.coords.push_back(lane);
-  return builder_->load(buffer, out_.buffers[buffer].dtype, access);
+  return builder_->load(buffer, out_.buffers[buffer].dtype, shared_access(address, guard));
 }
 
 void Lowering::store_shared(int buffer, const Expr& address, Value v, const Expr& guard, int id) {
-  Builder::Access access;
-  access.address = address;
-  access.guard = guard;
-  Expr lane = lane_in(address);
-  if (lane.is_var()) access.coords.push_back(lane);
-  builder_->store(buffer, widen(v, lane), access);
+  v = widen(v, lane_in(address));
+  builder_->store(buffer, v, shared_access(address, guard));
   tag(id);
 }
 
