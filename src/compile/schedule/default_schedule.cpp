@@ -1,4 +1,5 @@
-// The schedule a kernel gets without search: must already be good.
+// The schedule a kernel gets without search: must already be good. And what is left when that one cannot be compiled:
+// slow schedules, with as little in them as possible.
 #include <algorithm>
 
 #include "compile/schedule/schedule.h"
@@ -26,6 +27,27 @@ Strategy plain_strategy(const Stage& stage) {
   if (stage.reducer) return RowReduction{};
   if (has_scan(stage)) return Scan{};
   return Map{};
+}
+
+// One row at a time, small tiles, ordinary arithmetic; results pass through shared memory.
+Schedule row_by_row(const Loops& loops, const Target& target) {
+  constexpr int64_t kTile = 256;
+  const bool simt = target.machine == Machine::Simt;
+  const size_t outer = loops.outer.size();
+  Schedule schedule = plain_schedule(loops);
+  schedule.threads = simt ? 128 : 1;
+  const Sizes sizes = sizes_of(loops);
+  for (size_t s = 0; s < loops.stages.size(); ++s) {
+    StageSchedule& plan = schedule.stages[s];
+    plan.joined = false;
+    loop_inner(plan, sizes.inner[s], outer, kTile, kTile);
+    if (loops.stages[s].ordered) plan.loops.clear();
+    for (size_t i = 0; loops.stages[s].ordered && i < sizes.inner[s].size(); ++i)
+      plan.loops.push_back({static_cast<int>(outer + i), 1});
+  }
+  const bool only_rows = std::ranges::all_of(loops.stages, [](const Stage& s) { return s.inner.empty(); });
+  if (only_rows && outer > 0) schedule.block[outer - 1] = std::min(sizes.outer[outer - 1], kTile);
+  return schedule;
 }
 
 }  // namespace
@@ -67,6 +89,21 @@ Schedule default_schedule(const Loops& loops, const Target& target) {
       if (auto* scan = std::get_if<Scan>(&plan.strategy)) scan->stream = true;
     }
   return schedule;
+}
+
+std::vector<Schedule> plainer_schedules(const Loops& loops, const Target& target) {
+  Target plain = target;
+  plain.matrix.clear();
+  std::vector<Schedule> result;
+  auto add = [&](Schedule schedule) {
+    if (check(schedule, loops, target).empty()) result.push_back(std::move(schedule));
+  };
+  // What chooses schedules may be at fault itself.
+  try {
+    add(default_schedule(loops, plain));
+  } catch (const InternalError&) {}
+  add(row_by_row(loops, target));
+  return result;
 }
 
 }  // namespace heddle

@@ -114,7 +114,7 @@ void schedule_few_rows(Schedule& schedule, const Loops& loops, const Target& tar
       const int64_t length = online ? schedule.chunks->size : extent_of(*common);
       if (c && c->is_matmul() && rows > 1) plan.strategy = RegisterContraction{};
       const int64_t wide = std::min<int64_t>(8 * lanes, extent_of(stage.inner[0]));
-      int64_t high = std::max<int64_t>(sums / ((wide + lanes - 1) / lanes), 1);
+      int64_t high = std::max<int64_t>(sums / pieces(wide, lanes), 1);
       while (rows % high != 0) --high;
       plan.loops = {{reduced, std::min(kFewRowsStep, length)}};
       if (wide < extent_of(stage.inner[0])) plan.loops.push_back({first, wide});
@@ -156,7 +156,8 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
     // Small tiles: everything waits in shared memory.
     constexpr int64_t kTile = 512;
     const Sizes sizes = sizes_of(loops);
-    for (size_t s = 0; s < loops.stages.size(); ++s) loop_within(schedule.stages[s], sizes.inner[s], outer, kTile);
+    for (size_t s = 0; s < loops.stages.size(); ++s)
+      loop_inner(schedule.stages[s], sizes.inner[s], outer, kTile, kTile);
     return schedule;
   }
   if (rows <= kFewNestedRows || !multiplies) {
@@ -206,7 +207,7 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
       const int64_t length = schedule.chunks ? schedule.chunks->size : extent_of(stage.inner[1]);
       int64_t chunk = std::min(kSumChunk, length);
       int64_t wide = std::min<int64_t>(4 * lanes, extent_of(stage.inner[0]));
-      int64_t high = std::min(sums / ((wide + lanes - 1) / lanes), block);
+      int64_t high = std::min(sums / pieces(wide, lanes), block);
       while (block % high != 0) --high;
       plan.loops = {{reduced, chunk}, {first, wide}, {irow, high}};
       if (extent_of(stage.inner[0]) == wide) plan.loops.erase(plan.loops.begin() + 1);

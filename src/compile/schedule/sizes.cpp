@@ -77,12 +77,4 @@ void loop_inner(StageSchedule& plan, const std::vector<int64_t>& inner, size_t o
   }
 }
 
-void loop_within(StageSchedule& plan, const std::vector<int64_t>& inner, size_t outer, int64_t limit) {
-  for (size_t i = inner.size(); i-- > 0;) {
-    const int64_t step = std::min(inner[i], limit);
-    if (step < inner[i]) plan.loops.insert(plan.loops.begin(), {static_cast<int>(outer + i), step});
-    limit = std::max<int64_t>(limit / step, 1);
-  }
-}
-
 }  // namespace heddle

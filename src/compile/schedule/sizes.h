@@ -28,7 +28,4 @@ void fill_block(Schedule& schedule, const Sizes& sizes, int64_t elements);
 // Loops over the inner axes so that a tile holds about `limit` elements of them; a longer axis is cut into pieces.
 void loop_inner(StageSchedule& plan, const std::vector<int64_t>& inner, size_t outer, int64_t limit, int64_t piece);
 
-// The same for tiles of at most so many elements, where steps need not be of one size.
-void loop_within(StageSchedule& plan, const std::vector<int64_t>& inner, size_t outer, int64_t limit);
-
 }  // namespace heddle
