@@ -60,11 +60,7 @@ class RadixWriter {
           [&] {
             clear(counts, pass);
             count(pass, counts, 0, task.n);
-            w.loop(pass.buckets, {w.i32(0)}, [&](const Expr& d, const Values& begin) {
-              Value here = w.load(counts, d);
-              w.store(counts, begin[0], d);
-              return Values{w.add(begin[0], here)};
-            });
+            add_up(counts, 0, pass.buckets);
             move(pass, counts, 0, task.n);
           },
           [&] { copy(pass, 0, task.n); });
@@ -103,14 +99,8 @@ class RadixWriter {
         w.each(pass.buckets, [&](const Expr& d) { w.store(table, w.load(counts, d), where(blocks[0], d, blocks[1])); });
       });
       blocks = w.phase({task.rows});
-      w.b().branch_on(needed(w.load(difference, blocks[0]), pass), [&] {
-        w.loop(pass.buckets * count_of_chunks, {w.i32(0)}, [&](const Expr& i, const Values& begin) {
-          Expr at = where(blocks[0], 0, 0) + i;
-          Value here = w.load(table, at);
-          w.store(table, begin[0], at);
-          return Values{w.add(begin[0], here)};
-        });
-      });
+      w.b().branch_on(needed(w.load(difference, blocks[0]), pass),
+                      [&] { add_up(table, where(blocks[0], 0, 0), pass.buckets * count_of_chunks); });
       blocks = w.phase({task.rows, count_of_chunks});
       pass = make_pass(p, blocks[0], blocks[0] * task.n);
       w.b().branch_on(
@@ -174,6 +164,15 @@ class RadixWriter {
     return d;
   }
 
+  // Makes of each count from `begin` on the sum of those before it.
+  void add_up(int counts, const Expr& begin, int64_t size) {
+    w.loop(size, {w.i32(0)}, [&](const Expr& i, const Values& sum) {
+      Value here = w.load(counts, begin + i);
+      w.store(counts, sum[0], begin + i);
+      return Values{w.add(sum[0], here)};
+    });
+  }
+
   void clear(int counts, const Pass& pass) {
     const int64_t width = std::min<int64_t>(pass.buckets, w.lanes > 1 ? 16 : 1);
     w.fill(counts, 0, pass.buckets / width, w.splat(DType::i32, 0, width));
@@ -217,7 +216,7 @@ class RadixWriter {
     auto step = [&](const Expr& i, const Values& place) {
       Expr at = pass.from.base + begin + i;
       Value k = w.load(pass.from.keys, at), d = w.b().cast(digit(pass, k), DType::i32);
-      Value element = pass.to.keys < 0 ? k : pass.to.final ? w.from_key(k) : k;
+      Value element = pass.to.keys < 0 ? k : result(pass, k);
       Value origin = carries ? position(pass, begin + i, at, 1) : k;
       for (size_t turn = 0; turn < place.size(); ++turn)
         w.b().branch_on(w.less(place[turn], ends[turn]), [&] {
@@ -264,8 +263,7 @@ class RadixWriter {
           Value place = w.load_at(counts, d, 0, pass.buckets);
           w.store_at(counts, w.add(place, w.i32(1)), d, 0, pass.buckets);
           Expr limit = pass.to.final ? Expr(task.kept) : Expr(task.n);
-          if (pass.to.keys >= 0)
-            w.store_at(pass.to.keys, pass.to.final ? w.from_key(k) : k, place, pass.to.base, task.n, limit);
+          if (pass.to.keys >= 0) w.store_at(pass.to.keys, result(pass, k), place, pass.to.base, task.n, limit);
           if (carries)
             w.store_at(pass.to.positions, position(pass, begin + i, at, 1), place, pass.to.base, task.n, limit);
         },
@@ -276,13 +274,13 @@ class RadixWriter {
     Expr count = pass.to.final ? max(min(length, task.kept - begin), 0) : length;
     w.each_vector(count, [&](const Expr& i, int64_t width) {
       Expr at = pass.from.base + begin + i;
-      if (pass.to.keys >= 0) {
-        Value k = w.load(pass.from.keys, at, width);
-        w.store(pass.to.keys, pass.to.final ? w.from_key(k) : k, pass.to.base + begin + i);
-      }
+      if (pass.to.keys >= 0)
+        w.store(pass.to.keys, result(pass, w.load(pass.from.keys, at, width)), pass.to.base + begin + i);
       if (carries) w.store(pass.to.positions, position(pass, begin + i, at, width), pass.to.base + begin + i);
     });
   }
+
+  Value result(const Pass& pass, Value k) { return pass.to.final ? w.from_key(k) : k; }
 
   // The positions of elements `i`... of the row as this pass finds them, which lie at `at`.
   Value position(const Pass& pass, const Expr& i, const Expr& at, int64_t width) {

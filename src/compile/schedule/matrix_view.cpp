@@ -19,13 +19,11 @@ std::optional<MatrixView> gathered_view(const Loops& loops, const Stage& stage, 
     const size_t fast = transposed ? own : along, slow = transposed ? along : own;
     if (!axis(fast).var.is_var() || axis(fast).extent.multiple() % piece != 0) continue;
     if (!in_pieces(access.address, access.guard, axis(fast).var, piece)) continue;
-    MatrixView view;
-    view.buffer = access.buffer;
-    view.offset = access.address;
-    view.guard = access.guard;
-    view.axes = {fast, slow};
-    view.transposed = transposed;
-    return view;
+    return MatrixView{.buffer = access.buffer,
+                      .offset = access.address,
+                      .guard = access.guard,
+                      .axes = {fast, slow},
+                      .transposed = transposed};
   }
   return {};
 }
@@ -44,11 +42,7 @@ std::optional<kernel::Value> cast_from(const Loops& loops, const Stage& stage, k
 std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, const kernel::Inst& access, size_t own,
                                       size_t along, bool copied) {
   if (!access.guard.is_const(1) || !access.binds.empty()) return {};
-  const kernel::Buffer& buffer = loops.buffer(access);
-  const int64_t size = size_of(buffer.dtype);
-  MatrixView view;
-  view.buffer = access.buffer;
-  view.offset = access.address;
+  MatrixView view{.buffer = access.buffer, .offset = access.address};
   auto add = [&](size_t i, int64_t stride) {
     view.axes.push_back(i);
     view.strides.push_back(stride);
@@ -73,7 +67,7 @@ std::optional<MatrixView> matrix_view(const Loops& loops, const Stage& stage, co
     view.position = floordiv(view.offset, view.apart);
     view.offset = 0;
   }
-  const int64_t whole = copied ? 16 / size : 1;
+  const int64_t whole = copied ? 16 / size_of(loops.buffer(access).dtype) : 1;
   if (view.offset.multiple() % whole != 0) return {};
   view.transposed = strides[own] == 1;
   const size_t fast = view.transposed ? own : along, slow = view.transposed ? along : own;

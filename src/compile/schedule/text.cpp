@@ -12,44 +12,15 @@ void each_field(T& strategy, F&& f) {
   std::apply([&](auto... field) { (f(field.first, strategy.*field.second, T().*field.second), ...); }, T::fields());
 }
 
-class Printer {
- public:
-  std::string run(const Schedule& schedule) {
-    out_ << "block";
-    for (int64_t size : schedule.block) out_ << " " << size;
-    if (schedule.threads != 1) out_ << " threads " << schedule.threads;
-    if (schedule.chunks) out_ << " chunk " << schedule.chunks->size;
-    if (schedule.chunks && schedule.chunks->parts != 1) out_ << " parts " << schedule.chunks->parts;
-    for (StageSchedule plan : schedule.stages) {
-      out_ << "; ";
-      std::visit(
-          [&](auto& of) {
-            out_ << of.kName;
-            each_field(of, [&](const char* name, const auto& value, const auto& usual) {
-              if (value != usual) field(name, value);
-            });
-          },
-          plan.strategy);
-      for (const Level& level : plan.loops) out_ << " loop " << level.axis << " " << level.step;
-      if (plan.joined) out_ << " joined";
-    }
-    return out_.str();
-  }
-
- private:
-  void field(const char* name, bool) { out_ << " " << name; }
-  void field(const char* name, int64_t value) { out_ << " " << name << " " << value; }
-  void field(const char* name, const std::optional<Staged>& staged) {
-    out_ << " " << name;
-    if (staged->scope == Staged::Scope::Phase)
-      out_ << " phase";
-    else
-      out_ << " block " << staged->depth;
-    out_ << " panel " << staged->panel;
-  }
-
-  std::ostringstream out_;
-};
+void print_value(std::ostream&, bool) {}
+void print_value(std::ostream& out, int64_t value) { out << " " << value; }
+void print_value(std::ostream& out, const std::optional<Staged>& staged) {
+  if (staged->scope == Staged::Scope::Phase)
+    out << " phase";
+  else
+    out << " block " << staged->depth;
+  out << " panel " << staged->panel;
+}
 
 class Parser : kernel::TextCursor {
  public:
@@ -121,7 +92,30 @@ class Parser : kernel::TextCursor {
 
 }  // namespace
 
-std::string print(const Schedule& schedule) { return Printer().run(schedule); }
+std::string print(const Schedule& schedule) {
+  std::ostringstream out;
+  out << "block";
+  for (int64_t size : schedule.block) out << " " << size;
+  if (schedule.threads != 1) out << " threads " << schedule.threads;
+  if (schedule.chunks) out << " chunk " << schedule.chunks->size;
+  if (schedule.chunks && schedule.chunks->parts != 1) out << " parts " << schedule.chunks->parts;
+  for (StageSchedule plan : schedule.stages) {
+    out << "; ";
+    std::visit(
+        [&](auto& of) {
+          out << of.kName;
+          each_field(of, [&](const char* name, const auto& value, const auto& usual) {
+            if (value == usual) return;
+            out << " " << name;
+            print_value(out, value);
+          });
+        },
+        plan.strategy);
+    for (const Level& level : plan.loops) out << " loop " << level.axis << " " << level.step;
+    if (plan.joined) out << " joined";
+  }
+  return out.str();
+}
 
 Schedule parse_schedule(std::string_view source) { return Parser(source).run(); }
 

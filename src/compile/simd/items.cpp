@@ -58,26 +58,19 @@ std::vector<Item> Lowering::partition(const Body& code) {
     return load.buffer == store.buffer &&
            !(canonical(load.address, load.coords) == canonical(store.address, store.coords));
   };
-  auto add_single = [&](const Inst& inst, int at) {
-    Item& item = items.emplace_back();
-    item.single = &inst;
-    item.at = at;
-  };
   for (int i = 0; i < static_cast<int>(code.insts.size()); ++i) {
     const Inst& inst = code.insts[i];
     if (is_lazy_op(inst.op)) {
       if (in_.values[inst.results[0]].numel() != 1) continue;
-      bool waits = false;
-      for (Value v : inst.args) waits |= contains(produced, v);
-      if (inst.op == Op::load)
-        for (const Inst* root : pending.roots) waits |= writes_memory(root->op) && root->buffer == inst.buffer;
-      if (waits) flush();
-      add_single(inst, i);
+      const bool waits = std::ranges::any_of(inst.args, [&](Value v) { return contains(produced, v); });
+      auto written = [&](const Inst* root) { return writes_memory(root->op) && root->buffer == inst.buffer; };
+      if (waits || (inst.op == Op::load && std::ranges::any_of(pending.roots, written))) flush();
+      items.push_back({.single = &inst, .at = i});
       continue;
     }
     if (inst.op == Op::loop || inst.op == Op::branch || inst.op == Op::panel_dot) {
       flush();
-      add_single(inst, i);
+      items.push_back({.single = &inst, .at = i});
       continue;
     }
     Dims shape = root_dims(in_, inst);
@@ -123,15 +116,13 @@ void Lowering::choose_saves(const Body& code, std::vector<Item>& items) {
         stores.push_back({item.roots_at[r], n, item.roots[r], item.roots[r]->buffer});
     }
     if (!item.single) continue;
-    if (item.single->op == Op::panel_dot) stores.push_back({item.at, n, nullptr, item.single->panels[0].buffer});
-    auto use = [&](Value v) { add_unique(users[v], n); };
-    kernel::each_use(*item.single, use);
-    for (const Body& inner : item.single->bodies)
-      kernel::visit(inner, [&](const Inst& inst) {
-        kernel::each_use(inst, use);
-        if (writes_memory(inst.op)) stores.push_back({item.at, n, nullptr, inst.buffer});
-        if (inst.op == Op::panel_dot) stores.push_back({item.at, n, nullptr, inst.panels[0].buffer});
-      });
+    auto look = [&](const Inst& inst) {
+      kernel::each_use(inst, [&](Value v) { add_unique(users[v], n); });
+      if (writes_memory(inst.op)) stores.push_back({item.at, n, nullptr, inst.buffer});
+      if (inst.op == Op::panel_dot) stores.push_back({item.at, n, nullptr, inst.panels[0].buffer});
+    };
+    look(*item.single);
+    for (const Body& inner : item.single->bodies) kernel::visit(inner, look);
   }
   for (Value v : code.results) add_unique(users[v], end);
 

@@ -82,12 +82,11 @@ void expand_short_scans(Kernel& kernel, Body& code) {
 
 Lowering::Lowering(const Kernel& in, const Target& target) : in_(in), target_(target) {
   HD_ASSERT(in.level == kernel::Level::Tile, "kernel ", in.name, " is lowered already");
-  out_.name = in.name;
-  out_.level = kernel::Level::Thread;
-  out_.threads = 1;
-  out_.symbols = in.symbols;
-  out_.buffers = in.buffers;
-  out_.rounds = in.rounds;
+  out_ = {.name = in.name,
+          .level = kernel::Level::Thread,
+          .symbols = in.symbols,
+          .buffers = in.buffers,
+          .rounds = in.rounds};
   used_.assign(in.values.size(), false);
   defs_.assign(in.values.size(), nullptr);
   reps_.resize(in.values.size());

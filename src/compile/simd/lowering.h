@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -274,7 +275,7 @@ class Lowering {
   std::unordered_map<ValueKey, std::pair<Value, int>, ValueKeyHash> memo_;
   std::unordered_map<Value, heddle::Scalar> constants_;  // thread-level values that are literals
   std::unordered_map<int, Expr> lanes_;
-  std::vector<std::pair<std::pair<int, int64_t>, Expr>> coordinates_;
+  std::map<std::pair<int, int64_t>, Expr> coordinates_;  // by dimension and size
   int names_ = 0;
 };
 

@@ -272,31 +272,22 @@ struct Lowering::Sums {
 std::vector<Value> Lowering::start_sums(const Nest& nest, const Sums& sums) {
   std::vector<Value> result;
   for (const Inst* root : sums.roots) {
-    if (root->op == Op::scan) {
-      const size_t width = root->results.size() / 2;
-      for (size_t k = 0; k < width; ++k)
-        for (size_t p = 0; p < sums.count(); ++p) {
-          Value start = emit(nest, root->args[width + k], sums.positions[p]);
-          result.push_back(splat(start, sums.horizontal ? 1 : sums.positions[p].width, depth()));
-        }
-      continue;
-    }
-    for (size_t k = 0; k < root->results.size(); ++k) {
-      Scalar identity =
-          root->op == Op::dot ? Scalar::of(in_.values[root->results[0]].dtype, 0) : root->reducer->identity[k];
-      for (size_t p = 0; p < sums.count(); ++p) {
+    const bool scan = root->op == Op::scan, dot = root->op == Op::dot;
+    const size_t width = final_results(*root).size();
+    for (size_t k = 0; k < width; ++k)
+      for (size_t p = 0; p < sums.count(); ++p)
         for (size_t s = 0; s < sums.sets; ++s) {
-          if (root->op == Op::dot && !sums.horizontal && s == 0) {
-            Value start = emit(nest, root->args[2], sums.positions[p]);
-            result.push_back(splat(start, sums.width_at(p), depth()));
-          } else if (sums.width_at(p) > 1) {
-            result.push_back(builder().constant(identity, Dims{sums.width_at(p)}));
-          } else {
-            result.push_back(builder().constant(identity));
+          const int lanes = scan && sums.horizontal ? 1 : sums.width_at(p);
+          // Where lanes meet in the end, what a dot adds to is added then.
+          if (scan || (dot && !sums.horizontal && s == 0)) {
+            const Value start = emit(nest, root->args[scan ? width + k : 2], sums.positions[p]);
+            result.push_back(splat(start, lanes, depth()));
+            continue;
           }
+          const Scalar zero = Scalar::of(in_.values[root->results[0]].dtype, 0);
+          const Dims shape = lanes > 1 ? Dims{lanes} : Dims{};
+          result.push_back(builder().constant(dot ? zero : root->reducer->identity[k], shape));
         }
-      }
-    }
   }
   return result;
 }
@@ -326,13 +317,11 @@ size_t Lowering::add_to_sums(const Nest& nest, const Sums& sums, const Inst& roo
   Expr keep = guard_at(nest, root, at);
   if (sums.horizontal) keep = logical_and(keep, at.active);
   Value mask = mask_of(nest, root, keep, at);
+  const size_t width = final_results(root).size(), apart = sums.count() * sums.sets;
+  std::vector<Value> state;
+  for (size_t k = 0; k < width; ++k) state.push_back(now[slot + k * apart]);
   if (root.op == Op::scan) {
-    const size_t width = root.results.size() / 2;
-    std::vector<Value> before;
-    for (size_t k = 0; k < width; ++k) before.push_back(now[slot + k * sums.count()]);
-    std::vector<Value> after = scan_at(nest, root, at, mask, std::move(before));
-    for (size_t k = 0; k < width; ++k) now[slot + k * sums.count()] = after[k];
-    slot += width * sums.count();
+    state = scan_at(nest, root, at, mask, std::move(state));
   } else if (root.op == Op::dot) {
     DType dtype = in_.values[root.results[0]].dtype;
     Value a = emit(nest, root.args[0], at), b = emit(nest, root.args[1], at);
@@ -342,23 +331,19 @@ size_t Lowering::add_to_sums(const Nest& nest, const Sums& sums, const Inst& roo
     const bool words = kernel::holds_packed(out_.values[a].dtype, dtype);
     if (!words) a = build.cast(a, dtype);
     if (!words) b = build.cast(b, dtype);
-    now[slot] = words             ? build.packed_dot(a, b, now[slot])
-                : is_float(dtype) ? build.op(ScalarOp::fma, {a, b, now[slot]})
-                                  : build.op(ScalarOp::add, {now[slot], build.op(ScalarOp::mul, {a, b})});
-    slot += sums.count() * sums.sets;
+    state[0] = words             ? build.packed_dot(a, b, state[0])
+               : is_float(dtype) ? build.op(ScalarOp::fma, {a, b, state[0]})
+                                 : build.op(ScalarOp::add, {state[0], build.op(ScalarOp::mul, {a, b})});
   } else {
-    std::vector<Value> left, right;
-    const size_t width = root.results.size();
+    std::vector<Value> element;
     for (size_t k = 0; k < width; ++k) {
-      left.push_back(now[slot + k * sums.count() * sums.sets]);
       Value v = masked(emit(nest, root.args[k], at), mask, root.reducer->identity[k]);
-      right.push_back(width > 1 ? splat(v, at.width, depth()) : v);
+      element.push_back(width > 1 ? splat(v, at.width, depth()) : v);
     }
-    std::vector<Value> next = builder().apply(*root.reducer, left, right);
-    for (size_t k = 0; k < width; ++k) now[slot + k * sums.count() * sums.sets] = next[k];
-    slot += width * sums.count() * sums.sets;
+    state = builder().apply(*root.reducer, state, element);
   }
-  return slot;
+  for (size_t k = 0; k < width; ++k) now[slot + k * apart] = state[k];
+  return slot + width * apart;
 }
 
 void Lowering::finish_sums(const Nest& nest, const Sums& sums, const std::vector<Value>& accumulators,
@@ -369,13 +354,10 @@ void Lowering::finish_sums(const Nest& nest, const Sums& sums, const std::vector
     const std::span<const Value> results = final_results(*root);
     const size_t width = results.size();
     for (size_t p = 0; p < sums.count(); ++p) {
-      auto state = [&](size_t s) {
-        std::vector<Value> v;
-        for (size_t k = 0; k < width; ++k) v.push_back(accumulators[first + (k * sums.count() + p) * sums.sets + s]);
-        return v;
-      };
-      std::vector<std::vector<Value>> states;
-      for (size_t s = 0; s < sums.sets; ++s) states.push_back(state(s));
+      std::vector<std::vector<Value>> states(sums.sets);
+      for (size_t s = 0; s < sums.sets; ++s)
+        for (size_t k = 0; k < width; ++k)
+          states[s].push_back(accumulators[first + (k * sums.count() + p) * sums.sets + s]);
       auto reducer = root->op == Op::dot ? kernel::simple_reducer(ScalarOp::add, in_.values[root->results[0]].dtype)
                                          : root->reducer;
       for (size_t n = states.size(); n > 1; n = (n + 1) / 2)

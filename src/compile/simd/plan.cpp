@@ -65,10 +65,9 @@ bool Nest::has(Op op) const {
 
 Expr Lowering::coordinate(int dim, int64_t size) {
   if (size == 1) return 0;
-  for (const auto& [key, e] : coordinates_)
-    if (key == std::pair(dim, size)) return e;
-  coordinates_.push_back({{dim, size}, Expr::index(text("d", dim), size)});
-  return coordinates_.back().second;
+  Expr& known = coordinates_[{dim, size}];
+  if (!known.is_var()) known = Expr::index(text("d", dim), size);
+  return known;
 }
 
 std::vector<Expr> Lowering::coordinates(const Dims& shape) {
@@ -235,7 +234,7 @@ void Lowering::plan(Nest& nest, const Layout* wanted) {
 
   plan_bounds(nest, fixed);
   inner = leaves(nest);
-  int64_t cost = static_cast<int64_t>(nest.roots.size()), floats = 0;
+  int64_t cost = std::ssize(nest.roots), floats = 0;
   for (const Inst* inst : inner) {
     cost += op_cost(inst->op);
     if (is_float(in_.values[inst->results[0]].dtype)) floats += op_cost(inst->op);
@@ -292,14 +291,8 @@ void Lowering::plan_bounds(Nest& nest, const SmallVector<bool, 4>& fixed) {
 void Lowering::plan_walks(Nest& nest, int64_t cost) {
   const int rank = static_cast<int>(nest.shape.size());
   auto steps = [&](int d) { return pieces(nest.shape[d], nest.walks[d].step); };
-  int64_t everything = 1;
-  bool unbounded = true;
-  for (int d = 0; d < rank; ++d) {
-    everything *= steps(d);
-    unbounded &= nest.walks[d].bound.is_const(nest.shape[d]);
-  }
-  const bool all_whole = unbounded && everything <= kSmall;
-  if (all_whole)
+  const bool unbounded = std::ranges::all_of(nest.walks, [](const Walk& w) { return w.bound.is_const(w.size); });
+  if (unbounded && nest.layout().size() <= kSmall)
     for (Walk& w : nest.walks) w.whole = true;
 
   if (nest.axis < 0) {

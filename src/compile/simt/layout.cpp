@@ -34,8 +34,7 @@ std::optional<Expr> uniform(const Expr& condition, const Expr& lane) {
     }
     case ExprKind::Not: {
       auto inner = uniform(condition.args()[0], lane);
-      if (!inner) return std::nullopt;
-      return logical_not(*inner);
+      return inner ? std::optional(logical_not(*inner)) : std::nullopt;
     }
     case ExprKind::And:
     case ExprKind::Or: {
@@ -168,22 +167,19 @@ Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, s
   LayoutDim& first = layout.dims[fast];
   int64_t total = others * (!tiled && dot_axis >= 0 ? shape[dot_axis] : 1);
   int64_t each = std::max<int64_t>(1, total / left);  // elements per thread
+  int64_t rest = 1;                                   // threads that the others could use
+  for (int d = 0; d < rank; ++d)
+    if (d != fast && !(tiled && d == dot_axis)) rest *= floor_power(shape[d]);
+  const int64_t left_over = left / std::min(left, rest);
   if (tiled) {
     // A square tile reads least; its side along the contiguous dimension is made of whole vectors.
     int64_t side = int64_t{1} << (std::bit_width(static_cast<uint64_t>(each)) / 2);
     layout.lanes = choose_lanes(accesses, buffers, fast, first.size, std::min<int64_t>(side, 4));
     first.threads = std::min(left, floor_power(first.size / std::max<int64_t>(side, layout.lanes)));
-    int64_t rest = 1;
-    for (int d = 0; d < rank; ++d)
-      if (d != fast && d != dot_axis) rest *= floor_power(shape[d]);
-    first.threads =
-        std::max(first.threads, std::min(left / std::min(left, rest), ceil_power(first.size / layout.lanes)));
+    first.threads = std::max(first.threads, std::min(left_over, ceil_power(first.size / layout.lanes)));
   } else {
     layout.lanes = choose_lanes(accesses, buffers, fast, first.size, each);
-    int64_t rest = 1;
-    for (int d = 0; d < rank; ++d)
-      if (d != fast) rest *= floor_power(shape[d]);
-    first.threads = std::clamp<int64_t>(left / std::min(left, rest), std::min<int64_t>(warp, left), left);
+    first.threads = std::clamp<int64_t>(left_over, std::min<int64_t>(warp, left), left);
     first.threads = std::min(first.threads, ceil_power(first.size / layout.lanes));
   }
   if (layout.lanes > 1) layout.lane_dim = fast;

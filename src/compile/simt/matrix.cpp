@@ -18,15 +18,10 @@ Layout matrix_layout(const Dims& shape, int threads) {
   Layout layout = layout_for(shape);
   layout.used = shape[rows] / kMatrixRows * kMatrixThreads;
   HD_ASSERT(layout.used == threads, "a matrix of ", shape[rows], " rows for ", threads, " threads");
-  LayoutDim &along = layout.dims[columns], &down = layout.dims[rows];
   layout.lane_dim = static_cast<int>(columns);
   layout.lanes = 2;
-  along.threads = 4;
-  along.registers = shape[columns] / 8;
-  down.threads = layout.used / 4;
-  down.stride = 4;
-  down.registers = 2;
-  down.together = 8;
+  layout.dims[columns] = {.size = shape[columns], .threads = 4, .registers = shape[columns] / 8};
+  layout.dims[rows] = {.size = shape[rows], .threads = layout.used / 4, .stride = 4, .registers = 2, .together = 8};
   return layout;
 }
 

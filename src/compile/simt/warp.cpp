@@ -52,15 +52,14 @@ Layout warp_layout(const Dims& shape, int threads) {
   layout.used = threads;
   layout.lane_dim = static_cast<int>(columns);
   layout.lanes = 2;
-  LayoutDim &down = layout.dims[rows], &along = layout.dims[columns];
-  down.together = 8;
-  down.stride = 4;
-  down.threads = 8 * grid.down;
-  down.registers = shape[rows] / down.threads;
-  along.together = 4;
-  along.apart = kWarpLanes * grid.down;
-  along.threads = 4 * grid.across;
-  along.registers = shape[columns] / (2 * along.threads);
+  const int64_t down = 8 * grid.down, across = 4 * grid.across;
+  layout.dims[rows] = {
+      .size = shape[rows], .threads = down, .stride = 4, .registers = shape[rows] / down, .together = 8};
+  layout.dims[columns] = {.size = shape[columns],
+                          .threads = across,
+                          .registers = shape[columns] / (2 * across),
+                          .together = 4,
+                          .apart = kWarpLanes * grid.down};
   return layout;
 }
 

@@ -64,7 +64,8 @@ void Tiler::write_kept(size_t s, const Place& p, size_t level) {
     write_checks(instance);
     for (size_t r = 0; r < stage(s).results.size(); ++r) {
       Value v = spread(value(stage(s).body.results[r], instance), dims(at, result_axes(s)));
-      store_result(stage(s).results[r], s, v, at, bounds(at, kept_axes(s)));
+      store_result(stage(s).results[r], s, v, at,
+                   bounds(at, axes_between(axis_count(s), outer_, outer_ + stage(s).kept)));
       hold(stage(s).results[r], s, v, at);
     }
   });

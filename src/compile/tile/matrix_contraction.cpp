@@ -6,11 +6,8 @@ namespace heddle {
 
 // The part of the matrix at a place; along the summed axis it moves with `step`.
 kernel::Region Tiler::region_at(size_t s, const MatrixView& view, const Place& p) {
-  kernel::Region region;
-  region.buffer = view.buffer;
-  region.offset = view.offset;
-  region.strides = view.strides;
-  region.transposed = view.transposed;
+  kernel::Region region{
+      .buffer = view.buffer, .offset = view.offset, .strides = view.strides, .transposed = view.transposed};
   for (size_t i : view.axes) {
     region.extents.push_back(axis(s, i).extent);
     region.at.push_back(p.base[i]);

@@ -26,7 +26,6 @@ class Tiler {
   using Value = kernel::Value;
 
   Tiler(const Loops& loops, const Schedule& schedule, const Target& target);
-
   kernel::Kernel run();
 
  private:
@@ -69,7 +68,6 @@ class Tiler {
   };
 
   Instance instance_at(size_t s, const Place& p) { return {s, p, substitution(s, p)}; }
-
   int add_buffer(std::string name, DType dtype, kernel::Space space, const Expr& size);
   Expr counter(const Expr& extent) { return Expr::index(text("l", loop_count_++), extent); }  // of a loop
   Expr coordinate(size_t dimension, int64_t extent);
@@ -77,7 +75,6 @@ class Tiler {
     if (p.size[i] == 1) return p.base[i];
     return p.base[i] + coordinate(dim(p, i), p.size[i]) * (i == p.sparse_axis ? p.apart : 1);
   }
-
   // The tile with `used` dimensions spanned, the others of size 1.
   SmallVector<Expr, 4> coords(const Place& p, const std::vector<bool>& used);
   Dims dims(const Place& p, const std::vector<bool>& used);
@@ -89,48 +86,35 @@ class Tiler {
   void open_phase(const std::function<void()>& first = {});
   void begin_phase();  // whose blocks are not those of the outer axes
   Expr block_variable(const std::string& name, const Expr& extent);
-
   // The block, with all of the stage's inner axes.
   Place whole(size_t s);
   // All of the axes, whatever the block.
   Place everything(size_t s);
   // The block, and so many parts of what it reduces along one more dimension.
   Place with_parts(int64_t parts) const;
-
   // One more axis of the grid: parts of the axis that an ordered stage writes to.
   void divide_places();
-
   // Narrows `p` to one step of the loop over `var`.
   Expr loop_variable(size_t s, const Place& p, const Level& level);
   Place step_into(Place p, const Level& level, const Expr& var);
   // Code for each tile of the stage's loops from `level` on; nothing is carried.
   void each_tile(size_t s, const Place& p, size_t level, const std::function<void(const Place&)>& body);
-
   // Stages [first, end) inside the outer loops of the first.
   void write_nest(size_t first, size_t end);
-
   void open_shared(size_t first, size_t end, const Place& at, size_t level, size_t shared);
-
   void write_stage(size_t s, const Place& p, size_t level, size_t nest_end);
-
   // The first level from `level` on behind which all loops run over axes that the stage reduces.
   size_t after_outer_loops(size_t s, size_t level) const;
-
   // `carried`: what the stage's scans have come to, if they have begun. Gives the same after this part.
   std::vector<Value> write_stores(size_t s, const Place& p, size_t level, std::vector<Value> carried);
-
   void write_checks(Instance& in);
-
   // An update whose place is the same for the whole tile is skipped as a whole where it falls elsewhere.
   void write_update(const Inst& inst, Instance& in);
-
   // Places of a batch of updates, computed and checked together, to scratch memory; what stage s writes one by one.
   void write_places(size_t s, const Place& p);
-
   // The last stage as a phase of its own, whose blocks take updates in any order.
   void write_atomic_updates();
   void write_atomic_update(const Inst& inst, Instance& in);
-
   // A phase whose blocks take parts of the updates, each into a copy of its own.
   void write_private_updates();
   // Makes the copy neutral, walking it as the stage that stores the base does.
@@ -143,7 +127,6 @@ class Tiler {
   std::vector<const Inst*> scans(size_t s) const;
   // What all scans of the stage begin with, one after the other.
   std::vector<Value> scan_starts(size_t s, const Place& p);
-
   // The operands of a scan over the whole tile, and where they count.
   struct Scanned {
     std::vector<Value> tuple;
@@ -151,12 +134,9 @@ class Tiler {
     SmallVector<Expr, 4> where;
   };
   Scanned scan_operands(const Inst& inst, Instance& in);
-
   Value compute_scan(const Inst& inst, Instance& in);
-
   // What the scans of the stage come to over everything that the loops from `level` on cover.
   std::vector<Value> scan_totals(size_t s, const Place& p, size_t level, std::vector<Value> before);
-
   // A scan with too few rows for all cores: in each round the blocks first find out what their parts come to, then scan
   // them, starting from what the parts before come to. A round's parts fit into the caches, so that the second reading
   // costs little.
@@ -166,19 +146,16 @@ class Tiler {
 
   // The stage's tuple over everything that the loops from `level` on cover, combined with `before` if given.
   std::vector<Value> reduce(size_t s, const Place& p, size_t level, std::vector<Value> before);
-
   // The same for steps of one loop, of which a long sum takes few at a time.
   using ReduceStep = std::function<std::vector<Value>(const Place& p, std::vector<Value> before)>;
   std::vector<Value> reduce_steps(size_t s, const Place& p, const Level& loop, const Expr& first, const Expr& left,
                                   int64_t most, std::vector<Value> before, const ReduceStep& step);
   int64_t steps_of_a_sum(size_t s, const Level& loop) const;
   std::vector<Value> reduce_products(size_t s, const Place& p, std::vector<Value> before);
-
   // Which of `count` axes are those from `first` to before `end`.
   static std::vector<bool> axes_between(size_t count, size_t first, size_t end);
   std::vector<bool> outer_only(size_t count) const { return axes_between(count, 0, outer_); }
   std::vector<bool> result_axes(size_t s) const { return axes_between(axis_count(s), 0, outer_ + stage(s).kept); }
-  std::vector<bool> kept_axes(size_t s) const { return axes_between(axis_count(s), outer_, outer_ + stage(s).kept); }
   std::vector<bool> reduced_axes(size_t s) const {
     return axes_between(axis_count(s), outer_ + stage(s).kept, axis_count(s));
   }
@@ -193,21 +170,15 @@ class Tiler {
   void store_identities(size_t s, const Place& p);
   // Of the tile that one result has inside all loops.
   std::vector<Value> identities(size_t s, Place p, size_t level);
-
   std::vector<Value> reduce_tile(size_t s, const Place& p, std::vector<Value> before);
-
   static Dims extents(std::span<const Expr> coords);
-
   // Reductions and stores count elements, so their operand must really have all of them.
   Value spread(Value v, const Dims& full);
-
   // The results live in Shared memory, one element per outer point of the block, and are updated there by the loops up
   // to `last_outer`, which may have nothing to do when `may_be_empty`.
   void accumulate_in_memory(size_t s, const Place& p, size_t level, size_t last_outer, bool may_be_empty);
-
   // `fresh` holds while nothing has been written.
   void accumulate(size_t s, const Place& p, size_t level, size_t last_outer, Expr fresh);
-
   // `p` is a place of stage s, which computes the result or uses it.
   int result_buffer(Value result);
   Builder::Access result_access(Value result, size_t s, const Place& p);
@@ -218,19 +189,14 @@ class Tiler {
 
   // Gives every inner axis a dimension of its own.
   void number_dimensions();
-
   // What of an inner axis matters to the block.
   Span span_of(const Axis& axis);
   // The smallest or largest value of an expression over the outer axes in the block, if that can be told.
   std::optional<Expr> extreme(const Expr& e, bool largest) const;
-
   // For each axis of stage s, whether the result follows it.
   std::vector<bool> axes_of_result(Value result, size_t s) const;
-
   int64_t kept_room(size_t s, size_t i) const;
-
   void write_kept(size_t s, const Place& p, size_t level);
-
   // A tile that the current nest holds, at just the place that stage s wants it.
   std::optional<Value> held(Value result, size_t s, const Place& p);
   void hold(Value result, size_t s, Value v, const Place& p);
@@ -291,9 +257,7 @@ class Tiler {
   static Expr packed_address(const Packed& packed, const std::vector<Expr>& index);
   static Expr packed_size(const Packed& packed);
   int add_packed(const Packed& packed, Value factor, kernel::Space space);  // the buffer
-
   void write_packing_phase(size_t s, int operand, const Staged& staged);
-
   // The tile at p in the copy.
   Builder::Access packed_access(size_t s, const Packed& packed, const Place& p, const Expr& guard);
   // Copies the factor's tile at p into its place. Along the packed axis, p counts packed words.
@@ -325,7 +289,6 @@ class Tiler {
   // The steps of a sum that a SIMT machine's matrix unit takes by itself.
   Level unit_level(size_t s) const;
   bool by_warps(size_t s) const { return as<MatrixContraction>(s) && as<MatrixContraction>(s)->warps; }
-
   // Copies the parts that are due inside `level` loops of the stage.
   void write_block_packing(size_t s, const Place& p, size_t level);
 
@@ -333,16 +296,11 @@ class Tiler {
 
   // A factor of the contraction: from its packed copy if there is one.
   Value operand(size_t s, int number, Value factor, Instance& instance);
-
   Substitution substitution(size_t s, const Place& p);
-
   // Fills address, guard, coords and binds of an access from the scalar instruction.
   Builder::Access access_of(const Inst& inst, Instance& in, bool all_axes);
-
   void write_store(const Inst& inst, Instance& in);
-
   Value value(Value v, Instance& in);
-
   Value compute(const Inst& inst, Instance& in);
 
   const Loops& loops_;
