@@ -167,13 +167,8 @@ ProductSizes product_sizes(const Loops& loops, const Contraction& c) {
   double others = 1;
   for (size_t i = 0; i < loops.outer.size(); ++i)
     if (i != a && i != b) others *= static_cast<double>(extent_of(loops.outer[i]));
-  return {a,
-          b,
-          extent_of(loops.outer[a]),
-          extent_of(loops.outer[b]),
-          extent_of(loops.stages[0].inner[0]),
-          others,
-          static_cast<double>(loops.together)};
+  const int64_t m = extent_of(loops.outer[a]), n = extent_of(loops.outer[b]), k = extent_of(loops.stages[0].inner[0]);
+  return {a, b, m, n, k, others, static_cast<double>(loops.together)};
 }
 
 namespace {

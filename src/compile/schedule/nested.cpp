@@ -52,8 +52,8 @@ namespace {
 constexpr int64_t kNestedRows = 48, kSumChunk = 128;
 // The same where vectors run across the rows: sums are scattered at the end of each chunk, so it is longer.
 constexpr int64_t kAcrossChunk = 512;
-// Elements of the common axis that all stages take at a time: for many rows, and for few.
-constexpr int64_t kRowsChunk = 1024, kFewRowsChunk = 1024;
+// Elements of the common axis that all stages take at a time.
+constexpr int64_t kCommonChunk = 1024;
 // For few rows, elements of the common axis that a sum takes at a time: whole rows of the other factor stay in the L1
 // cache.
 constexpr int64_t kFewRowsStep = 32;
@@ -97,7 +97,7 @@ void schedule_few_rows(Schedule& schedule, const Loops& loops, const Target& tar
   if (row < outer) schedule.block[row] = rows;
   const bool online = find_online(loops).has_value();
   const int irow = static_cast<int>(row);
-  if (online) schedule.chunks = {std::min(kFewRowsChunk, round_up(extent_of(*common), 4 * lanes))};
+  if (online) schedule.chunks = {std::min(kCommonChunk, round_up(extent_of(*common), 4 * lanes))};
   divide_long_rows(schedule, loops);
   for (size_t s = 0; s < loops.stages.size(); ++s) {
     const Stage& stage = loops.stages[s];
@@ -105,13 +105,12 @@ void schedule_few_rows(Schedule& schedule, const Loops& loops, const Target& tar
     const std::optional<Contraction> c = over_one_axis(loops, stage);
     const int first = static_cast<int>(outer), reduced = first + static_cast<int>(stage.kept);
     const bool keeps_common = stage.kept > 0 && common && stage.inner[0].var == common->var;
+    const int64_t length = !common ? 0 : online ? schedule.chunks->size : extent_of(*common);
     if (stage.reducer && keeps_common && stage.kept == 1) {
       // Rows of the factor, a few at a time.
-      const int64_t length = online ? schedule.chunks->size : extent_of(*common);
       plan.loops = {{first, std::min<int64_t>(lanes, length)}};
       if (rows > 1) plan.loops.push_back({irow, 1});
     } else if (stage.reducer && stage.kept == 1 && common && stage.inner[1].var == common->var) {
-      const int64_t length = online ? schedule.chunks->size : extent_of(*common);
       if (c && c->is_matmul() && rows > 1) plan.strategy = RegisterContraction{};
       const int64_t wide = std::min<int64_t>(8 * lanes, extent_of(stage.inner[0]));
       int64_t high = std::max<int64_t>(sums / pieces(wide, lanes), 1);
@@ -170,11 +169,10 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
   for (const Stage& stage : loops.stages)
     if (stage.kept > 0 && reduced_later(loops, stage.inner[0].var)) per_row += 4 * extent_of(stage.inner[0]);
   int64_t block = round_up(kNestedRows, beside);
-  std::optional<Axis> common = common_axis(loops);
   if (block * per_row > target.l2_bytes && find_online(loops)) {
     // Chunks in place of fewer rows.
-    schedule.chunks = {kRowsChunk};
-    per_row = per_row / extent_of(*common) * kRowsChunk;
+    schedule.chunks = {kCommonChunk};
+    per_row = per_row / extent_of(*common_axis(loops)) * kCommonChunk;
   }
   while (block > beside && block * per_row > target.l2_bytes) block -= beside;
   while (block > lanes && block * per_row > target.l2_bytes) block -= lanes;
@@ -189,6 +187,7 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
     StageSchedule& plan = schedule.stages[s];
     const std::optional<Contraction> c = over_one_axis(loops, stage);
     const bool product = c && c->is_matmul() && stage.kept == 1;
+    const int64_t length = !product ? 0 : schedule.chunks ? schedule.chunks->size : extent_of(stage.inner[1]);
     const int first = static_cast<int>(outer), reduced = first + static_cast<int>(stage.kept);
     if (product && reduced_later(loops, stage.inner[0].var)) {
       RegisterContraction& contraction = plan.strategy.emplace<RegisterContraction>();
@@ -198,13 +197,11 @@ Schedule nested_schedule(const Loops& loops, const Target& target) {
     } else if (product && together == block && c->a_axis == irow && lies_across(stage, c->b, stage.inner[0])) {
       // A weight of rows of inputs: its elements one by one, against vectors of rows.
       plan.strategy = RegisterContraction{};
-      const int64_t length = schedule.chunks ? schedule.chunks->size : extent_of(stage.inner[1]);
       const int64_t high = std::min(sums / (together / lanes), extent_of(stage.inner[0]));
       if (length > kAcrossChunk) plan.loops.push_back({reduced, kAcrossChunk});
       if (high < extent_of(stage.inner[0])) plan.loops.push_back({first, high});
     } else if (product) {
       plan.strategy = RegisterContraction{};
-      const int64_t length = schedule.chunks ? schedule.chunks->size : extent_of(stage.inner[1]);
       int64_t chunk = std::min(kSumChunk, length);
       int64_t wide = std::min<int64_t>(4 * lanes, extent_of(stage.inner[0]));
       int64_t high = std::min(sums / pieces(wide, lanes), block);

@@ -60,8 +60,6 @@ bool is_narrow(const Loops& loops, kernel::Value result, DType dtype) {
   return false;
 }
 
-DType buffer_dtype(const Loops& loops, int buffer) { return loops.buffers[buffer].dtype; }
-
 // Numbers of two bytes, which the unit takes in steps of.
 constexpr int64_t kDepth = kernel::kMatrixBytes / 2;
 
@@ -71,12 +69,12 @@ std::string check_product(const NestedContraction& product, const Site& at, size
   if (product.pipeline < 1 || !at.plan().loops.empty()) return at.problem("a matrix unit walks its sum by itself");
   std::optional<MatrixView> right = factor_view(at.loops, at.stage(), *c, 1, false);
   if (!right) return at.problem("operand 1 cannot be copied as it is");
-  const DType narrow = buffer_dtype(at.loops, right->buffer);
+  const DType narrow = at.loops.buffers[right->buffer].dtype;
   if (columns_of(at.loops, at.schedule, at.s) > 256) return at.problem("too many columns");
   if (!carries) {
     std::optional<MatrixView> left = factor_view(at.loops, at.stage(), *c, 0, false);
-    return left && buffer_dtype(at.loops, left->buffer) == narrow ? ""
-                                                                  : at.problem("operand 0 cannot be copied as it is");
+    const bool fits = left && at.loops.buffers[left->buffer].dtype == narrow;
+    return fits ? "" : at.problem("operand 0 cannot be copied as it is");
   }
   auto computed = computed_factor(at.loops, at.stage(), c->a);
   if (!computed || !is_narrow(at.loops, *computed, narrow)) return at.problem("operand 0 is not made of ", narrow);

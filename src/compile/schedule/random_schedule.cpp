@@ -31,80 +31,66 @@ int64_t draw_parts(int64_t parts, const Target& target, const RandomBelow& draw)
 
 namespace {
 
+void draw_shared_loops(Schedule& schedule, const Loops& loops, size_t s, const RandomBelow& draw) {
+  StageSchedule& plan = schedule.stages[s];
+  const int outer = static_cast<int>(loops.outer.size());
+  if (plan.joined) {
+    const size_t first = first_of_nest(schedule, s);
+    const bool split = first == 0 && schedule.stages[0].parts() > 1;
+    for (const Level& level : schedule.stages[first].loops) {
+      if (split || level.axis >= outer) break;
+      plan.loops.push_back(level);
+    }
+  } else if (outer > 0 && draw(2) == 0) {
+    const auto axis = static_cast<size_t>(draw(outer));
+    int64_t step = schedule.block[axis] / 2;
+    while (step > 1 && schedule.block[axis] % step != 0) --step;
+    if (step >= 1) plan.loops.push_back({static_cast<int>(axis), step});
+  }
+  const std::vector<int64_t> tile = tile_of(schedule, loops, s);
+  for (size_t i = static_cast<size_t>(outer); i < tile.size(); ++i)
+    if (const int64_t extent = std::max<int64_t>(tile[i], 1); extent > 64 || draw(2) == 0)
+      plan.loops.push_back({static_cast<int>(i), 1 + draw(std::min<int64_t>(extent, 100))});
+}
+
+void draw_stage(Schedule& schedule, const Loops& loops, const Target& target, size_t s, const RandomBelow& draw) {
+  StageSchedule& plan = schedule.stages[s];
+  auto site = [&] { return site_of(schedule, loops, target, s); };
+  const std::vector<Strategy> choices = strategies_for(loops, s, target);
+  plan.strategy = choices[draw(std::ssize(choices))];
+  plan.joined = s > 0 && draw(4) != 0;
+  draw_shared_loops(schedule, loops, s, draw);
+  std::visit(
+      [&](auto& of) {
+        if constexpr (requires { draw_loops(of, plan, site(), draw); }) draw_loops(of, plan, site(), draw);
+      },
+      plan.strategy);
+  if (plan.loops.size() > 1 && draw(3) == 0) std::swap(plan.loops[0], plan.loops[draw(std::ssize(plan.loops))]);
+  std::visit(
+      [&](auto& of) {
+        for (int64_t changes = draw(4); changes > 0; --changes) change(of, site(), draw);
+        if constexpr (requires { repair(of, site()); }) repair(of, site());
+      },
+      plan.strategy);
+}
+
 // One stage after the other; it may not be legal.
-class Drawing {
- public:
-  Drawing(const Loops& loops, const Target& target, const RandomBelow& draw)
-      : loops_(loops), target_(target), draw_(draw), outer_(static_cast<int>(loops.outer.size())) {}
-
-  Schedule run() {
-    schedule_ = plain_schedule(loops_);
-    const bool simt = target_.machine == Machine::Simt;
-    if (simt) schedule_.threads = target_.warp << draw_(4);
-    int64_t budget = simt ? 4096 : 1 << 15;
-    for (size_t i = 0; i < loops_.outer.size(); ++i) {
-      const int64_t most = std::min(extent_of(loops_.outer[i]), budget);
-      schedule_.block[i] = std::min(most, draw_(3) == 0 ? 1 + draw_(40) : int64_t{1} << draw_(9));
-      budget /= schedule_.block[i];
-    }
-    if (!simt && find_online(loops_) && draw_(2) == 0)
-      schedule_.chunks = {1 + draw_(std::min<int64_t>(extent_of(*common_axis(loops_)), 100)),
-                          draw_(2) == 0 ? 1 : 1 + draw_(4)};
-    for (size_t s = 0; s < loops_.stages.size(); ++s) draw_stage(s);
-    return std::move(schedule_);
+Schedule draw_schedule(const Loops& loops, const Target& target, const RandomBelow& draw) {
+  Schedule schedule = plain_schedule(loops);
+  const bool simt = target.machine == Machine::Simt;
+  if (simt) schedule.threads = target.warp << draw(4);
+  int64_t budget = simt ? 4096 : 1 << 15;
+  for (size_t i = 0; i < loops.outer.size(); ++i) {
+    const int64_t most = std::min(extent_of(loops.outer[i]), budget);
+    schedule.block[i] = std::min(most, draw(3) == 0 ? 1 + draw(40) : int64_t{1} << draw(9));
+    budget /= schedule.block[i];
   }
-
- private:
-  void draw_stage(size_t s) {
-    StageSchedule& plan = schedule_.stages[s];
-    const std::vector<Strategy> choices = strategies_for(loops_, s, target_);
-    plan.strategy = choices[draw_(std::ssize(choices))];
-    plan.joined = s > 0 && draw_(4) != 0;
-    draw_loops(s);
-    std::visit(
-        [&](auto& of) {
-          if constexpr (requires { heddle::draw_loops(of, plan, site(s), draw_); })
-            heddle::draw_loops(of, plan, site(s), draw_);
-        },
-        plan.strategy);
-    if (plan.loops.size() > 1 && draw_(3) == 0) std::swap(plan.loops[0], plan.loops[draw_(std::ssize(plan.loops))]);
-    std::visit(
-        [&](auto& of) {
-          for (int64_t changes = draw_(4); changes > 0; --changes) change(of, site(s), draw_);
-          if constexpr (requires { repair(of, site(s)); }) repair(of, site(s));
-        },
-        plan.strategy);
-  }
-
-  void draw_loops(size_t s) {
-    StageSchedule& plan = schedule_.stages[s];
-    if (plan.joined) {
-      const size_t first = first_of_nest(schedule_, s);
-      const bool split = first == 0 && schedule_.stages[0].parts() > 1;
-      for (const Level& level : schedule_.stages[first].loops) {
-        if (split || level.axis >= outer_) break;
-        plan.loops.push_back(level);
-      }
-    } else if (outer_ > 0 && draw_(2) == 0) {
-      const auto axis = static_cast<size_t>(draw_(outer_));
-      int64_t step = schedule_.block[axis] / 2;
-      while (step > 1 && schedule_.block[axis] % step != 0) --step;
-      if (step >= 1) plan.loops.push_back({static_cast<int>(axis), step});
-    }
-    const std::vector<int64_t> tile = tile_of(schedule_, loops_, s);
-    for (size_t i = static_cast<size_t>(outer_); i < tile.size(); ++i)
-      if (const int64_t extent = std::max<int64_t>(tile[i], 1); extent > 64 || draw_(2) == 0)
-        plan.loops.push_back({static_cast<int>(i), 1 + draw_(std::min<int64_t>(extent, 100))});
-  }
-
-  Site site(size_t s) const { return site_of(schedule_, loops_, target_, s); }
-
-  const Loops& loops_;
-  const Target& target_;
-  const RandomBelow& draw_;
-  int outer_;
-  Schedule schedule_;
-};
+  if (!simt && find_online(loops) && draw(2) == 0)
+    schedule.chunks = {1 + draw(std::min<int64_t>(extent_of(*common_axis(loops)), 100)),
+                       draw(2) == 0 ? 1 : 1 + draw(4)};
+  for (size_t s = 0; s < loops.stages.size(); ++s) draw_stage(schedule, loops, target, s, draw);
+  return schedule;
+}
 
 }  // namespace
 
@@ -125,7 +111,7 @@ Schedule random_schedule(const Loops& loops, const Target& target, uint64_t seed
     }
   }
   for (int attempt = 0; attempt < 50; ++attempt)
-    if (Schedule schedule = Drawing(loops, target, draw).run(); legal(schedule)) return schedule;
+    if (Schedule schedule = draw_schedule(loops, target, draw); legal(schedule)) return schedule;
   return default_schedule(loops, target);
 }
 

@@ -88,7 +88,7 @@ int64_t column_step(const Loops& loops, size_t column_axis, const Target& target
     if (inst.op != kernel::Op::load) continue;
     const auto linear = linear_in(inst.address, loops.outer[column_axis].var);
     if (linear && linear->coefficient == 0) continue;  // one element for all columns
-    size = std::max<int64_t>(size, size_of(loops.buffers[static_cast<size_t>(inst.buffer)].dtype));
+    size = std::max<int64_t>(size, size_of(loops.buffer(inst).dtype));
     gathered |= !inst.binds.empty();
   }
   return (gathered ? kVectors * target.vector_bytes : kBytes) / size;

@@ -54,12 +54,6 @@ void schedule_atomic(Schedule& schedule, const Loops& loops, const Sizes& sizes,
 
 constexpr int64_t kMostCopies = 16;
 
-bool has_fixed_sizes(const Loops& loops) {
-  auto fixed = [](const Axis& axis) { return axis.extent.is_const(); };
-  return std::ranges::all_of(loops.outer, fixed) && std::ranges::all_of(loops.stages.back().inner, fixed) &&
-         loops.stages.back().places.is_const();
-}
-
 // Why the last stage cannot have private copies; empty if it can.
 std::string check_private(const Loops& loops) {
   const Stage& last = loops.stages.back();
@@ -67,7 +61,9 @@ std::string check_private(const Loops& loops) {
   const DType dtype = loops.buffers[last.body.insts.back().buffer].dtype;
   if (is_float(dtype) && size_of(dtype) < 4) return "each of its sums is rounded to a small float";
   if (loops.stages.size() != 2) return "there is no base that copies could be added to";
-  return has_fixed_sizes(loops) ? "" : "copies of unknown size";
+  auto fixed = [](const Axis& axis) { return axis.extent.is_const(); };
+  const bool known = std::ranges::all_of(loops.outer, fixed) && std::ranges::all_of(last.inner, fixed);
+  return known && last.places.is_const() ? "" : "copies of unknown size";
 }
 
 // Places that are more than read are computed a batch at a time, by vectors; the updates still go one by one.
