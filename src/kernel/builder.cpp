@@ -59,6 +59,12 @@ Value Builder::op(ScalarOp op, std::span<const Value> args) {
   return append(std::move(inst), elementwise_type(op, types));
 }
 
+Value Builder::broadcast(Value v, const Dims& shape) {
+  if (type(v).shape == shape) return v;
+  const Value all = constant(Scalar::of(DType::boolean, true), shape);
+  return op(ScalarOp::where, {all, v, v});
+}
+
 Value Builder::cast(Value v, DType to) {
   if (type(v).dtype == to) return v;
   Inst inst;

@@ -48,7 +48,8 @@ class Builder {
     return this->op(op, std::span(args.begin(), args.size()));
   }
   Value op(ScalarOp op, std::span<const Value> args);
-  Value cast(Value v, DType to);  // v itself when it already has the dtype
+  Value broadcast(Value v, const Dims& shape);  // v itself when it already has the shape
+  Value cast(Value v, DType to);                // v itself when it already has the dtype
   Value bitcast(Value v, DType to);
   // `coords` gives the tile's shape: one coordinate variable per dimension (none for a scalar). `bound` are the values
   // of the variables `binds`.

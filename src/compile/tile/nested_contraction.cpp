@@ -1,9 +1,6 @@
 // Nested loops whose common axis is walked in chunks, on a SIMT machine's matrix unit: as in online.cpp, but all
 // that a block keeps stays in registers. The state is carried by the loop over chunks; what a chunk computes is the
 // left factor of the next product where it stands.
-#include <functional>
-#include <numeric>
-
 #include "base/error.h"
 #include "compile/tile/tiler.h"
 #include "kernel/tensor_maps.h"
@@ -68,9 +65,8 @@ void Tiler::share_rings() {
     if (!as<NestedContraction>(s)) continue;
     const auto pipeline = static_cast<int>(as<NestedContraction>(s)->pipeline);
     const Contraction c = *find_contraction(loops_, stage(s));
-    const Dims results = dims(whole(s), result_axes(s));
     const int64_t rows = schedule_.block[c.a_axis];
-    const int64_t columns = std::accumulate(results.begin(), results.end(), int64_t{1}, std::multiplies<>()) / rows;
+    const int64_t columns = kernel::Type{DType::f32, dims(whole(s), result_axes(s))}.numel() / rows;
     const int64_t steps = staying_steps(stage(s).inner.back());
     const kernel::MatrixRing ring = reduces_common(s) ? kernel::MatrixRing{0, columns, pipeline}
                                                       : kernel::MatrixRing{rows, columns, pipeline, steps};

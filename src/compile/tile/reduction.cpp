@@ -175,12 +175,6 @@ Tiler::Dims Tiler::extents(std::span<const Expr> coords) {
   return result;
 }
 
-Tiler::Value Tiler::spread(Value v, const Dims& full) {
-  if (builder_->type(v).shape == full) return v;
-  Value yes = builder_->constant(Scalar::of(DType::boolean, true), full);
-  return builder_->op(ScalarOp::where, {yes, v, v});
-}
-
 void Tiler::accumulate_in_memory(size_t s, const Place& p, size_t level, size_t last_outer, bool may_be_empty) {
   const std::vector<Level>& loops = schedule_.stages[s].loops;
   bool again = std::any_of(loops.begin() + static_cast<long>(level), loops.begin() + static_cast<long>(last_outer),
@@ -228,7 +222,6 @@ int Tiler::result_buffer(Value result) {
 
 kernel::Builder::Access Tiler::result_access(Value result, size_t s, const Place& p) {
   Builder::Access access;
-  access.address = 0;
   const size_t from = result_stage_.at(result);
   auto along_kept = [&](bool reduced_later) {
     for (size_t k = 0; k < stage(from).kept; ++k) {

@@ -173,7 +173,7 @@ class Tiler {
   std::vector<Value> reduce_tile(size_t s, const Place& p, std::vector<Value> before);
   static Dims extents(std::span<const Expr> coords);
   // Reductions and stores count elements, so their operand must really have all of them.
-  Value spread(Value v, const Dims& full);
+  Value spread(Value v, const Dims& full) { return builder_->broadcast(v, full); }
   // The results live in Shared memory, one element per outer point of the block, and are updated there by the loops up
   // to `last_outer`, which may have nothing to do when `may_be_empty`.
   void accumulate_in_memory(size_t s, const Place& p, size_t level, size_t last_outer, bool may_be_empty);
