@@ -89,8 +89,7 @@ Value Lowering::splat(Value v, int width, int level) {
   if (width == 1 || !out_.values[v].shape.empty()) return v;
   Builder b = builder_->outer(level);
   if (auto it = constants_.find(v); it != constants_.end()) return b.constant(it->second, Dims{width});
-  Value all = b.constant(Scalar::of(DType::boolean, true), Dims{width});
-  return b.op(ScalarOp::where, {all, v, v});
+  return b.broadcast(v, Dims{width});
 }
 
 bool Lowering::usable(const Rep& rep, const Nest& nest) const {

@@ -164,7 +164,7 @@ class Lowering {
   Kernel run();
 
  private:
-  // lower_simd_items.cpp: what forms one nest, which values are written down
+  // items.cpp: what forms one nest, which values are written down
   std::vector<Item> partition(const Body& code);
   void choose_saves(const Body& code, std::vector<Item>& items);
 
@@ -187,7 +187,7 @@ class Lowering {
   Rep memory_rep(Value v, int vector_dim);
   void eager(const Inst& inst);
 
-  // lower_simd_plan.cpp
+  // plan.cpp
   double cost_along(const Nest& nest, std::span<const Inst* const> inner, std::span<const Value> held, int d);
   void plan(Nest& nest, const Layout* wanted = nullptr);
   void plan_bounds(Nest& nest, const SmallVector<bool, 4>& fixed);
@@ -213,7 +213,7 @@ class Lowering {
   void remember(const Nest& nest, const Inst& load, const std::vector<std::vector<Part>>& parts, const Expr& row,
                 size_t square, Value found);
 
-  // lower_simd_nest.cpp
+  // nest.cpp
   void run_nest(Nest& nest);
   std::vector<Value> nest_body(const Nest& nest);
   void nest_parts(const Nest& nest, size_t next, std::vector<std::vector<Part>>& parts, std::vector<Value>& out);
@@ -237,7 +237,7 @@ class Lowering {
   Value mask_of(const Nest& nest, const Inst& root, const Expr& keep, const Position& at);
   Value masked(Value v, Value mask, const Scalar& otherwise);
 
-  // lower_simd_emit.cpp: single values
+  // emit.cpp: single values
   Builder& builder() { return *builder_; }
   int depth() const { return builder_->depth(); }
   Expr lane(int width);

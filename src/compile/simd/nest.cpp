@@ -198,15 +198,12 @@ void Lowering::write(const Nest& nest, std::span<const Position> positions, std:
   for (size_t p = 0; p < count; ++p) {
     const Position& at = positions[p];
     for (const Inst* root : stores) {
-      Builder::Access access;
-      access.address = substitute(root->address, places(*root, at));
-      access.guard = logical_and(guard_at(nest, *root, at), at.active);
-      access.hint = root->hint;
+      Builder::Access access{.address = substitute(root->address, places(*root, at)),
+                             .guard = logical_and(guard_at(nest, *root, at), at.active),
+                             .binds = root->binds,
+                             .hint = root->hint};
       Value v = values[next++];
-      for (const Expr& bind : root->binds) {
-        access.binds.push_back(bind);
-        access.bound.push_back(values[next++]);
-      }
+      for (size_t i = 0; i < root->binds.size(); ++i) access.bound.push_back(values[next++]);
       if (at.width > 1) {
         access.coords = {lane(at.width)};
         v = splat(v, at.width, depth());

@@ -83,8 +83,8 @@ constexpr int64_t kRowsTogether = 16, kFewestTogether = 4;
 constexpr int64_t kShortRow = 512;           // elements
 constexpr int64_t kTogetherElements = 2048;  // of all rows that go together: they stay in the first-level cache
 
-int64_t rows_together(const Body& code, const Contents& c, int dim, int64_t rows, int64_t row_size) {
-  if (row_size > kShortRow || c.reduces.empty()) return 1;
+int64_t rows_together(const Body& code, int dim, int64_t rows, int64_t row_size) {
+  if (row_size > kShortRow) return 1;
   bool plain = true;
   kernel::visit(code, [&](const Inst& inst) {
     plain &= inst.bodies.empty();
@@ -126,7 +126,7 @@ Choice choose(const Kernel& kernel, const Body& code, const Target& target) {
     for (int d = 0; d < c.rank; ++d) fits[d] = fits[d] && !shape.empty() && shape[d] == sizes[d];
   }
   for (const Inst* reduce : c.reduces) fits[reduce->axis] = false;
-  if (std::ranges::none_of(fits, [](bool f) { return f; }) || !independent(c)) return {};
+  if (!contains(fits, true) || !independent(c)) return {};
 
   const int width = target.vector_bytes / 4;
   int vector_dim = -1;
@@ -144,20 +144,21 @@ Choice choose(const Kernel& kernel, const Body& code, const Target& target) {
       vector_dim = d;
     }
   }
+  auto others_than = [&](int dim) {
+    int64_t elements = 1;
+    for (int d = 0; d < c.rank; ++d) elements *= d == dim ? 1 : sizes[d];
+    return elements;
+  };
   for (int d = 0; d < c.rank; ++d) {
     if (!fits[d] || sizes[d] == 1 || d == vector_dim) continue;
-    int64_t row = 1;
-    for (int other = 0; other < c.rank; ++other)
-      if (other != d) row *= sizes[other];
-    int64_t together = rows_together(code, c, d, sizes[d], row);
+    const int64_t row = others_than(d);
+    int64_t together = rows_together(code, d, sizes[d], row);
     if (together == sizes[d]) return {};
     return {d, sizes[d], together};
   }
   // Along vectors it pays when whole tiles would otherwise go through memory between the steps.
   if (vector_dim < 0 || !fits[vector_dim] || sizes[vector_dim] <= width) return {};
-  int64_t others = 1;
-  for (int d = 0; d < c.rank; ++d)
-    if (d != vector_dim) others *= sizes[d];
+  const int64_t others = others_than(vector_dim);
   int64_t whole = 0;  // steps that run over everything
   for (const Inst* reduce : c.reduces) whole += kernel.values[reduce->args[0]].numel() == others * sizes[vector_dim];
   for (const Inst* write : c.writes) whole += kernel.values[write->args[0]].numel() == others * sizes[vector_dim];

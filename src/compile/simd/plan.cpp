@@ -395,12 +395,7 @@ void Lowering::plan_versions(Nest& nest, std::span<const Inst* const> leaves) {
   for (const Inst* inst : leaves)
     if (inst->op == Op::load) look(*inst);
   for (const Inst* root : nest.roots) look(*root);
-  if (nest.full.empty()) return;
-  if (provably_true(all)) {
-    nest.known.insert(nest.known.end(), nest.full.begin(), nest.full.end());
-    return;
-  }
-  nest.full_guard = all;
+  if (!nest.full.empty()) nest.full_guard = all;
 }
 
 // A row that several nests read comes from memory in the first of them and from the cache in the others. While one of

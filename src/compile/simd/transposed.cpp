@@ -92,10 +92,8 @@ void Lowering::nest_squares(const Nest& nest, std::vector<std::vector<Part>>& pa
       out_.buffers.push_back({text("shared", scratch.back()), dtype, kernel::Space::Shared, height * length});
     }
   auto element = [&](const Expr& row, size_t square) {
-    Builder::Access access;
-    access.coords = {lane(nest.width)};
-    access.address = row * Expr(length) + Expr(static_cast<int64_t>(square) * nest.width) + lane(nest.width);
-    return access;
+    const Expr lanes = lane(nest.width), first = Expr(static_cast<int64_t>(square) * nest.width);
+    return Builder::Access{.address = row * Expr(length) + first + lanes, .coords = {lanes}};
   };
   auto squares = [&](const Expr& top, int top_level, const Expr& left) {
     parts[down].clear();
