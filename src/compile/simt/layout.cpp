@@ -32,10 +32,6 @@ std::optional<Expr> uniform(const Expr& condition, const Expr& lane) {
       if (!aligned) return std::nullopt;
       return substitute(condition, {{lane, 0}});
     }
-    case ExprKind::Not: {
-      auto inner = uniform(condition.args()[0], lane);
-      return inner ? std::optional(logical_not(*inner)) : std::nullopt;
-    }
     case ExprKind::And:
     case ExprKind::Or: {
       bool both = condition.kind() == ExprKind::And;
@@ -212,6 +208,12 @@ Layout choose_layout(const Dims& shape, std::span<const Inst* const> accesses, s
     largest->rolled = true;
   }
   return layout;
+}
+
+bool is_rolled(const Layout& layout, const Dims& shape) {
+  bool rolled = false;
+  for (size_t d = 0; d < shape.size(); ++d) rolled |= shape[d] > 1 && layout.dims[d].rolled;
+  return rolled;
 }
 
 bool has_lanes(const Layout& layout, const Dims& shape) {

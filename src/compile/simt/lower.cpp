@@ -106,15 +106,12 @@ bool Lowering::reads(Value v, const std::vector<int>& buffers) const {
   });
 }
 
-int64_t Lowering::registers_of_store(const Inst& store, bool& rolled) const {
+int64_t Lowering::registers_of_store(const Inst& store) const {
   const Layout& layout = layout_of(store);
   const Dims& dims = shape(store.args[0]);
   int64_t registers = has_lanes(layout, dims) ? layout.lanes : 1;
-  for (size_t d = 0; d < dims.size(); ++d) {
-    if (dims[d] == 1) continue;
-    rolled |= layout.dims[d].rolled;
-    registers *= layout.dims[d].registers;
-  }
+  for (size_t d = 0; d < dims.size(); ++d)
+    if (dims[d] > 1) registers *= layout.dims[d].registers;
   return registers;
 }
 
@@ -127,13 +124,13 @@ std::vector<const Inst*> Lowering::large_stores(std::span<const Inst> insts) con
   for (const Inst& inst : insts) {
     if (waits(inst)) break;
     if (inst.op != Op::store) continue;
-    bool rolled = false;
-    const int64_t registers = registers_of_store(inst, rolled);
     const bool alike = stores.empty() || (plan_.inst_group.at(&inst) == plan_.inst_group.at(stores[0]) &&
                                           shape(inst.args[0]) == shape(stores[0]->args[0]));
     const bool again = contains(written, inst.buffer);
-    if (rolled || !alike || again || tile_.buffers[inst.buffer].space == kernel::Space::Shared) break;
-    held += registers;
+    if (is_rolled(layout_of(inst), shape(inst.args[0])) || !alike || again ||
+        tile_.buffers[inst.buffer].space == kernel::Space::Shared)
+      break;
+    held += registers_of_store(inst);
     stores.push_back(&inst);
     written.push_back(inst.buffer);
   }
@@ -151,17 +148,8 @@ void Lowering::emit_in_parts(std::span<const Inst* const> stores) {
   const std::vector<Point> all = points_of(*stores[0]);
   const int64_t lanes = has_lanes(layout, shape(stores[0]->args[0])) ? layout.lanes : 1;
   const auto part = static_cast<size_t>(std::max<int64_t>(1, kMostHeld / (lanes * std::ssize(stores))));
-  for (size_t first = 0; first < all.size(); first += part) {
-    const auto where = std::span(all).subspan(first, std::min(part, all.size() - first));
-    std::vector<std::pair<Value, Builder::Access>> writes;
-    for (const Inst* store : stores)
-      for (const Point& p : where) writes.emplace_back(stored(*store, p), store_access(*store, p));
-    for (size_t i = 0; i < writes.size(); ++i) {
-      const Inst* store = stores[i / where.size()];
-      builder_->store(store->buffer, writes[i].first, writes[i].second);
-      tag(plan_.position.at(store) + 1);
-    }
-  }
+  for (size_t first = 0; first < all.size(); first += part)
+    write_points(stores, std::span(all).subspan(first, std::min(part, all.size() - first)));
 }
 
 bool Lowering::waits(const Inst& inst) const {
@@ -177,9 +165,8 @@ void Lowering::compute_before_stores(std::span<const Inst> insts) {
   for (const Inst& inst : insts) {
     if (waits(inst)) return;
     if (inst.op != Op::store) continue;
-    bool rolled = false;
-    held += registers_of_store(inst, rolled);
-    if (rolled || held > kMostHeld || reads(inst.args[0], written)) return;
+    held += registers_of_store(inst);
+    if (is_rolled(layout_of(inst), shape(inst.args[0])) || held > kMostHeld || reads(inst.args[0], written)) return;
     for (const Point& p : points_of(inst)) at(inst.args[0], p.coords);
     written.push_back(inst.buffer);
   }
@@ -229,26 +216,32 @@ Builder::Access Lowering::store_access(const Inst& store, const Point& p) {
 }
 
 void Lowering::emit_store(const Inst& inst) {
-  over_rolled(layout_of(inst), shape(inst.args[0]), [&](std::span<const Point> where) {
-    // Everything is computed before the first store: loads then need not wait for stores that might change them.
-    std::vector<Value> values;
-    std::vector<Builder::Access> accesses;
+  const Inst* store = &inst;
+  over_rolled(layout_of(inst), shape(inst.args[0]),
+              [&](std::span<const Point> where) { write_points({&store, 1}, where); });
+}
+
+// Everything is computed before the first store: loads then need not wait for stores that might change them.
+void Lowering::write_points(std::span<const Inst* const> stores, std::span<const Point> where) {
+  std::vector<Value> values;
+  std::vector<Builder::Access> accesses;
+  for (const Inst* store : stores)
     for (const Point& p : where) {
-      values.push_back(stored(inst, p));
-      accesses.push_back(store_access(inst, p));
+      values.push_back(stored(*store, p));
+      accesses.push_back(store_access(*store, p));
     }
-    for (size_t i = 0; i < where.size(); ++i) {
-      if (inst.op == Op::store) {
-        builder_->store(inst.buffer, values[i], accesses[i]);
-      } else if (inst.op == Op::check) {
-        builder_->check(inst.buffer, values[i], accesses[i]);
-        continue;
-      } else {
-        builder_->combine(inst.buffer, values[i], inst.reducer, accesses[i]);
-      }
-      tag(plan_.position.at(&inst) + 1);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Inst& inst = *stores[i / where.size()];
+    if (inst.op == Op::check) {
+      builder_->check(inst.buffer, values[i], accesses[i]);
+      continue;
     }
-  });
+    if (inst.op == Op::store)
+      builder_->store(inst.buffer, values[i], accesses[i]);
+    else
+      builder_->combine(inst.buffer, values[i], inst.reducer, accesses[i]);
+    tag(plan_.position.at(&inst) + 1);
+  }
 }
 
 // The registers of a carried or chosen value, at the places where it is kept.
@@ -296,59 +289,54 @@ void Lowering::emit_loop(const Inst& inst) {
   }
   const std::vector<const Inst*> prefetched = prefetched_stores(inst);
   for (const Inst* store : prefetched) prefetch_values(*store, inst.var, 0, lt(0, inst.extent), init);
-  std::vector<Value> results = builder_->loop(
-      inst.var, init,
-      [&](std::span<const Value> carried) {
-        scopes_.emplace_back();
-        for (size_t i = 0; i < count; ++i) {
-          if (late[i]) {
-            std::vector<Value>& parts = parts_.at(late[i]);
-            parts.assign(carried.begin(), carried.begin() + static_cast<std::ptrdiff_t>(parts.size()));
-            carried = carried.subspan(parts.size());
-          } else if (!plan_.values[body.params[i]].shared) {
-            take_registers(body.params[i], carried);
-          }
-        }
-        for (const Inst* store : prefetched) store_prefetched(*store, carried);
-        std::vector<Value> later;
-        for (const Inst* store : prefetched)
-          prefetch_values(*store, inst.var, inst.var + 1, lt(inst.var + 1, inst.extent), later);
-        emit(body, prefetched);
-        std::vector<Value> yields;
-        for (size_t i = 0; i < count; ++i) {
-          if (late[i]) {
-            const std::vector<Value>& parts = parts_.at(late[i]);
-            yields.insert(yields.end(), parts.begin(), parts.end());
-          } else if (next[i] >= 0) {
-            write_out(next[i], body.results[i], body.params[i], next_tag());
-          } else {
-            values_in_registers(body.results[i], body.params[i], yields);
-          }
-        }
-        for (size_t i = 0; i < count; ++i) {
-          if (next[i] < 0) continue;
-          Value param = body.params[i];
-          int id = next_tag();
-          over_rolled(layout(param), shape(param), [&](std::span<const Point> where) {
-            std::vector<Value> values;
-            for (const Point& p : where) {
-              values.push_back(load_shared(next[i], home_address(param, p.coords), inside(p.coords, shape(param))));
-            }
-            store_home(home(param), param, where, values, id);
-          });
-        }
-        scopes_.pop_back();
-        yields.insert(yields.end(), later.begin(), later.end());
-        return yields;
-      },
+  auto round = [&](std::span<const Value> carried) {
+    for (size_t i = 0; i < count; ++i) {
+      if (late[i]) {
+        std::vector<Value>& parts = parts_.at(late[i]);
+        parts.assign(carried.begin(), carried.begin() + std::ssize(parts));
+        carried = carried.subspan(parts.size());
+      } else if (next[i] < 0) {
+        take_registers(body.params[i], carried);
+      }
+    }
+    for (const Inst* store : prefetched) store_prefetched(*store, carried);
+    std::vector<Value> yields, later;
+    for (const Inst* store : prefetched)
+      prefetch_values(*store, inst.var, inst.var + 1, lt(inst.var + 1, inst.extent), later);
+    emit(body, prefetched);
+    for (size_t i = 0; i < count; ++i) {
+      if (late[i]) {
+        const std::vector<Value>& parts = parts_.at(late[i]);
+        yields.insert(yields.end(), parts.begin(), parts.end());
+      } else if (next[i] >= 0) {
+        write_out(next[i], body.results[i], body.params[i], next_tag());
+      } else {
+        values_in_registers(body.results[i], body.params[i], yields);
+      }
+    }
+    for (size_t i = 0; i < count; ++i) {
+      if (next[i] < 0) continue;
+      const Value param = body.params[i];
+      const int id = next_tag();
+      over_rolled(layout(param), shape(param), [&](std::span<const Point> where) {
+        std::vector<Value> values;
+        for (const Point& p : where)
+          values.push_back(load_shared(next[i], home_address(param, p.coords), inside(p.coords, shape(param))));
+        store_home(home(param), param, where, values, id);
+      });
+    }
+    yields.insert(yields.end(), later.begin(), later.end());
+    return yields;
+  };
+  const std::vector<Value> results = builder_->loop(
+      inst.var, init, [&](std::span<const Value> carried) { return scoped([&] { return round(carried); }); },
       inst.immediate);
   builder_->code().insts.back().extent = inst.extent;  // may be less than the variable's
   std::span<const Value> left = results;
   for (size_t i = 0; i < count; ++i) {
     Value param = body.params[i], result = inst.results[i];
     if (late[i]) {
-      const size_t size = parts_.at(late[i]).size();
-      parts_.erase(late[i]);
+      const size_t size = parts_.extract(late[i]).mapped().size();
       finish_late(inst, i, {left.begin(), left.begin() + static_cast<std::ptrdiff_t>(size)});
       left = left.subspan(size);
     } else if (next[i] >= 0) {
@@ -361,29 +349,25 @@ void Lowering::emit_loop(const Inst& inst) {
 
 void Lowering::emit_branch(const Inst& inst) {
   auto side = [&](const Body& code) {
-    scopes_.emplace_back();
-    emit(code);
     std::vector<Value> yields;
+    emit(code);
     for (size_t i = 0; i < inst.results.size(); ++i) {
       Value result = inst.results[i];
-      if (plan_.values[result].shared) {
+      if (plan_.values[result].shared)
         write_out(home(result), code.results[i], result, next_tag());
-      } else {
+      else
         values_in_registers(code.results[i], result, yields);
-      }
     }
-    scopes_.pop_back();
     return yields;
   };
   std::vector<Value> bound;
   for (Value v : inst.args) bound.push_back(at(v, Coords(shape(v).size(), Expr(0))));
   std::vector<Value> results = builder_->branch_on(
-      inst.guard, inst.binds, bound, [&] { return side(inst.bodies[0]); },
-      [&] { return inst.bodies.size() > 1 ? side(inst.bodies[1]) : std::vector<Value>(); });
+      inst.guard, inst.binds, bound, [&] { return scoped([&] { return side(inst.bodies[0]); }); },
+      [&] { return scoped([&] { return inst.bodies.size() > 1 ? side(inst.bodies[1]) : std::vector<Value>(); }); });
   std::span<const Value> left = results;
-  for (Value result : inst.results) {
+  for (Value result : inst.results)
     if (!plan_.values[result].shared) take_registers(result, left);
-  }
 }
 
 }  // namespace heddle::simt

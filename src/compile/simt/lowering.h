@@ -1,4 +1,4 @@
-// Private to the SIMT lowering (lower_simt*.cpp).
+// Private to the SIMT lowering.
 //
 // A tile is spread over the threads of its block by a layout. Every element-wise value is computed where it is used, at
 // the coordinates the user's layout asks for, and remembered there; so a value with several users of one layout is
@@ -71,9 +71,11 @@ Layout matrix_layout(const Dims& shape, int threads);
 std::pair<size_t, size_t> matrix_dims(const Dims& shape);
 // For a tile of that shape, with nothing given to threads yet.
 Layout layout_for(const Dims& shape);
-// The same for one that warps use (lower_simt_warp.cpp).
+// The same for one that warps use (warp.cpp).
 Layout warp_layout(const Dims& shape, int threads);
 
+// Whether registers of a value of this shape are walked by a loop.
+bool is_rolled(const Layout& layout, const Dims& shape);
 // True if a value of this shape holds vectors rather than scalars in its registers.
 bool has_lanes(const Layout& layout, const Dims& shape);
 Expr digit(const Layout& layout, int dim, const Expr& thread);
@@ -156,6 +158,8 @@ class Lowering {
   void over_rolled(const Layout& layout, const Dims& dims, const std::function<void(std::span<const Point>)>& body);
   std::vector<Value> register_loop(int64_t count, std::span<const Value> init, int unroll,
                                    const kernel::BodyCode<const Expr&, std::span<const Value>>& body);
+  // The code of a body: values that it computes are not known outside.
+  std::vector<Value> scoped(const kernel::BodyCode<>& code);
   Expr inside(const Coords& coords, const Dims& dims) const;
 
   // Values at coordinates.
@@ -194,7 +198,8 @@ class Lowering {
   void compute_before_stores(std::span<const Inst> insts);
   std::vector<const Inst*> large_stores(std::span<const Inst> insts) const;
   void emit_in_parts(std::span<const Inst* const> stores);
-  int64_t registers_of_store(const Inst& store, bool& rolled) const;
+  void write_points(std::span<const Inst* const> stores, std::span<const Point> where);
+  int64_t registers_of_store(const Inst& store) const;
   bool waits(const Inst& inst) const;  // its results are there only after threads have met, or not before its turn
   bool reads(Value v, const std::vector<int>& buffers) const;
   // Whether it holds for a value that it takes to compute v again: v itself, its operands, and so on.
@@ -215,9 +220,9 @@ class Lowering {
   void finish_late(const Inst& loop, size_t number, std::vector<Value> state);
   void emit_dot(const Inst& inst);
   void emit_scan(const Inst& inst);
-  void emit_matrix_dot(const Inst& inst);  // lower_simt_matrix.cpp
+  void emit_matrix_dot(const Inst& inst);  // matrix.cpp
   void emit_matrix_store(const Inst& inst);
-  void emit_warp_dot(const Inst& inst);  // lower_simt_warp.cpp
+  void emit_warp_dot(const Inst& inst);  // warp.cpp
   // Whether what follows stays with the threads that hold the sums: nobody waits for anybody.
   bool only_finishes(std::span<const Inst> insts, int group) const;
   std::vector<Point> registers_of(Value v);

@@ -221,16 +221,11 @@ class Planner {
   }
 
   void find_late() {
-    std::vector<int> uses;
+    std::vector<int> uses(kernel_.values.size(), 0);
+    for (const Place& place : places_) kernel::each_use(*place.inst, [&](Value v) { ++uses[v]; });
     for (const Place& place : places_) {
       const Inst& loop = *place.inst;
       if (loop.op != Op::loop) continue;
-      if (uses.empty()) {
-        uses.assign(kernel_.values.size(), 0);
-        for (const Place& each : places_) {
-          kernel::each_use(*each.inst, [&](Value v) { ++uses[v]; });
-        }
-      }
       const Body& body = loop.bodies[0];
       std::vector<const Inst*> found(loop.args.size(), nullptr);
       for (size_t i = 0; i < loop.args.size(); ++i) {
@@ -251,11 +246,7 @@ class Planner {
         const Dims& dims = kernel_.values[part].shape;
         if (dims != kernel_.values[param].shape) continue;  // it is spread over more
         if (group < 0 || plan_.values[loop.results[i]].group != (single(dims) ? -1 : group)) continue;
-        const Layout& layout = plan_.groups[group];
-        bool rolled = false;
-        for (size_t d = 0; d < dims.size(); ++d) rolled |= dims[d] > 1 && layout.dims[d].rolled;
-        if (rolled) continue;
-        found[i] = reduce;
+        if (!is_rolled(plan_.groups[group], dims)) found[i] = reduce;
       }
       plan_.late[&loop] = std::move(found);
     }
@@ -342,10 +333,9 @@ class Planner {
     if (group < 0) return false;
     // Threads that hold copies read too, but do not wait for the one that writes.
     const Layout& layout = plan_.groups[group];
-    Dims dims = coord_dims(store);
-    for (size_t d = 0; d < dims.size(); ++d) {
+    const Dims dims = coord_dims(store);
+    for (size_t d = 0; d < dims.size(); ++d)
       if (dims[d] == 1 && layout.dims[d].threads > 1) return false;
-    }
     return layout.used == threads_;
   }
 
@@ -381,7 +371,7 @@ class Planner {
       const Dims& dims = kernel_.values[v].shape;
       if (single(dims)) continue;
       const Layout& own = plan_.groups[value.group];
-      for (size_t d = 0; d < dims.size(); ++d) value.shared |= dims[d] > 1 && own.dims[d].rolled;
+      value.shared |= is_rolled(own, dims);
       for (int user : value.users) {
         value.copied |= !value.shared && user != value.group && !same_place(own, plan_.groups[user], dims);
       }

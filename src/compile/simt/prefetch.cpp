@@ -25,9 +25,8 @@ std::vector<const Inst*> Lowering::prefetched_stores(const Inst& loop) const {
     if (inst.op == Op::dot) break;
     if (inst.op == Op::store) {
       if (tile_.buffers[inst.buffer].space != kernel::Space::Shared || reads(inst.args[0], written)) return {};
-      bool rolled = false;
-      held += registers_of_store(inst, rolled);
-      if (rolled || held > kMostRegisters) return {};
+      held += registers_of_store(inst);
+      if (is_rolled(layout_of(inst), shape(inst.args[0])) || held > kMostRegisters) return {};
       found.push_back(&inst);
       continue;
     }
@@ -48,9 +47,9 @@ std::vector<const Inst*> Lowering::prefetched_stores(const Inst& loop) const {
 void Lowering::prefetch_values(const Inst& store, const Expr& var, const Expr& when, const Expr& inside,
                                std::vector<Value>& out) {
   shift_ = Shift{var, when, inside};
-  scopes_.emplace_back();
-  for (const Point& p : points_of(store)) out.push_back(stored(store, p));
-  scopes_.pop_back();
+  scoped([&] {
+    for (const Point& p : points_of(store)) out.push_back(stored(store, p));
+  });
   shift_.reset();
 }
 

@@ -74,14 +74,14 @@ std::vector<Value> Lowering::register_loop(int64_t count, std::span<const Value>
   Expr r = Expr::index("r" + std::to_string(register_loops_.size()), count);
   register_loops_.push_back(r);
   return builder_->loop(
-      r, init,
-      [&](std::span<const Value> carried) {
-        scopes_.emplace_back();
-        std::vector<Value> result = body(r, carried);
-        scopes_.pop_back();
-        return result;
-      },
-      unroll);
+      r, init, [&](std::span<const Value> carried) { return scoped([&] { return body(r, carried); }); }, unroll);
+}
+
+std::vector<Value> Lowering::scoped(const kernel::BodyCode<>& code) {
+  scopes_.emplace_back();
+  std::vector<Value> results = code();
+  scopes_.pop_back();
+  return results;
 }
 
 // Whether coordinates lie in the tile. The lanes of a vector lie in it together.
@@ -141,14 +141,11 @@ Value Lowering::compute(const Inst& inst, const Coords& coords, const Dims& dims
 Builder::Access Lowering::access(const Inst& inst, const Coords& coords, const Dims& dims, const Expr& guard,
                                  bool lanes) {
   const Substitution where = places(inst, coords);
-  Builder::Access result;
-  result.hint = inst.hint;
-  result.address = substitute(inst.address, where);
+  Builder::Access result{.address = substitute(inst.address, where), .binds = inst.binds, .hint = inst.hint};
   result.guard = logical_and(logical_and(inside(coords, dims), guard), substitute(inst.guard, where));
   if (shift_) result.guard = logical_and(result.guard, shift_->inside);
   Expr lane = lane_in(coords);
   result.guard = without_lane(result.guard, lane);
-  result.binds = inst.binds;
   for (Value v : kernel::bound(inst)) result.bound.push_back(at(v, coords));
   if (lane.is_var()) {
     lanes |= depends_on(result.address, lane) || depends_on(result.guard, lane);
@@ -189,8 +186,7 @@ Value Lowering::widen(Value v, const Expr& lane) {
   if (!lane.is_var() || !builder_->type(v).shape.empty()) return v;
   const Dims lanes = {lane.extent().value()};
   if (auto found = constants_.find(v); found != constants_.end()) return builder_->constant(found->second, lanes);
-  Value all = builder_->constant(Scalar::of(DType::boolean, true), lanes);
-  return builder_->op(ScalarOp::where, {all, v, v});
+  return builder_->broadcast(v, lanes);
 }
 
 Expr Lowering::lane_of(const Layout& layout, const Dims& dims) {

@@ -66,26 +66,28 @@ Layout warp_layout(const Dims& shape, int threads) {
 namespace {
 
 // One product. All that the threads of a block do for it but keeping its results.
-class WarpDot {
- public:
-  WarpDot(kernel::Builder& builder, const Inst& inst, std::array<Ring, 2> rings, const WarpGrid& grid,
-          const Expr& thread, int threads)
-      : builder_(builder), inst_(inst), rings_(rings), grid_(grid), thread_(thread), threads_(threads) {}
+struct WarpDot {
+  kernel::Builder& builder;
+  const Inst& inst;
+  std::array<Ring, 2> rings;
+  WarpGrid grid;
+  Expr thread;
+  int threads;
 
   // The fragments of both factors that a step multiplies at a time.
   size_t fragments() const { return static_cast<size_t>(down() + across()); }
 
   // Copies the tiles of a step to their places in the rings.
   void copy_tiles(const Expr& step) {
-    for (const Ring& ring : rings_) {
+    for (const Ring& ring : rings) {
       const int64_t total = ring.rows * (ring.row / chunk());
-      for (int64_t first = 0; first < total; first += threads_) {
-        const Expr number = thread_ + first;
+      for (int64_t first = 0; first < total; first += threads) {
+        const Expr number = thread + first;
         auto copy = [&] { copy_chunk(ring, step, number); };
-        if (first + threads_ <= total)
+        if (first + threads <= total)
           copy();
         else
-          builder_.branch(lt(number, total), copy);
+          builder.branch(lt(number, total), copy);
       }
     }
   }
@@ -104,15 +106,14 @@ class WarpDot {
         size_t mine[4];
         for (int64_t v = 0; v < 4; ++v) mine[v] = static_cast<size_t>((2 * i + v % 2) * (2 * across()) + 2 * j + v / 2);
         const Value before[] = {sums[mine[0]], sums[mine[1]], sums[mine[2]], sums[mine[3]]};
-        std::vector<Value> after = builder_.mma(factors[i], factors[down() + j], before);
+        std::vector<Value> after = builder.mma(factors[i], factors[down() + j], before);
         for (size_t v = 0; v < 4; ++v) sums[mine[v]] = after[v];
       }
   }
 
- private:
-  int64_t down() const { return rings_[0].part / kWarpRows; }
-  int64_t across() const { return rings_[1].part / kWarpRows; }
-  int64_t size() const { return size_of(rings_[0].dtype); }
+  int64_t down() const { return rings[0].part / kWarpRows; }
+  int64_t across() const { return rings[1].part / kWarpRows; }
+  int64_t size() const { return size_of(rings[0].dtype); }
   int64_t chunk() const { return 16 / size(); }  // elements that a thread copies at a time
 
   // Chunk `number` of a factor's tile.
@@ -120,10 +121,10 @@ class WarpDot {
     const kernel::Region& region = *ring.region;
     const int64_t along = ring.row / chunk();
     const Expr x = mod(number, along) * chunk(), y = floordiv(number, along);
-    Expr guard = lt(step, inst_.extent), address = region.offset, count = chunk();
+    Expr guard = lt(step, inst.extent), address = region.offset, count = chunk();
     Substitution gathered;
     for (size_t d = 0; d < region.at.size(); ++d) {
-      Expr at = substitute(region.at[d], {{inst_.var, step}}) + (d == 0 ? x : d == 1 ? y : Expr(0));
+      Expr at = substitute(region.at[d], {{inst.var, step}}) + (d == 0 ? x : d == 1 ? y : Expr(0));
       if (region.is_gathered())
         gathered.emplace_back(region.coords[d], at);
       else
@@ -135,15 +136,15 @@ class WarpDot {
     }
     address = substitute(address, gathered);
     guard = logical_and(guard, substitute(region.guard, gathered));
-    kernel::Panel to{ring.buffer, mod(step, inst_.immediate) * ring.size() + y * ring.pitch() + x};
-    builder_.copy(to, {region.buffer, address}, count, guard);
+    kernel::Panel to{ring.buffer, mod(step, inst.immediate) * ring.size() + y * ring.pitch() + x};
+    builder.copy(to, {region.buffer, address}, count, guard);
   }
 
   // Fragment `i` of the warp's rows of a factor, from part `at` of the tile's depth.
   Value fragment(size_t n, const Expr& slot, int64_t i, int64_t at) {
-    const Ring& ring = rings_[n];
-    const Expr lane = mod(thread_, kWarpLanes), warp = floordiv(thread_, kWarpLanes);
-    const Expr mine = (n == 0 ? mod(warp, grid_.down) : floordiv(warp, grid_.down)) * ring.part + i * kWarpRows;
+    const Ring& ring = rings[n];
+    const Expr lane = mod(thread, kWarpLanes), warp = floordiv(thread, kWarpLanes);
+    const Expr mine = (n == 0 ? mod(warp, grid.down) : floordiv(warp, grid.down)) * ring.part + i * kWarpRows;
     // Of the four squares that a fragment is made of, which one this lane's 16 bytes belong to.
     const Expr near = mod(floordiv(lane, 8), 2), far = floordiv(lane, 16);
     const Expr below = n == 0 ? near : far, half = n == 0 ? far : near;
@@ -152,16 +153,9 @@ class WarpDot {
       y = at * (32 / size()) + half * 8 + mod(lane, 8);
       x = mine + below * 8;
     }
-    return builder_.load_matrix(ring.buffer, ring.dtype, slot * ring.size() + y * ring.pitch() + x,
-                                ring.region->transposed);
+    return builder.load_matrix(ring.buffer, ring.dtype, slot * ring.size() + y * ring.pitch() + x,
+                               ring.region->transposed);
   }
-
-  kernel::Builder& builder_;
-  const Inst& inst_;
-  std::array<Ring, 2> rings_;
-  WarpGrid grid_;
-  Expr thread_;
-  int threads_;
 };
 
 }  // namespace
@@ -183,7 +177,7 @@ void Lowering::emit_warp_dot(const Inst& inst) {
         transposed ? depth : own};
     rings[n].buffer = allocate(n == 0 ? "left" : "right", dtype, stages * rings[n].size());
   }
-  WarpDot dot(*builder_, inst, rings, grid, thread_, tile_.threads);
+  WarpDot dot{*builder_, inst, rings, grid, thread_, tile_.threads};
 
   // What an earlier tile of the same threads left in the ring is no longer wanted.
   builder_->copy_fence(0);
