@@ -80,6 +80,10 @@ class MergeWriter {
     return w.add(w.index(pair + mod(i, run)), before);
   }
 
+  void store_result(const Expr& row, Value rank, Value key, Value position) {
+    w.store_result(row, rank, kAnyPosition, [&] { return w.from_key(key); }, [&] { return position; });
+  }
+
   // A block takes `together` rows, or one part of a row.
   void sort_chunks(int64_t chunks, int64_t together, const Pairs& later) {
     const int64_t held = together * chunk;
@@ -114,7 +118,7 @@ class MergeWriter {
       w.b().branch(logical_and(lt(at, task.n), lt(row, task.rows)), [&] {
         Value key = w.load(shared[0].keys, i), position = w.load(shared[0].positions, i);
         if (chunks == 1) {
-          w.store_result(row, w.index(at), kAnyPosition, w.from_key(key), position);
+          store_result(row, w.index(at), key, position);
         } else {
           w.store(later.keys, key, row * task.n + at);
           w.store(later.positions, position, row * task.n + at);
@@ -133,7 +137,7 @@ class MergeWriter {
         Value key = w.load(from.keys, from.base + i), position = w.load(from.positions, from.base + i);
         Value at = place(from, i, w.order(key), run, task.n);
         if (2 * run >= task.n) {
-          w.store_result(blocks[0], at, kAnyPosition, w.from_key(key), position);
+          store_result(blocks[0], at, key, position);
         } else {
           w.store_at(to.keys, key, at, from.base, task.n);
           w.store_at(to.positions, position, at, from.base, task.n);

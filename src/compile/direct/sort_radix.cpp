@@ -143,7 +143,7 @@ class RadixWriter {
     Expr to = w.kernel.buffers[scratch[0].keys].space == Space::Shared ? begin : from;
     Value first = w.order(w.to_key(w.load(w.x, row * task.n)));
     return w.over_vectors(
-        length, ScalarOp::bit_or, w.key, w.lanes,
+        length, ScalarOp::bit_or, w.key,
         [&](const Expr& at, int64_t width) {
           Value k = w.to_key(w.load(w.x, from + at, width));
           w.store(scratch[0].keys, k, to + at);
@@ -197,7 +197,7 @@ class RadixWriter {
 
   // Of two digits: how many elements of a stretch have the second one.
   Value seconds(const Pass& pass, const Expr& begin, const Expr& length) {
-    return w.over_vectors(length, ScalarOp::add, DType::i32, w.lanes, [&](const Expr& i, int64_t width) {
+    return w.over_vectors(length, ScalarOp::add, DType::i32, [&](const Expr& i, int64_t width) {
       return w.b().cast(digit(pass, w.load(pass.from.keys, pass.from.base + begin + i, width)), DType::i32);
     });
   }

@@ -3,6 +3,7 @@
 
 namespace heddle {
 namespace {
+using Values = SortWriter::Values;
 constexpr int64_t kLongest = 64;
 }  // namespace
 
@@ -14,11 +15,17 @@ void write_ranks(SortWriter& w, int keys, int64_t most, kernel::Value count,
   w.each(most, [&](const Expr& i) {
     w.b().branch_on(w.less(w.index(i), count), [&] {
       kernel::Value own = w.load(keys, i);
-      auto come_before = [&](const Expr& at, int64_t width) {
-        const kernel::Value others = w.load(keys, at, width);
-        return w.b().cast(w.comes_before(others, own, w.below(at, i, width)), DType::i32);
-      };
-      put(w.over_vectors(vectors * w.lanes, ScalarOp::add, DType::i32, w.lanes, come_before, 16), i);
+      Values before = w.loop(
+          vectors, {w.splat(DType::i32, 0)},
+          [&](const Expr& j, const Values& sum) {
+            kernel::Value others = w.load(keys, j * w.lanes, w.lanes);
+            kernel::Value equal = w.equal(others, own);
+            kernel::Value first = w.bit_and(equal, w.below(j * w.lanes, i, w.lanes));
+            kernel::Value less = w.bit_or(w.less(others, own), first);
+            return Values{w.add(sum[0], w.b().cast(less, DType::i32))};
+          },
+          16);
+      put(w.reduced(ScalarOp::add, before[0]), i);
     });
   });
 }
@@ -37,7 +44,8 @@ void write_rank_sort(SortWriter& w) {
     w.store(keys, k, j * w.lanes);
   });
   write_ranks(w, keys, task.n, w.i32(task.n), [&](kernel::Value rank, const Expr& i) {
-    w.store_result(row, rank, task.n, w.load(w.x, row * task.n + i), w.index(i, DType::i64));
+    auto element = [&] { return w.load(w.x, row * task.n + i); };
+    w.store_result(row, rank, task.n, element, [&] { return w.index(i, DType::i64); });
   });
 }
 

@@ -12,7 +12,6 @@
 namespace heddle {
 namespace {
 
-using kernel::Space;
 using kernel::Value;
 using Values = SortWriter::Values;
 
@@ -65,7 +64,7 @@ class Selection {
   // `number` tells the buffers of several selections apart.
   Selection(SortWriter& writer, int64_t n, int number) : w(writer), kept(writer.task.kept), size(writer, n) {
     auto shared = [&](const char* name, DType dtype, int64_t count) {
-      return w.buffer(text(name, number), dtype, Space::Shared, count);
+      return w.shared(text(name, number), dtype, count);
     };
     smallest = shared("smallest", w.key, size.vectors * w.lanes);
     smaller = shared("smaller", w.key, size.vectors * (size.each / size.fine) * w.lanes);
@@ -111,10 +110,14 @@ class Selection {
   Value largest_keys() { return w.splat(w.key, w.ones()); }
   // How many of the keys are smaller (i32).
   Value count_below(int buffer, int64_t vectors, Value than) {
-    auto below = [&](const Expr& at, int64_t width) {
-      return w.b().cast(w.less(w.load(buffer, at, width), than), DType::i32);
-    };
-    return w.over_vectors(vectors * w.lanes, ScalarOp::add, DType::i32, w.lanes, below, 16);
+    Values sum = w.loop(
+        vectors, {w.splat(DType::i32, 0)},
+        [&](const Expr& i, const Values& s) {
+          Value less = w.less(w.load(buffer, i * w.lanes, w.lanes), than);
+          return Values{w.add(s[0], w.b().cast(less, DType::i32))};
+        },
+        16);
+    return w.reduced(ScalarOp::add, sum[0]);
   }
   Value kth(int buffer, int64_t vectors) {
     return w.smallest(kept, [&](Value than) { return count_below(buffer, vectors, than); });
@@ -219,8 +222,8 @@ void write_selection(SortWriter& w) {
     };
   };
   auto result = [&](const Expr& row, Value rank, Value position) {
-    const Value element = w.load_at(w.x, position, row * task.n, kAnyPosition, task.n);
-    w.store_result(row, rank, kAnyPosition, element, position);
+    auto element = [&] { return w.load_at(w.x, position, row * task.n, kAnyPosition, task.n); };
+    w.store_result(row, rank, kAnyPosition, element, [&] { return position; });
   };
 
   if (parts == 1) {
@@ -230,8 +233,8 @@ void write_selection(SortWriter& w) {
     return;
   }
   int64_t total = parts * task.kept;
-  int keys = w.buffer("part_keys", w.key, Space::Temp, task.rows * total);
-  int positions = w.buffer("part_positions", DType::i32, Space::Temp, task.rows * total);
+  int keys = w.buffer("part_keys", w.key, kernel::Space::Temp, task.rows * total);
+  int positions = w.buffer("part_positions", DType::i32, kernel::Space::Temp, task.rows * total);
   SortWriter::Select of_part = selection(w, part, 0), of_parts = selection(w, total, 1);
   auto blocks = w.phase({task.rows, parts});
   Expr base = blocks[0] * total + blocks[1] * task.kept;

@@ -5,7 +5,6 @@
 namespace heddle {
 namespace {
 
-using kernel::Space;
 using kernel::Value;
 using Values = SortWriter::Values;
 
@@ -18,7 +17,7 @@ class BlockSelection {
     w.kernel.threads = static_cast<int>(kSelectThreads);
     w.kernel.thread = Expr::index("t", kSelectThreads);
     auto shared = [&](const char* name, DType dtype, int64_t count) {
-      return w.buffer(text(name, number), dtype, Space::Shared, count);
+      return w.shared(text(name, number), dtype, count);
     };
     keys = shared("keys", w.key, each * kSelectThreads + each * kSelectThreads / w.target.shared_banks);
     sums = shared("sums", DType::i32, kSelectThreads / warp);

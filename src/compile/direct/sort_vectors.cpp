@@ -282,10 +282,16 @@ class VectorSort {
   void mend(const Expr& row) {
     const Expr begin = row * task.n;
     const Value front = w.number(w.key, zero_key(0));
-    auto below = [&](const Expr& at, int64_t width) {
-      return w.b().cast(w.less(w.to_key(w.load(w.x, begin + at, width)), front), DType::i32);
+    auto below = [&](const Expr& at, int64_t width, Value sum) {
+      const Value less = w.less(w.to_key(w.load(w.x, begin + at, width)), front);
+      return Values{w.add(sum, w.b().cast(less, DType::i32))};
     };
-    const Values count{w.over_vectors(task.n, ScalarOp::add, DType::i32, lanes, below)};
+    const int64_t whole = task.n / lanes * lanes;
+    Values count = w.loop(whole / lanes, {w.splat(DType::i32, 0, lanes)},
+                          [&](const Expr& i, const Values& sum) { return below(i * lanes, lanes, sum[0]); });
+    count[0] = w.reduced(ScalarOp::add, count[0]);
+    count =
+        w.loop(task.n - whole, count, [&](const Expr& i, const Values& sum) { return below(whole + i, 1, sum[0]); });
     w.loop(task.n, count, [&](const Expr& i, const Values& place) {
       const Value v = w.load(w.x, begin + i);
       const Value zero = w.equal(w.order(w.to_key(v)), w.number(w.key, zero_key(1)));

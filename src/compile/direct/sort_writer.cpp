@@ -72,7 +72,8 @@ Value SortWriter::load(int from, const Expr& address, int64_t width, const Expr&
 }
 
 void SortWriter::store(int to, Value v, const Expr& address) {
-  const Expr lane = b().type(v).shape.empty() ? Expr(0) : this->lane(b().type(v).shape[0]);
+  if (b().type(v).shape.empty()) return b().store(to, v, {address});
+  const Expr lane = this->lane(b().type(v).shape[0]);
   b().store(to, v, across(lane, address + lane));
 }
 
@@ -100,10 +101,11 @@ void SortWriter::store_at(int to, Value v, Value position, const Expr& base, con
   b().store(to, v, at_position(position, base, extent, limit));
 }
 
-void SortWriter::store_result(const Expr& row, Value rank, const Expr& extent, Value element, Value position) {
+void SortWriter::store_result(const Expr& row, Value rank, const Expr& extent, const std::function<Value()>& element,
+                              const std::function<Value()>& position) {
   const Expr base = row * task.kept;
-  if (values >= 0) store_at(values, element, rank, base, extent, task.kept);
-  if (indices >= 0) store_at(indices, b().cast(position, DType::i64), rank, base, extent, task.kept);
+  if (values >= 0) store_at(values, element(), rank, base, extent, task.kept);
+  if (indices >= 0) store_at(indices, b().cast(position(), DType::i64), rank, base, extent, task.kept);
 }
 
 Value SortWriter::splat(DType dtype, uint64_t value, int64_t width) {
@@ -151,17 +153,17 @@ void SortWriter::each_vector(const Expr& count, const std::function<void(const E
   each(count - whole * lanes, [&](const Expr& i) { body(whole * lanes + i, 1); });
 }
 
-Value SortWriter::over_vectors(const Expr& count, ScalarOp op, DType dtype, int64_t width,
+Value SortWriter::over_vectors(const Expr& count, ScalarOp op, DType dtype,
                                const std::function<Value(const Expr& at, int64_t width)>& value, int unroll) {
-  const Expr whole = width > 1 ? floordiv(count, width) : Expr(0);
+  const Expr whole = lanes > 1 ? floordiv(count, lanes) : Expr(0);
   Values sum{number(dtype, 0)};
   if (!whole.is_const(0)) {
-    auto step = [&](const Expr& i, const Values& s) { return Values{this->op(op, s[0], value(i * width, width))}; };
-    sum = loop(whole, {splat(dtype, 0, width)}, step, unroll);
+    auto step = [&](const Expr& i, const Values& s) { return Values{this->op(op, s[0], value(i * lanes, lanes))}; };
+    sum = loop(whole, {splat(dtype, 0)}, step, unroll);
     sum[0] = reduced(op, sum[0]);
   }
-  return loop(count - whole * width, sum, [&](const Expr& i, const Values& s) {
-    return Values{this->op(op, s[0], value(whole * width + i, 1))};
+  return loop(count - whole * lanes, sum, [&](const Expr& i, const Values& s) {
+    return Values{this->op(op, s[0], value(whole * lanes + i, 1))};
   })[0];
 }
 

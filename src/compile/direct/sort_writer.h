@@ -40,6 +40,9 @@ struct SortWriter {
   int64_t lanes;  // keys in a vector; 1 where vectors do not help
 
   int buffer(const std::string& name, DType dtype, kernel::Space space, int64_t size);
+  int shared(const std::string& name, DType dtype, int64_t size) {
+    return buffer(name, dtype, kernel::Space::Shared, size);
+  }
   // Begins a phase; gives its block variables, one for each size.
   std::vector<Expr> phase(std::initializer_list<int64_t> grid);
   kernel::Builder& b() { return *builder; }
@@ -71,7 +74,8 @@ struct SortWriter {
   Value load_at(int from, Value position, const Expr& base, const Expr& extent, const Expr& limit = {});
   void store_at(int to, Value v, Value position, const Expr& base, const Expr& extent, const Expr& limit = {});
   // The element of that rank (below `extent`) in a row of the results, and where it was: stores what is wanted.
-  void store_result(const Expr& row, Value rank, const Expr& extent, Value element, Value position);
+  void store_result(const Expr& row, Value rank, const Expr& extent, const std::function<Value()>& element,
+                    const std::function<Value()>& position);
   // Positions `first`, first + 1, ... as a vector; whether they are below a limit.
   Value positions_from(const Expr& first, DType dtype, int64_t width);
   Value below(const Expr& first, const Expr& limit, int64_t width);
@@ -85,8 +89,8 @@ struct SortWriter {
   void each(const Expr& count, const kernel::BodyCode<const Expr&>& body, int unroll = 0);
   // Walks over [0, count) in vectors, then one by one.
   void each_vector(const Expr& count, const std::function<void(const Expr& at, int64_t width)>& body);
-  // What `op` makes of all values over [0, count), from 0 on; in vectors of `width`, then one by one.
-  Value over_vectors(const Expr& count, ScalarOp op, DType dtype, int64_t width,
+  // What `op` makes of all values over [0, count), from 0 on.
+  Value over_vectors(const Expr& count, ScalarOp op, DType dtype,
                      const std::function<Value(const Expr& at, int64_t width)>& value, int unroll = 0);
   // Whether `other` comes before `own`: it is less, or equal where `first` holds.
   Value comes_before(Value other, Value own, Value first);
