@@ -1,12 +1,7 @@
 #include "compile/loops/contraction.h"
 
-#include <unordered_map>
-
 namespace heddle {
-namespace {
 
-// For every value of the body, and every result of another stage, the axes it depends on. Such results follow all outer
-// axes, and those that they are kept along.
 std::unordered_map<kernel::Value, std::vector<bool>> dependences(const Loops& loops, const Stage& stage) {
   std::vector<Expr> vars;
   for (size_t i = 0; i < loops.outer.size() + stage.inner.size(); ++i) vars.push_back(loops.axis(stage, i).var);
@@ -23,17 +18,13 @@ std::unordered_map<kernel::Value, std::vector<bool>> dependences(const Loops& lo
     std::vector<bool> axes(vars.size(), false);
     for (size_t i = 0; i < vars.size(); ++i)
       axes[i] = depends_on(inst.address, vars[i]) || depends_on(inst.guard, vars[i]);
-    for (kernel::Value arg : inst.args) {
-      auto known = result.find(arg);
-      const std::vector<bool>& theirs = known == result.end() ? outer : known->second;
-      for (size_t i = 0; i < axes.size(); ++i) axes[i] = axes[i] || theirs[i];
-    }
+    for (kernel::Value arg : inst.args)
+      for (size_t i = 0; i < axes.size(); ++i) axes[i] = axes[i] || result.at(arg)[i];
+    if (inst.op == kernel::Op::scan) axes.assign(axes.size(), true);
     for (kernel::Value r : inst.results) result[r] = axes;
   }
   return result;
 }
-
-}  // namespace
 
 std::optional<kernel::Value> narrow_factor(const Loops& loops, const Stage& stage, kernel::Value factor) {
   const kernel::Inst* cast = definition(stage, factor);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <unordered_map>
 
 #include "compile/loops/loops.h"
 
@@ -18,6 +19,10 @@ struct Contraction {
   int axis(int operand) const { return operand == 0 ? a_axis : b_axis; }
   const std::vector<bool>& axes(int operand) const { return operand == 0 ? a_axes : b_axes; }
 };
+
+// For every value of the stage's body, and every result of any stage, the axes that it depends on. Results follow all
+// outer axes, and those that they are kept along.
+std::unordered_map<kernel::Value, std::vector<bool>> dependences(const Loops& loops, const Stage& stage);
 
 // Factors are ordered so that a_axis < b_axis.
 std::optional<Contraction> find_contraction(const Loops& loops, const Stage& stage);

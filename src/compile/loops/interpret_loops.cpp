@@ -209,8 +209,7 @@ class LoopsInterpreter {
       }
       for (size_t i = 0; i < p.insts.size(); ++i) {
         step(p, i);
-        if (stage.online)
-          values_[static_cast<size_t>(stage.results[0])] = values_[static_cast<size_t>(stage.body.results[0])];
+        if (stage.online) values_[stage.results[0]] = values_[stage.body.results[0]];
       }
       if (stores(stage)) return;
       Tuple tuple;

@@ -17,31 +17,25 @@ void count_divisions(const Expr& e, int& count) {
 }
 
 // How complicated the stages' addresses and guards are. Merging axes must not make it worse.
-int divisions(const std::vector<Stage>& stages) {
+int divisions(std::span<const Stage> stages) {
   int count = 0;
   for (const Stage& stage : stages)
-    kernel::visit(stage.body, [&](const kernel::Inst& inst) {
+    for (const kernel::Inst& inst : stage.body.insts) {
       count_divisions(inst.address, count);
       count_divisions(inst.guard, count);
-    });
+    }
   return count;
 }
 
 // Tries to merge axes[i] and axes[i + 1] in the given stages.
-bool try_merge(std::vector<Axis>& axes, size_t i, std::vector<Stage>& stages, size_t first, size_t last) {
-  if (axes[i + 1].extent.is_const(0)) return false;  // nothing to walk, and nothing to divide by
-  Expr extent = axes[i].extent * axes[i + 1].extent;
-  Expr whole = Expr::index(axes[i].var.name(), extent);
-  Substitution to = {{axes[i].var, floordiv(whole, axes[i + 1].extent)},
-                     {axes[i + 1].var, mod(whole, axes[i + 1].extent)}};
-  std::vector<Stage> trial(stages.begin() + static_cast<long>(first), stages.begin() + static_cast<long>(last));
-  int before = divisions(trial);
-  for (Stage& stage : trial) substitute_in(stage, to);
-  if (divisions(trial) > before) return false;
-  axes[i] = {whole, extent};
+void try_merge(std::vector<Axis>& axes, size_t i, std::span<Stage> stages) {
+  if (axes[i + 1].extent.is_const(0)) return;  // nothing to walk, and nothing to divide by
+  std::vector<Stage> trial(stages.begin(), stages.end());
+  const Axis whole = one_axis(axes[i], axes[i + 1], trial);
+  if (divisions(trial) > divisions(stages)) return;
+  axes[i] = whole;
   axes.erase(axes.begin() + static_cast<long>(i) + 1);
-  for (size_t s = first; s < last; ++s) stages[s].body = std::move(trial[s - first].body);
-  return true;
+  for (size_t s = 0; s < stages.size(); ++s) stages[s].body = std::move(trial[s].body);
 }
 
 std::string axis_list(const std::vector<Axis>& axes, const Substitution& names) {
@@ -52,11 +46,20 @@ std::string axis_list(const std::vector<Axis>& axes, const Substitution& names) 
 
 }  // namespace
 
+void substitute_in(kernel::Inst& inst, const Substitution& to) {
+  inst.address = substitute(inst.address, to);
+  inst.guard = substitute(inst.guard, to);
+}
+
 void substitute_in(Stage& stage, const Substitution& to) {
-  kernel::visit(stage.body, [&](kernel::Inst& inst) {
-    inst.address = substitute(inst.address, to);
-    inst.guard = substitute(inst.guard, to);
-  });
+  for (kernel::Inst& inst : stage.body.insts) substitute_in(inst, to);
+}
+
+Axis one_axis(const Axis& slow, const Axis& fast, std::span<Stage> stages) {
+  const Expr extent = slow.extent * fast.extent, var = Expr::index(slow.var.name(), extent);
+  const Substitution to = {{slow.var, floordiv(var, fast.extent)}, {fast.var, mod(var, fast.extent)}};
+  for (Stage& stage : stages) substitute_in(stage, to);
+  return {var, extent};
 }
 
 bool walks(std::span<const Axis> axes, const Expr& var) {
@@ -91,11 +94,12 @@ bool scans_feed_scans(const Stage& stage) {
   return false;
 }
 
-bool computes_the_same(const Loops& loops, const kernel::Inst& a, const kernel::Inst& b) {
-  return a.op == b.op && a.buffer == b.buffer && a.args == b.args && a.address == b.address && a.guard == b.guard &&
-         a.literal == b.literal && a.binds == b.binds && a.hint == b.hint && a.results.size() == b.results.size() &&
+bool computes_the_same(const Loops& loops, const kernel::Inst& a, const kernel::Inst& b, bool args) {
+  return a.op == b.op && a.buffer == b.buffer && (!args || a.args == b.args) && a.address == b.address &&
+         a.guard == b.guard && a.literal == b.literal && a.binds == b.binds && a.hint == b.hint &&
+         a.results.size() == b.results.size() &&
          (a.results.empty() ||  // a check
-          loops.values[a.results[0]] == loops.values[b.results[0]]);
+          loops.dtype(a.results[0]) == loops.dtype(b.results[0]));
 }
 
 void merge_axes(Loops& loops) {
@@ -106,13 +110,10 @@ void merge_axes(Loops& loops) {
   };
   // From the inside out, so that runs of axes collapse into one.
   for (size_t i = loops.outer.size(); i-- > 1;)
-    if (alike(i - 1)) try_merge(loops.outer, i - 1, loops.stages, 0, loops.stages.size());
+    if (alike(i - 1)) try_merge(loops.outer, i - 1, loops.stages);
   if (is_nested(loops)) return;  // stages share axes
-  for (size_t s = 0; s < loops.stages.size(); ++s) {
-    std::vector<Axis> inner = loops.stages[s].inner;
-    for (size_t i = inner.size(); i-- > 1;) try_merge(inner, i - 1, loops.stages, s, s + 1);
-    loops.stages[s].inner = std::move(inner);
-  }
+  for (Stage& stage : loops.stages)
+    for (size_t i = stage.inner.size(); i-- > 1;) try_merge(stage.inner, i - 1, std::span(&stage, 1));
 }
 
 std::vector<Expr> find_symbols(const Loops& loops) {
@@ -126,10 +127,10 @@ std::vector<Expr> find_symbols(const Loops& loops) {
   for (const kernel::Buffer& buffer : loops.buffers) add(buffer.size);
   for (const Stage& stage : loops.stages) {
     for (const Axis& axis : stage.inner) add(axis.extent);
-    kernel::visit(stage.body, [&](const kernel::Inst& inst) {
+    for (const kernel::Inst& inst : stage.body.insts) {
       add(inst.address, inst.binds);
       add(inst.guard, inst.binds);
-    });
+    }
   }
   return found;
 }

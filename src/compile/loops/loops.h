@@ -13,8 +13,9 @@
 // that data decides, each after having read what is there if it combines. In place it is the ordered stage alone: the
 // base is in the buffer already.
 //
-//   softmax over rows:  outer (r)   stage 0: inner (c) reduce max   stage 1: inner (c) reduce add   stage 2: inner (c)
-//   store matmul:             outer (m,n) stage 0: inner (k) reduce add   stage 1: store
+//   softmax over rows:  outer (r)   stage 0: inner (c) reduce max   stage 1: inner (c) reduce add
+//                       stage 2: inner (c) store
+//   matmul:             outer (m,n) stage 0: inner (k) reduce add   stage 1: store
 //   attention:          outer (b,q) stage 0: inner (k, d) keeps k, reduce add   stage 1: inner (k) reduce max
 //                       stage 2: inner (k) keeps k   stage 3: inner (k) reduce add
 //                       stage 4: inner (e, k) keeps e, reduce add   stage 5: inner (e) store
@@ -86,8 +87,12 @@ bool is_nested(const Loops& loops);
 bool has_scan(const Stage& stage);
 bool scans_feed_scans(const Stage& stage);  // one scans what another has scanned
 
-// Another variable, or something made of others, for variables of the body. In place.
+// Another variable, or something made of others, for variables of an instruction or of a body. In place.
+void substitute_in(kernel::Inst& inst, const Substitution& to);
 void substitute_in(Stage& stage, const Substitution& to);
+
+// One axis in place of two, the second of which is the faster one, for stages that walk both.
+Axis one_axis(const Axis& slow, const Axis& fast, std::span<Stage> stages);
 
 // Makes one axis of neighbouring axes that every address and guard walks as one. In place.
 void merge_axes(Loops& loops);
@@ -96,8 +101,9 @@ void merge_axes(Loops& loops);
 // vectors half empty. Addresses may get divisions: what cannot be walked in order is read once into a panel. In place.
 void merge_columns(Loops& loops);
 
-// Whether two instructions of one stage, or of stages with the same axes, have the same result.
-bool computes_the_same(const Loops& loops, const kernel::Inst& a, const kernel::Inst& b);
+// Whether two instructions of one stage, or of stages with the same axes, have the same result; without `args`: if
+// their arguments have the same values.
+bool computes_the_same(const Loops& loops, const kernel::Inst& a, const kernel::Inst& b, bool args = true);
 
 // Makes one stage of independent reductions over the same axes, and of a maximum and the sum that is relative to it. In
 // place.

@@ -71,11 +71,7 @@ std::optional<Columns> merged(const Columns& from) {
   --other;
   Columns result = from;
   std::vector<Axis>& outer = result.loops.outer;
-  Axis before = outer[other], last = outer[column];
-  Expr extent = before.extent * last.extent, whole = Expr::index(last.var.name(), extent);
-  Substitution to = {{before.var, floordiv(whole, last.extent)}, {last.var, mod(whole, last.extent)}};
-  for (Stage& stage : result.loops.stages) substitute_in(stage, to);
-  outer[column] = {whole, extent};
+  outer[column] = one_axis(outer[other], outer[column], result.loops.stages);
   outer.erase(outer.begin() + static_cast<long>(other));
   std::optional<Contraction> c = blocked(result.loops);
   if (!c) return {};

@@ -36,8 +36,7 @@ void append(Loops& loops, Stage& to, Stage&& from) {
   kernel::Renaming rename(loops.values.size());
   for (Inst& inst : from.body.insts) {
     rename.apply(inst.args);
-    inst.address = substitute(inst.address, axes);
-    inst.guard = substitute(inst.guard, axes);
+    substitute_in(inst, axes);
     auto known =
         std::ranges::find_if(to.body.insts, [&](const Inst& other) { return computes_the_same(loops, other, inst); });
     if (known == to.body.insts.end())

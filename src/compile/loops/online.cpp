@@ -12,16 +12,6 @@ using kernel::Inst;
 using kernel::Op;
 using kernel::Value;
 
-bool has_axis(const Stage& stage, const Expr& var) {
-  return std::any_of(stage.inner.begin(), stage.inner.end(), [&](const Axis& axis) { return axis.var == var; });
-}
-
-bool reduces(const Stage& stage, const Expr& var) {
-  for (size_t i = stage.kept; stage.reducer && i < stage.inner.size(); ++i)
-    if (stage.inner[i].var == var) return true;
-  return false;
-}
-
 // How a value follows the maximum of a pivot: not at all; it is the maximum; something less the maximum; a multiple of
 // the exponential of that. A maximum that may be infinite, its magnitude, and whether that is finite make one that is.
 struct Follows {
@@ -44,7 +34,7 @@ class Finder {
       const Stage& stage = loops_.stages[s];
       if (stage.ordered || has_scan(stage)) return {};
       // What goes to memory is written once, also where several blocks take parts of the axis.
-      bool chunk = has_axis(stage, along_), after = !chunk && stores(stage);
+      bool chunk = walks(stage.inner, along_), after = !chunk && stores(stage);
       for (const Inst& inst : stage.body.insts) {
         for (Value v : inst.args) after |= late_.count(v) > 0 || (!chunk && of(v).how != How::Not);
         if (chunk && !follow(inst)) return {};
@@ -63,7 +53,7 @@ class Finder {
   bool is_pair(size_t s, size_t t) {
     follows_[loops_.stages[s].results[0]] = {How::Any, s};
     const kernel::Body& body = loops_.stages[t].body;
-    return std::all_of(body.insts.begin(), body.insts.end(), [&](const Inst& inst) { return follow(inst); }) &&
+    return std::ranges::all_of(body.insts, [&](const Inst& inst) { return follow(inst); }) &&
            of(body.results[0]).how == How::Scales;
   }
 
@@ -76,7 +66,7 @@ class Finder {
   // What the stage's results follow.
   bool finish(size_t s, size_t& pivot) {
     const Stage& stage = loops_.stages[s];
-    if (!reduces(stage, along_)) {
+    if (!reduces_along(stage, along_)) {
       for (size_t r = 0; r < stage.results.size(); ++r) {
         Follows f = of(stage.body.results[r]);
         if (f.how == How::Is || (stage.reducer && f.how != How::Not)) return false;
@@ -95,7 +85,7 @@ class Finder {
     }
     if (f.how != How::Not) return false;
     // Others may subtract it, but not before they have it for the whole axis.
-    if (*op == ScalarOp::maximum && is_float(loops_.values[static_cast<size_t>(result)].dtype) && stage.kept == 0)
+    if (*op == ScalarOp::maximum && is_float(loops_.dtype(result)) && stage.kept == 0)
       follows_[result] = {How::Is, s};
     else
       late_.insert(result);
@@ -104,47 +94,30 @@ class Finder {
 
   bool follow(const Inst& inst) {
     std::vector<Follows> x;
-    bool any = false;
-    for (Value v : inst.args) {
-      x.push_back(of(v));
-      any |= x.back().how != How::Not;
-    }
-    if (!any) return true;
+    for (Value v : inst.args) x.push_back(of(v));
+    if (std::ranges::all_of(x, [](const Follows& f) { return f.how == How::Not; })) return true;
     if (inst.results.size() != 1) return false;
     Follows& result = follows_[inst.results[0]];
     auto nothing = [&](size_t i) { return x[i].how == How::Not; };
     auto scales = [&](size_t i) { return x[i].how == How::Scales; };
+    result = x[0];
     switch (inst.op) {
       case Op::sub:
         // The maximum must bound it, at every chunk: else its exponential may overflow before it is rescaled.
         if (!nothing(0) || x[1].how != How::Is) return false;
-        if (!same(inst.args[0], loops_.stages[x[1].pivot].body.results[0])) return false;
         result = {How::Less, x[1].pivot};
-        return true;
-      case Op::exp:
-        if (x[0].how != How::Less) return false;
-        result = {How::Scales, x[0].pivot};
-        return true;
+        return same(inst.args[0], loops_.stages[x[1].pivot].body.results[0]);
+      case Op::exp: result.how = How::Scales; return x[0].how == How::Less;
       case Op::mul:
-        if (!(scales(0) && nothing(1)) && !(nothing(0) && scales(1))) return false;
-        result = scales(0) ? x[0] : x[1];
-        return true;
-      case Op::div:
-        if (!scales(0) || !nothing(1)) return false;
-        result = x[0];
-        return true;
-      case Op::neg:
-        if (!scales(0)) return false;
-        result = x[0];
-        return true;
-      case Op::cast:
-        // Rounding leaves a multiple what it is, up to the precision that was asked for anyway.
-        if (!scales(0) || !is_float(loops_.values[static_cast<size_t>(inst.results[0])].dtype)) return false;
-        result = x[0];
-        return true;
-      case Op::abs: result = {How::Magnitude, x[0].pivot}; return x[0].how == How::Any;
+        if (scales(1)) result = x[1];
+        return (scales(0) && nothing(1)) || (nothing(0) && scales(1));
+      case Op::div: return scales(0) && nothing(1);
+      case Op::neg: return scales(0);
+      // Rounding leaves a multiple what it is, up to the precision that was asked for anyway.
+      case Op::cast: return scales(0) && is_float(loops_.dtype(inst.results[0]));
+      case Op::abs: result.how = How::Magnitude; return x[0].how == How::Any;
       case Op::lt:
-        result = {How::Finite, x[0].pivot};
+        result.how = How::Finite;
         return x[0].how == How::Magnitude && is_constant(inst.args[1], std::numeric_limits<double>::infinity());
       case Op::where: return choose(inst, x, result);
       default: return false;
@@ -162,12 +135,7 @@ class Finder {
       auto left = defs_.find(x), right = defs_.find(y);
       if (left == defs_.end() || right == defs_.end() || seen > kMost) return false;
       const Inst &i = *left->second, &j = *right->second;
-      if (i.op != j.op || i.args.size() != j.args.size() || i.results.size() != 1 || j.results.size() != 1)
-        return false;
-      if (i.buffer != j.buffer || !(i.address == j.address) || !(i.guard == j.guard) || !i.bodies.empty()) return false;
-      if (i.binds.size() != j.binds.size() || !i.binds.empty() || i.reducer != j.reducer) return false;
-      if (i.op == Op::constant && !(i.literal == j.literal)) return false;
-      if (loops_.values[static_cast<size_t>(x)].dtype != loops_.values[static_cast<size_t>(y)].dtype) return false;
+      if (!computes_the_same(loops_, i, j, false) || i.args.size() != j.args.size()) return false;
       for (size_t k = 0; k < i.args.size(); ++k) open.emplace_back(i.args[k], j.args[k]);
     }
     return true;
@@ -204,15 +172,15 @@ class Finder {
 
 }  // namespace
 
-bool Online::is_pivot(size_t s) const { return std::find(pivots.begin(), pivots.end(), s) != pivots.end(); }
+bool Online::is_pivot(size_t s) const { return contains(pivots, s); }
 
 std::optional<Axis> common_axis(const Loops& loops) {
   std::optional<Axis> found;
   for (const Stage& stage : loops.stages)
     for (size_t i = 0; i < stage.kept; ++i) {
       const Axis& axis = stage.inner[i];
-      bool reduced = std::any_of(loops.stages.begin(), loops.stages.end(),
-                                 [&](const Stage& other) { return reduces(other, axis.var); });
+      bool reduced =
+          std::ranges::any_of(loops.stages, [&](const Stage& other) { return reduces_along(other, axis.var); });
       if (!reduced || (found && found->var == axis.var)) continue;
       if (found) return {};
       found = axis;
@@ -232,10 +200,7 @@ bool is_online_pair(const Loops& loops, size_t s, size_t t) {
   Substitution axes;
   for (size_t i = 0; i < loops.stages[s].inner.size(); ++i)
     axes.emplace_back(loops.stages[t].inner[i].var, loops.stages[s].inner[i].var);
-  for (Inst& inst : renamed.stages[t].body.insts) {
-    inst.address = substitute(inst.address, axes);
-    inst.guard = substitute(inst.guard, axes);
-  }
+  substitute_in(renamed.stages[t], axes);
   return Finder(renamed, {}).is_pair(s, t);
 }
 

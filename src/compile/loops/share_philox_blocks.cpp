@@ -48,8 +48,7 @@ Stage repeat(Loops& loops, const Stage& stage, const Expr& axis, const Expr& res
     kernel::Renaming rename(loops.values.size());
     for (Inst inst : stage.body.insts) {
       rename.apply(inst.args);
-      inst.address = substitute(inst.address, to);
-      inst.guard = substitute(inst.guard, to);
+      substitute_in(inst, to);
       if (inst.op == Op::store) {
         inst.guard = logical_and(inst.guard, lt(whole, axis.extent()));
         result.body.insts.push_back(std::move(inst));
@@ -86,7 +85,7 @@ Stage repeat(Loops& loops, const Stage& stage, const Expr& axis, const Expr& res
 bool only_plain_stores(const Loops& loops) {
   return std::ranges::all_of(loops.stages, [](const Stage& stage) {
     return !stage.reducer && stage.inner.empty() && std::ranges::all_of(stage.body.insts, [](const Inst& inst) {
-      return inst.op == Op::store || (inst.results.size() == 1 && inst.bodies.empty() && !inst.reducer);
+      return inst.op == Op::store || (inst.results.size() == 1 && !inst.reducer);
     });
   });
 }

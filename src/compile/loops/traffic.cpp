@@ -1,10 +1,10 @@
 #include "compile/loops/traffic.h"
 
 #include <algorithm>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "base/error.h"
+#include "compile/loops/contraction.h"
 
 namespace heddle {
 namespace {
@@ -22,17 +22,15 @@ class Sizes {
   Sizes(const Loops& loops, std::span<const int64_t> symbols) : loops_(loops), symbols_(symbols) {}
 
   // Else an axis, or an index that is read from memory.
-  bool is_size(const Expr& variable) const {
-    return std::find(loops_.symbols.begin(), loops_.symbols.end(), variable) != loops_.symbols.end();
-  }
+  bool is_size(const Expr& variable) const { return contains(loops_.symbols, variable); }
 
   int64_t operator()(const Expr& size) const {
     if (size.is_const()) return size.value();
     if (symbols_.empty()) return size.hi();
     return evaluate(size, [&](const Expr& symbol) {
-      auto known = std::find(loops_.symbols.begin(), loops_.symbols.end(), symbol);
+      auto known = std::ranges::find(loops_.symbols, symbol);
       HD_ASSERT(known != loops_.symbols.end(), "kernel ", loops_.name, " has no symbol ", symbol);
-      return symbols_[static_cast<size_t>(known - loops_.symbols.begin())];
+      return symbols_[known - loops_.symbols.begin()];
     });
   }
 
@@ -54,18 +52,12 @@ struct Touched {
   }
 };
 
-bool has_float_result(const kernel::Inst& inst, std::span<const kernel::Type> values) {
-  return !inst.results.empty() && is_float(values[static_cast<size_t>(inst.results[0])].dtype);
-}
+uint64_t flops_of(const kernel::Reducer& reducer);
 
 // Of one evaluation.
 uint64_t flops_of(const kernel::Inst& inst, std::span<const kernel::Type> values) {
-  if (inst.reducer) {
-    uint64_t total = 0;
-    for (const kernel::Inst& each : inst.reducer->combine.insts) total += flops_of(each, inst.reducer->values);
-    return total;
-  }
-  if (!kernel::is_scalar_op(inst.op) || !has_float_result(inst, values)) return 0;
+  if (inst.reducer) return flops_of(*inst.reducer);
+  if (!kernel::is_scalar_op(inst.op) || !is_float(values[inst.results[0]].dtype)) return 0;
   switch (kernel::scalar_op(inst.op)) {
     case ScalarOp::where: return 0;
     case ScalarOp::fma: return 2;
@@ -73,69 +65,28 @@ uint64_t flops_of(const kernel::Inst& inst, std::span<const kernel::Type> values
   }
 }
 
-class FlopCounter {
- public:
-  FlopCounter(const Loops& loops, const Sizes& sizes) : loops_(loops), sizes_(sizes), along_(loops.values.size(), 0) {}
+uint64_t flops_of(const kernel::Reducer& reducer) {
+  uint64_t total = 0;
+  for (const kernel::Inst& each : reducer.combine.insts) total += flops_of(each, reducer.values);
+  return total;
+}
 
-  uint64_t count() {
-    for (const Axis& axis : loops_.outer) axes_.push_back(axis);
-    const size_t outer = axes_.size();
-    for (const Stage& stage : loops_.stages) {
-      axes_.resize(outer);
-      axes_.insert(axes_.end(), stage.inner.begin(), stage.inner.end());
-      for (const kernel::Inst& inst : stage.body.insts) add(inst);
-      const Along rows = outer < 64 ? (Along{1} << outer) - 1 : ~Along{0};
-      for (kernel::Value result : stage.results) {
-        along_[static_cast<size_t>(result)] = rows;
-        for (size_t i = 0; i < stage.kept; ++i) kept_[result].push_back(stage.inner[i].var);
-      }
-      if (!stage.reducer) continue;
-      kernel::Inst combine;
-      combine.reducer = stage.reducer;
-      total_ = std::min(kMany, total_ + product(points(~Along{0}), static_cast<int64_t>(flops_of(combine, {}))));
-    }
-    return total_;
+uint64_t count_flops(const Loops& loops, const Sizes& sizes) {
+  uint64_t total = 0;
+  for (const Stage& stage : loops.stages) {
+    const auto along = dependences(loops, stage);
+    const size_t axes = loops.outer.size() + stage.inner.size();
+    auto add = [&](uint64_t flops, const std::vector<bool>& follows) {
+      for (size_t i = 0; i < axes; ++i)
+        if (follows[i]) flops = product(flops, sizes(loops.axis(stage, i).extent));
+      total = std::min(kMany, total + flops);
+    };
+    for (const kernel::Inst& inst : stage.body.insts)
+      if (const uint64_t flops = flops_of(inst, loops.values)) add(flops, along.at(inst.results[0]));
+    if (stage.reducer) add(flops_of(*stage.reducer), std::vector<bool>(axes, true));
   }
-
- private:
-  // A bit for each of axes_: those that a value depends on. Nobody writes 64 axes that cannot be merged; what is beyond
-  // would not be counted.
-  using Along = uint64_t;
-
-  Along along(const Expr& e) const {
-    Along found = 0;
-    for (const Expr& variable : variables(e))
-      for (size_t i = 0; i < std::min<size_t>(axes_.size(), 64); ++i)
-        if (axes_[i].var == variable) found |= Along{1} << i;
-    return found;
-  }
-  uint64_t points(Along along) const {
-    uint64_t result = 1;
-    for (size_t i = 0; i < std::min<size_t>(axes_.size(), 64); ++i)
-      if (along >> i & 1) result = product(result, sizes_(axes_[i].extent));
-    return result;
-  }
-
-  void add(const kernel::Inst& inst) {
-    Along depends = along(inst.address) | along(inst.guard);
-    for (kernel::Value arg : inst.args) {
-      depends |= along_[static_cast<size_t>(arg)];
-      if (auto kept = kept_.find(arg); kept != kept_.end())
-        for (const Expr& variable : kept->second) depends |= along(variable);
-    }
-    if (inst.reducer) depends = ~Along{0};
-    for (kernel::Value result : inst.results) along_[static_cast<size_t>(result)] = depends;
-    uint64_t each = flops_of(inst, loops_.values);
-    if (each > 0) total_ = std::min(kMany, total_ + product(points(depends), static_cast<int64_t>(each)));
-  }
-
-  const Loops& loops_;
-  const Sizes& sizes_;
-  std::vector<Axis> axes_;
-  std::vector<Along> along_;                                   // of each value
-  std::unordered_map<kernel::Value, std::vector<Expr>> kept_;  // variables that results are kept along
-  uint64_t total_ = 0;
-};
+  return total;
+}
 
 }  // namespace
 
@@ -174,15 +125,10 @@ Traffic traffic(const Loops& loops, std::span<const int64_t> symbols) {
       iterations = product(iterations, sizes(axis.extent));
       renamed.emplace_back(axis.var, common_axis(k, axis.extent));
     }
-    kernel::visit(stage.body, [&](const kernel::Inst& inst) {
-      bool reads = inst.op == kernel::Op::load || inst.op == kernel::Op::combine;
-      bool writes = inst.op == kernel::Op::store || inst.op == kernel::Op::combine;
-      if (!reads && !writes) return;
-      Expr address = substitute(inst.address, renamed);
-      auto buffer = static_cast<size_t>(inst.buffer);
-      if (reads) loaded[buffer].add(address, iterations, sizes);
-      if (writes) stored[buffer].add(address, iterations, sizes);
-    });
+    for (const kernel::Inst& inst : stage.body.insts)
+      if (inst.op == kernel::Op::load || inst.op == kernel::Op::store)
+        (inst.op == kernel::Op::load ? loaded : stored)[inst.buffer].add(substitute(inst.address, renamed), iterations,
+                                                                         sizes);
   }
 
   Traffic total;
@@ -192,7 +138,7 @@ Traffic traffic(const Loops& loops, std::span<const int64_t> symbols) {
     total.read += std::min(size, loaded[i].elements) * bytes;
     total.written += std::min(size, stored[i].elements) * bytes;
   }
-  total.flops = FlopCounter(loops, sizes).count();
+  total.flops = count_flops(loops, sizes);
   return total;
 }
 
