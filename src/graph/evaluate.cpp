@@ -6,11 +6,38 @@
 #include "graph/build.h"
 #include "graph/control.h"
 #include "graph/custom.h"
-#include "graph/graph.h"
+#include "graph/host_array.h"
 #include "graph/node_map.h"
 #include "graph/strided.h"
 
 namespace heddle {
+
+HostArray filled(DType dtype, std::vector<int64_t> shape, const heddle::Scalar& value) {
+  HostArray array{dtype, std::move(shape), {}, {}};
+  if (is_float(dtype))
+    array.floats.assign(array.numel(), value.f);
+  else
+    array.integers.assign(array.numel(), value.u);
+  return array;
+}
+
+heddle::Scalar get(const HostArray& array, int64_t i) {
+  Scalar value;
+  value.dtype = array.dtype;
+  if (is_float(array.dtype))
+    value.f = array.floats[i];
+  else
+    value.u = array.integers[i];
+  return value;
+}
+
+void set(HostArray& array, int64_t i, const heddle::Scalar& value) {
+  if (is_float(array.dtype))
+    array.floats[i] = value.f;
+  else
+    array.integers[i] = value.u;
+}
+
 namespace {
 
 using Index = std::vector<int64_t>;
@@ -41,33 +68,7 @@ void for_each_index(const Index& shape, F f) {
   }
 }
 
-HostArray filled(DType dtype, Index shape, const heddle::Scalar& value) {
-  HostArray array{dtype, std::move(shape), {}, {}};
-  if (is_float(dtype))
-    array.floats.assign(array.numel(), value.f);
-  else
-    array.integers.assign(array.numel(), value.u);
-  return array;
-}
-
 HostArray empty(DType dtype, Index shape) { return filled(dtype, std::move(shape), Scalar::of(dtype, 0)); }
-
-heddle::Scalar get(const HostArray& array, int64_t i) {
-  Scalar value;
-  value.dtype = array.dtype;
-  if (is_float(array.dtype))
-    value.f = array.floats[i];
-  else
-    value.u = array.integers[i];
-  return value;
-}
-
-void set(HostArray& array, int64_t i, const heddle::Scalar& value) {
-  if (is_float(array.dtype))
-    array.floats[i] = value.f;
-  else
-    array.integers[i] = value.u;
-}
 
 void combine_into(HostArray& array, int64_t i, ScalarOp op, const heddle::Scalar& value) {
   Scalar both[] = {get(array, i), value};

@@ -15,14 +15,14 @@ TEST(IndexMap, axes_that_a_reshape_leaves_alone_keep_positions_outside) {
   Expr n = Expr::index("n", 8), c = Expr::index("c", 6), y = Expr::index("y", 24), x = Expr::index("x", 20),
        r = Expr::index("r", 7), guard = 1;
   NodeRef image = leaf({8, 6, 24, 20}, 1);
-  EXPECT_EQ(source_index(*make_reshape(image, Shape{8, 1, 6, 24, 20}), {n, 0, c, y + r - 3, x - 1}, guard),
+  EXPECT_EQ(source_index(*make_reshape(image, Shape{8, 1, 6, 24, 20}), {n, 0, c, y + r - 3, x - 1}, &guard),
             (Index{n, c, y + r - 3, x - 1}));
   Expr both = Expr::index("nc", 48);
-  EXPECT_EQ(source_index(*make_reshape(image, Shape{48, 24, 20}), {both, y + r - 3, x - 1}, guard),
+  EXPECT_EQ(source_index(*make_reshape(image, Shape{48, 24, 20}), {both, y + r - 3, x - 1}, &guard),
             (Index{floordiv(both, 6), mod(both, 6), y + r - 3, x - 1}));
   // Three axes to two others, between axes that stay.
   Expr a = Expr::index("a", 9), b = Expr::index("b", 16);
-  EXPECT_EQ(source_index(*make_reshape(leaf({5, 6, 4, 6, 7}, 2), Shape{5, 9, 16, 7}), {n, a, b, x - 1}, guard),
+  EXPECT_EQ(source_index(*make_reshape(leaf({5, 6, 4, 6, 7}, 2), Shape{5, 9, 16, 7}), {n, a, b, x - 1}, &guard),
             (Index{n, floordiv(a * 16 + b, 24), mod(floordiv(a * 16 + b, 6), 4), mod(a * 16 + b, 6), x - 1}));
 }
 

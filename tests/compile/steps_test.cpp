@@ -1,7 +1,7 @@
 // Which steps are joined, and in what order they run.
+#include "compile/fuse/steps.h"
 #include "../graph/host_storage.h"
 #include "compile/fuse/fuse.h"
-#include "compile/fuse/join_steps.h"
 #include "graph/build.h"
 #include "gtest/gtest.h"
 

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "compile/loops/interpret_loops.h"
 #include "graph/custom.h"
+#include "graph/host_array.h"
 
 namespace heddle {
 namespace {
@@ -66,13 +67,7 @@ std::string difference(const HostArray& got, const HostArray& want, double scale
 }
 
 HostArray rubbish(DType dtype, std::vector<int64_t> shape) {
-  HostArray array{dtype, std::move(shape), {}, {}};
-  auto count = static_cast<size_t>(array.numel());
-  if (is_float(dtype))
-    array.floats.assign(count, std::nan(""));
-  else
-    array.integers.assign(count, dtype == DType::boolean ? 1 : 0x5b);
-  return array;
+  return filled(dtype, std::move(shape), is_float(dtype) ? Scalar::of(dtype, std::nan("")) : Scalar::of(dtype, 0x5b));
 }
 
 // Tensors whose parts different segments write, or that are changed in place, each with what has been written so far.
@@ -82,19 +77,17 @@ Contents written_in_parts(const Program& program, const std::vector<HostArray>& 
   for (size_t t = 0; t < program.tensors.size(); ++t) {
     const Program::Tensor& tensor = program.tensors[t];
     if (!tensor.updated) continue;
-    HostArray& before = parts[static_cast<int>(t)] = want[static_cast<size_t>(tensor.replaces)];
+    HostArray& before = parts[static_cast<int>(t)] = want[tensor.replaces];
     before.shape = want[t].shape;  // of a leaf with other axes
   }
   std::vector<int> writers(program.tensors.size(), 0);
   for (const Program::Step& step : program.steps)
     for (const Program::Segment& segment : step.segments)
       for (size_t b = 0; b < segment.tensors.size() && !step.direct; ++b)
-        if (step.loops.buffers[b].space == kernel::Space::Out && ++writers[static_cast<size_t>(segment.tensors[b])] > 1)
+        if (step.loops.buffers[b].space == kernel::Space::Out && ++writers[segment.tensors[b]] > 1)
           parts.try_emplace(segment.tensors[b]);
   return parts;
 }
-
-bool packed(const Program& program, int tensor) { return program.tensors[static_cast<size_t>(tensor)].packed; }
 
 void check_segment(const Program& program, const Program::Step& step, const Program::Segment& segment,
                    const SymbolValues& symbols, std::vector<HostArray>& want, Contents& parts, bool bad_indices) {
@@ -108,12 +101,11 @@ void check_segment(const Program& program, const Program::Step& step, const Prog
   for (size_t b = 0; b < loops.buffers.size(); ++b) {
     const kernel::Buffer& buffer = loops.buffers[b];
     if (b >= segment.tensors.size()) {  // of checks
-      results[b] = HostArray{buffer.dtype, {buffer.size.value()}, {}, {}};
-      results[b].integers.assign(static_cast<size_t>(buffer.size.value()), 0);
+      results[b] = filled(buffer.dtype, {buffer.size.value()}, Scalar::of(buffer.dtype, 0));
       buffers.push_back(&results[b]);
       continue;
     }
-    HostArray& whole = want[static_cast<size_t>(segment.tensors[b])];
+    HostArray& whole = want[segment.tensors[b]];
     scale = std::max(scale, largest(whole));
     if (buffer.space == kernel::Space::Out) results[b] = rubbish(whole.dtype, whole.shape);
     HostArray* result = &results[b];
@@ -129,10 +121,10 @@ void check_segment(const Program& program, const Program::Step& step, const Prog
     const std::string& name = loops.buffers[b].name;
     std::string wrong;
     // A packed factor is right if the product that reads it is.
-    if (loops.buffers[b].space == kernel::Space::Out && packed(program, segment.tensors[b]))
-      want[static_cast<size_t>(segment.tensors[b])] = std::move(results[b]);
+    if (loops.buffers[b].space == kernel::Space::Out && program.tensors[segment.tensors[b]].packed)
+      want[segment.tensors[b]] = std::move(results[b]);
     else if (loops.buffers[b].space == kernel::Space::Out && parts.count(segment.tensors[b]) == 0)
-      wrong = difference(results[b], want[static_cast<size_t>(segment.tensors[b])], scale);
+      wrong = difference(results[b], want[segment.tensors[b]], scale);
     else if (b >= segment.tensors.size() && !bad_indices)
       for (uint64_t reported : results[b].integers)
         if (reported != 0) wrong = text(" reports the index ", static_cast<int64_t>(reported), ", which is in range");
@@ -182,28 +174,6 @@ HostArray random_array(const Node& node, const SymbolValues& symbols, bool posit
   return array;
 }
 
-}  // namespace
-
-void check_program(const Program& program, const SymbolValues& symbols,
-                   const std::unordered_map<const Node*, HostArray>& inputs) {
-  int64_t bad_indices = 0;
-  std::unordered_map<const Node*, HostArray> known = inputs;
-  for (const NodeRef& node : program.made) known[node.get()] = rubbish(node->dtype, sizes_of(node->shape, symbols));
-  std::vector<HostArray> want = evaluate(nodes_of(program), symbols, known, &bad_indices, Rounding::Never);
-  Contents parts = written_in_parts(program, want);
-  for (const Program::Step& step : program.steps)
-    for (const Program::Segment& segment : step.segments)
-      if (!step.direct) check_segment(program, step, segment, symbols, want, parts, bad_indices > 0);
-  for (const auto& [tensor, result] : parts) {
-    const HostArray& whole = want[static_cast<size_t>(tensor)];
-    const std::string wrong = difference(result, whole, largest(whole));
-    HD_ASSERT(wrong.empty(), "fused wrongly: what is written part by part, of shape ",
-              program.tensors[static_cast<size_t>(tensor)].node->shape, wrong);
-  }
-}
-
-namespace {
-
 // Whether a node makes sense for all sizes: a part lies within its tensor, a reshape keeps the number of elements. If
 // not, it does for the values that these have.
 bool fits_all_sizes(const Node& node) {
@@ -219,16 +189,33 @@ bool fits_all_sizes(const Node& node) {
 
 }  // namespace
 
+void check_program(const Program& program, const SymbolValues& symbols,
+                   const std::unordered_map<const Node*, HostArray>& inputs) {
+  int64_t bad_indices = 0;
+  std::unordered_map<const Node*, HostArray> known = inputs;
+  for (const NodeRef& node : program.made) known[node.get()] = rubbish(node->dtype, sizes_of(node->shape, symbols));
+  std::vector<HostArray> want = evaluate(nodes_of(program), symbols, known, &bad_indices, Rounding::Never);
+  Contents parts = written_in_parts(program, want);
+  for (const Program::Step& step : program.steps)
+    for (const Program::Segment& segment : step.segments)
+      if (!step.direct) check_segment(program, step, segment, symbols, want, parts, bad_indices > 0);
+  for (const auto& [tensor, result] : parts) {
+    const HostArray& whole = want[tensor];
+    const std::string wrong = difference(result, whole, largest(whole));
+    HD_ASSERT(wrong.empty(), "fused wrongly: what is written part by part, of shape ",
+              program.tensors[tensor].node->shape, wrong);
+  }
+}
+
 bool check_on_random_data(const Program& program) {
   std::vector<NodeRef> roots = nodes_of(program);
   std::vector<const Node*> nodes = topological(roots);
-  const bool any_sizes =
-      std::all_of(nodes.begin(), nodes.end(), [](const Node* node) { return fits_all_sizes(*node); });
+  const bool any_sizes = std::ranges::all_of(nodes, [](const Node* node) { return fits_all_sizes(*node); });
   SymbolValues symbols;
   for (const Node* node : nodes)
     for (const Expr& dim : node->shape)
       for (const Expr& var : variables(dim)) {
-        auto known = std::find_if(symbols.begin(), symbols.end(), [&](const auto& pair) { return pair.first == var; });
+        auto known = std::ranges::find_if(symbols, [&](const auto& pair) { return pair.first == var; });
         if (known != symbols.end()) continue;
         int64_t multiple = std::max<int64_t>(var.multiple(), 1);
         std::optional<int64_t> value = known_value(var);

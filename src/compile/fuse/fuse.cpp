@@ -1,7 +1,6 @@
 #include "compile/fuse/fuse.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <set>
 #include <unordered_map>
@@ -11,10 +10,9 @@
 #include "base/interrupt.h"
 #include "compile/direct/custom.h"
 #include "compile/direct/sort.h"
-#include "compile/fuse/join_steps.h"
-#include "compile/fuse/order_steps.h"
 #include "compile/fuse/pack_products.h"
 #include "compile/fuse/partition.h"
+#include "compile/fuse/steps.h"
 #include "compile/fuse/write_loops.h"
 
 namespace heddle {
@@ -40,8 +38,7 @@ Program::Step direct_step(Writing& writing, const Unit& u) {
     tensors.push_back(writing.tensor(source, !writing.parts->storing.count(source)));
   }
   std::vector<const Node*> results = u.writes;
-  std::sort(results.begin(), results.end(),
-            [](const Node* a, const Node* b) { return a->attrs[0].value() < b->attrs[0].value(); });
+  std::ranges::sort(results, [](const Node* a, const Node* b) { return a->attrs[0].value() < b->attrs[0].value(); });
   for (const Node* result : results) tensors.push_back(writing.tensor(result, false));
   if (u.node->control) step.control = u.node;
   step.direct = step.control                   ? control_step(*u.node, results)
@@ -64,27 +61,15 @@ std::vector<std::pair<kernel::Inst*, int64_t>> loads_of(Program::Step& step) {
   return loads;
 }
 
-// A number that differs from step to step, as a symbol.
-struct Differing {
-  int64_t lo = std::numeric_limits<int64_t>::max(), hi = std::numeric_limits<int64_t>::min(), multiple = 0;
-
-  void take(int64_t number) {
-    lo = std::min(lo, number);
-    hi = std::max(hi, number);
-    multiple = std::gcd(multiple, number);
-  }
-  Expr symbol(const char* name) const { return Expr::symbol(name, lo, hi, std::max<int64_t>(multiple, 1)); }
-};
-
 // A step for each part of a join. Where a part begins, and where in their buffers its loads do, are symbols, so that
 // parts which are alike become segments of one step.
 std::vector<Program::Step> write_parts(Writing& writing, const Group& group) {
-  auto unit = [&](int id) -> const Unit& { return writing.parts->units[static_cast<size_t>(id)]; };
-  const Node& node = *unit(group.units[0]).node;
-  const auto axis = static_cast<size_t>(node.attrs[0].value());
+  const std::vector<Unit>& units = writing.parts->units;
+  const Node& node = *units[group.units[0]].node;
+  const int64_t axis = node.attrs[0].value();
   std::vector<Expr> starts{0};
   for (const NodeRef& input : node.inputs) starts.push_back(starts.back() + input->shape[axis]);
-  auto start_of = [&](int id) -> const Expr& { return starts[static_cast<size_t>(unit(id).part)]; };
+  auto start_of = [&](int id) -> const Expr& { return starts[units[id].part]; };
   Differing start;
   start.take(0);
   for (int id : group.units)
@@ -118,7 +103,7 @@ std::vector<Program::Step> write_parts(Writing& writing, const Group& group) {
 
 // A step for each change of one memory, in their order.
 std::vector<Program::Step> write_updates(Writing& writing, const Group& group) {
-  const Node* root = writing.parts->units[static_cast<size_t>(group.units[0])].into;
+  const Node* root = writing.parts->units[group.units[0]].into;
   std::vector<Program::Step> steps;
   for (int id : group.units) {
     steps.push_back(write_loops(writing, {.units = {id}}));
@@ -128,24 +113,21 @@ std::vector<Program::Step> write_updates(Writing& writing, const Group& group) {
 }
 
 std::vector<Program::Step> write_group(Writing& writing, const Group& group) {
-  const Unit& first = writing.parts->units[static_cast<size_t>(group.units[0])];
+  const Unit& first = writing.parts->units[group.units[0]];
   if (first.into) return write_updates(writing, group);
   if (first.is_part()) return write_parts(writing, group);
   std::vector<Program::Step> steps;
-  steps.push_back(first.writes.empty() ? write_loops(writing, group) : direct_step(writing, first));
+  steps.push_back(is_direct(*first.node) ? direct_step(writing, first) : write_loops(writing, group));
   return steps;
 }
 
-using UpdatedLeaves = std::unordered_map<const Update*, const Node*>;
-
 // Whether a step that changes memory reads elsewhere what the memory had before, or what another change writes over.
-bool reads_elsewhere(const Program& program, const Program::Step& step, const UpdatedLeaves& leaves,
-                     const std::unordered_set<const Node*>& all) {
+bool reads_elsewhere(const Program& program, const Program::Step& step, const std::unordered_set<const Node*>& leaves) {
   const kernel::Inst& store = step.loops.stages.back().body.insts.back();
   for (size_t b = 0; b < step.segments[0].tensors.size(); ++b) {
-    const Node* read = program.tensors[static_cast<size_t>(step.segments[0].tensors[b])].node;
-    if (!all.count(read)) continue;
-    if (read != leaves.at(step.update) || !step.update->value || !step.after.empty()) return true;
+    const Node* read = program.tensors[step.segments[0].tensors[b]].node;
+    if (!leaves.count(read)) continue;
+    if (read != step.update->leaf || !step.update->value || !step.after.empty()) return true;
     for (const kernel::Inst& inst : step.loops.stages.back().body.insts)
       if (inst.op == kernel::Op::load && inst.buffer == static_cast<int>(b) && !(inst.address == store.address))
         return true;
@@ -162,30 +144,30 @@ using Known = std::set<std::pair<const Node*, const Node*>>;
 bool forbid_misread(Writing& writing, const Group& group, Known& known, PartitionLimits& limits) {
   const std::unordered_set<const Node*> misread = std::exchange(writing.misread, {});
   if (misread.empty()) return false;
-  auto unit = [&](int id) -> const Unit& { return writing.parts->units[static_cast<size_t>(id)]; };
+  const std::vector<Unit>& units = writing.parts->units;
   bool changed = false;
   for (const Node* node : misread) {
     limits.in_memory.try_emplace(node, Why{Reason::ReadElsewhere});
     limits.alone.insert(node);
-    changed |= known.emplace(unit(group.units.back()).written(), node).second;
+    changed |= known.emplace(units[group.units.back()].node, node).second;
   }
   if (changed) return true;
   for (int id : group.units)
-    if (unit(id).nest) changed |= limits.not_nested.insert(unit(id).nest).second;
+    if (units[id].nest) changed |= limits.not_nested.insert(units[id].nest).second;
   const Node& first = **misread.begin();
   HD_ASSERT(changed, "the result of ", name(first.op), " of shape ", first.shape, " is read where it is not computed");
   return true;
 }
 
 // What changes of memory are computed from goes to memory first where they could not work in place otherwise.
-bool compute_before(const Program& program, std::span<const Program::Step> steps, const UpdatedLeaves& leaves,
-                    Known& known, PartitionLimits& limits) {
+bool compute_before(const Program& program, std::span<const Program::Step> steps, Known& known,
+                    PartitionLimits& limits) {
   bool changed = false;
-  std::unordered_set<const Node*> all;
-  for (const auto& [update, leaf] : leaves) all.insert(leaf);
+  std::unordered_set<const Node*> leaves;
+  for (const auto& [root, updates] : limits.updates) leaves.insert(updates[0].leaf);
   for (const Program::Step& step : steps) {
     if (!step.update) continue;
-    if (step.checks.empty() && !reads_elsewhere(program, step, leaves, all)) continue;
+    if (step.checks.empty() && !reads_elsewhere(program, step, leaves)) continue;
     for (const Node* operand : operands(*step.update)) {
       limits.in_memory.try_emplace(operand, Why{Reason::InPlace});
       if (!known.emplace(step.update->node, operand).second) continue;
@@ -240,8 +222,8 @@ std::vector<Program::Step> finished(Program& program, std::vector<Program::Step>
 
 // The steps of all groups. A group that does not work, or not here, is made again alone. Nothing if the partition has
 // to begin anew.
-std::optional<Writing> write_program(Partition& parts, const UpdatedLeaves& leaves, const FuseOptions& options,
-                                     Known& known, PartitionLimits& limits) {
+std::optional<Writing> write_program(Partition& parts, const FuseOptions& options, Known& known,
+                                     PartitionLimits& limits) {
   Writing writing{&parts, options.modes.deterministic};
   Program& program = writing.program;
   std::unordered_set<const Node*> written;
@@ -251,10 +233,10 @@ std::optional<Writing> write_program(Partition& parts, const UpdatedLeaves& leav
     interruption_point();
     const int g = open.back();
     open.pop_back();
-    const Group& group = parts.groups[static_cast<size_t>(g)];
+    const Group& group = parts.groups[g];
     const size_t tensors = program.tensors.size(), made = program.made.size();
     std::vector<Program::Step> steps = write_group(writing, group);
-    bool again = forbid_misread(writing, group, known, limits) || compute_before(program, steps, leaves, known, limits);
+    bool again = forbid_misread(writing, group, known, limits) || compute_before(program, steps, known, limits);
     if (!again) {
       steps = finished(program, std::move(steps), options);
       again = take_apart(steps, options, limits);
@@ -268,11 +250,7 @@ std::optional<Writing> write_program(Partition& parts, const UpdatedLeaves& leav
       continue;
     }
     std::ranges::move(steps, std::back_inserter(program.steps));
-    for (int id : group.units) {
-      const Unit& u = parts.units[static_cast<size_t>(id)];
-      if (!u.reduces && u.writes.empty()) written.insert(u.written());
-      written.insert(u.writes.begin(), u.writes.end());
-    }
+    for (int id : group.units) written.insert(parts.units[id].writes.begin(), parts.units[id].writes.end());
   }
   return writing;
 }
@@ -282,28 +260,24 @@ std::optional<Writing> write_program(Partition& parts, const UpdatedLeaves& leav
 Program fuse(std::span<const NodeRef> roots, std::span<const Node* const> replaces, const FuseOptions& options) {
   PartitionLimits limits{.rates = options.rates, .machine = options.machine, .explain = options.remarks};
   limits.updates = find_updates(roots, replaces);
-  UpdatedLeaves leaves;
-  for (size_t i = 0; i < replaces.size(); ++i)
-    if (auto updates = limits.updates.find(roots[i].get()); updates != limits.updates.end())
-      for (const Update& update : updates->second) leaves[&update] = replaces[i];
   Partition parts;
   std::optional<Writing> written;
   for (Known known; !written;) {
     parts = partition(roots, limits);
-    written = write_program(parts, leaves, options, known, limits);
+    written = write_program(parts, options, known, limits);
   }
   Writing& writing = *written;
   Program& program = writing.program;
   for (const NodeRef& root : roots) {
     program.outputs.push_back(writing.tensor(root.get(), true));
-    program.tensors[static_cast<size_t>(program.outputs.back())].output = true;
+    program.tensors[program.outputs.back()].output = true;
   }
   for (size_t i = 0; i < replaces.size(); ++i) {
     const bool updated = limits.updates.count(roots[i].get()) > 0;
     if (updated) writing.tensor(replaces[i], true);  // though no kernel may read it
     auto leaf = writing.tensor_of.find(replaces[i]);
     if (leaf == writing.tensor_of.end()) continue;
-    Program::Tensor& output = program.tensors[static_cast<size_t>(program.outputs[i])];
+    Program::Tensor& output = program.tensors[program.outputs[i]];
     output.replaces = leaf->second;
     output.updated = updated;
   }

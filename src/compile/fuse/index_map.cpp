@@ -52,13 +52,18 @@ Index reshape_source(const Shape& from, const Shape& to, const Index& index) {
 
 bool is_movement(const Node& node) { return info(node.op).kind == NodeKind::Movement; }
 
-Index source_index(const Node& node, const Index& index, Expr& guard) {
+const Node* rearranged(const Node* node) {
+  while (is_movement(*node)) node = node->inputs[0].get();
+  return node;
+}
+
+Index source_index(const Node& node, const Index& index, Expr* guard) {
   const Shape& from = node.inputs[0]->shape;
   Index source = index;
   switch (node.op) {
     case NodeOp::Reshape: return reshape_source(from, node.shape, index);
     case NodeOp::Permute:
-      for (size_t i = 0; i < node.attrs.size(); ++i) source[static_cast<size_t>(node.attrs[i].value())] = index[i];
+      for (size_t i = 0; i < node.attrs.size(); ++i) source[node.attrs[i].value()] = index[i];
       return source;
     case NodeOp::Expand:
       for (size_t i = 0; i < from.size(); ++i)
@@ -67,21 +72,18 @@ Index source_index(const Node& node, const Index& index, Expr& guard) {
     case NodeOp::Pad:
       for (size_t i = 0; i < from.size(); ++i) {
         source[i] = index[i] - node.attrs[2 * i];
-        if (!node.attrs[2 * i].is_const(0)) guard = logical_and(guard, ge(source[i], 0));
-        if (!node.attrs[2 * i + 1].is_const(0)) guard = logical_and(guard, lt(source[i], from[i]));
+        if (guard && !node.attrs[2 * i].is_const(0)) *guard = logical_and(*guard, ge(source[i], 0));
+        if (guard && !node.attrs[2 * i + 1].is_const(0)) *guard = logical_and(*guard, lt(source[i], from[i]));
       }
       return source;
     case NodeOp::Shrink:
       for (size_t i = 0; i < from.size(); ++i) source[i] = index[i] + node.attrs[i];
       return source;
     case NodeOp::Flip:
-      for (const Expr& axis : node.attrs) {
-        size_t i = static_cast<size_t>(axis.value());
-        source[i] = from[i] - 1 - index[i];
-      }
+      for (const Expr& axis : node.attrs) source[axis.value()] = from[axis.value()] - 1 - index[axis.value()];
       return source;
     case NodeOp::Window: {
-      size_t axis = static_cast<size_t>(node.attrs[0].value());
+      int64_t axis = node.attrs[0].value();
       source[axis] = index[axis] * node.attrs[2] + index.back() * node.attrs[3];
       source.pop_back();
       return source;
@@ -111,6 +113,10 @@ Index source_index(const Node& node, const Index& index, Expr& guard) {
   }
   HD_ASSERT(false, name(node.op), " is not a movement");
   return source;
+}
+
+bool depends_on(const Index& index, const Expr& var) {
+  return std::ranges::any_of(index, [&](const Expr& e) { return depends_on(e, var); });
 }
 
 Expr linear_address(const Shape& shape, const Index& index) {

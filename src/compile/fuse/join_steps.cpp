@@ -1,15 +1,14 @@
-#include "compile/fuse/join_steps.h"
+#include "compile/fuse/steps.h"
 
 #include <algorithm>
-#include <numeric>
+#include <bit>
+#include <functional>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "compile/fuse/step_graph.h"
 #include "compile/loops/contraction.h"
 #include "expr/rebuild.h"
-#include "kernel/structure.h"
 
 namespace heddle {
 namespace {
@@ -29,197 +28,139 @@ struct Parts {
   double points = 0;             // of the largest stage
 };
 
-class Dismantler {
- public:
-  // Nothing for kernels that are not joined.
-  static std::optional<Parts> run(const Program::Step& step) {
-    if (step.direct || !step.checks.empty() || is_nested(step.loops)) return std::nullopt;
-    for (const Stage& stage : step.loops.stages)
-      if (stage.ordered || has_scan(stage) || goes_where_data_says(stage)) return std::nullopt;
-    Dismantler d;
-    d.visit(step.loops);
-    return std::move(d.result_);
+// Calls `expression` for every expression that may hold sizes, and `axis` for every axis before it is used.
+template <class E, class A>
+void each_part(Loops& loops, const E& expression, const A& axis) {
+  for (kernel::Buffer& buffer : loops.buffers) expression(buffer.size);
+  for (Axis& each : loops.outer) axis(each);
+  for (Stage& stage : loops.stages) {
+    for (Axis& each : stage.inner) axis(each);
+    for (kernel::Inst& inst : stage.body.insts) {
+      expression(inst.address);
+      expression(inst.guard);
+    }
   }
+}
 
- private:
-  static bool goes_where_data_says(const Stage& stage) {
-    return std::any_of(stage.body.insts.begin(), stage.body.insts.end(),
-                       [](const kernel::Inst& inst) { return !inst.binds.empty(); });
-  }
+bool goes_where_data_says(const Stage& stage) {
+  return std::ranges::any_of(stage.body.insts, [](const kernel::Inst& inst) { return !inst.binds.empty(); });
+}
 
-  void word(uint64_t w) { result_.structure.words.push_back(w); }
-  void words(std::span<const kernel::Value> values) {
-    word(values.size());
-    for (kernel::Value v : values) word(static_cast<uint64_t>(v));
-  }
+double points(const std::vector<Axis>& axes) {
+  double all = 1;
+  for (const Axis& axis : axes) all *= static_cast<double>(axis.extent.hi());
+  return all;
+}
 
-  void visit(const Expr& e) {
+// Nothing for kernels that are not joined.
+std::optional<Parts> take_apart(const Program::Step& step) {
+  if (step.direct || !step.checks.empty() || is_nested(step.loops)) return std::nullopt;
+  for (const Stage& stage : step.loops.stages)
+    if (stage.ordered || has_scan(stage) || goes_where_data_says(stage)) return std::nullopt;
+  Parts parts;
+  std::unordered_map<uint64_t, uint64_t> axes;  // variables by number
+  auto word = [&](uint64_t w) { parts.structure.words.push_back(w); };
+  const std::function<void(const Expr&)> visit = [&](const Expr& e) {
     word(static_cast<uint64_t>(e.kind()));
     if (e.is_const()) {
-      result_.numbers.push_back(e.value());
+      parts.numbers.push_back(e.value());
     } else if (e.is_var()) {
-      auto axis = axes_.find(e.id());
-      word(axis != axes_.end() ? axis->second : e.id() + (uint64_t{1} << 32));
+      auto axis = axes.find(e.id());
+      word(axis != axes.end() ? axis->second : e.id() + (uint64_t{1} << 32));
     } else {
       word(e.args().size());
       for (const Expr& arg : e.args()) visit(arg);
     }
-  }
+  };
+  Loops rest = step.loops;  // without expressions in the end
+  rest.symbols.clear();
+  auto take_expression = [&](Expr& e) {
+    visit(e);
+    e = 0;
+  };
+  each_part(rest, take_expression, [&](Axis& axis) {
+    visit(axis.extent);
+    // Stages may share an axis.
+    word(axes.try_emplace(axis.var.id(), axes.size()).first->second);
+    parts.extents.push_back(axis.extent.is_const() ? axis.extent.value() : -1);
+    axis = {};
+  });
+  for (uint64_t w : structure(rest).words) word(w);
+  for (const Stage& stage : step.loops.stages)
+    parts.points = std::max(parts.points, points(step.loops.outer) * points(stage.inner));
+  return parts;
+}
 
-  double visit(const std::vector<Axis>& axes) {
-    double points = 1;
-    word(axes.size());
-    for (const Axis& axis : axes) {
-      visit(axis.extent);
-      // Stages may share an axis.
-      word(axes_.try_emplace(axis.var.id(), axes_.size()).first->second);
-      result_.extents.push_back(axis.extent.is_const() ? axis.extent.value() : -1);
-      points *= static_cast<double>(axis.extent.hi());
-    }
-    return points;
-  }
+// The extents, and the products of two.
+template <class T>
+std::vector<T> with_products(std::span<const T> extents) {
+  std::vector<T> all(extents.begin(), extents.end());
+  for (size_t j = 0; j < extents.size(); ++j)
+    for (size_t k = j; k < extents.size(); ++k) all.push_back(extents[j] * extents[k]);
+  return all;
+}
 
-  void visit(const Loops& loops) {
-    word(loops.buffers.size());
-    for (const kernel::Buffer& buffer : loops.buffers) {
-      word(static_cast<uint64_t>(buffer.dtype));
-      word(static_cast<uint64_t>(buffer.space));
-      visit(buffer.size);
-    }
-    word(loops.values.size());
-    for (const kernel::Type& type : loops.values) word(static_cast<uint64_t>(type.dtype));
-    double rows = visit(loops.outer);
-    word(loops.stages.size());
-    for (const Stage& stage : loops.stages) {
-      result_.points = std::max(result_.points, rows * visit(stage.inner));
-      word(stage.body.insts.size());
-      for (const kernel::Inst& inst : stage.body.insts) visit(inst);
-      words(stage.body.results);
-      words(stage.results);
-      visit(stage.reducer);
-    }
-  }
-
-  void visit(const std::shared_ptr<const kernel::Reducer>& reducer) {
-    if (!reducer) return word(0);
-    const Structure own = kernel::structure(*reducer);
-    word(own.words.size());
-    result_.structure.words.insert(result_.structure.words.end(), own.words.begin(), own.words.end());
-  }
-
-  void visit(const kernel::Inst& inst) {
-    HD_ASSERT(inst.binds.empty() && inst.bodies.empty(), "an instruction of loops without gathers");
-    word(static_cast<uint64_t>(inst.op));
-    word(static_cast<uint64_t>(inst.hint));
-    word(static_cast<uint64_t>(inst.buffer));
-    word(static_cast<uint64_t>(inst.immediate));
-    words(inst.results);
-    words(inst.args);
-    word(static_cast<uint64_t>(inst.literal.dtype));
-    word(inst.literal.bits());
-    visit(inst.reducer);
-    visit(inst.address);
-    visit(inst.guard);
-  }
-
-  Parts result_;
-  std::unordered_map<uint64_t, uint64_t> axes_;  // variables by number
-};
-
-// What a number of the first member of a group can be in all of them: bit 0: a constant; bit 1 + k: the extent of axis
-// k; behind these, the product of two extents, all pairs in order.
+// What a number of the first member of a group can be in all of them: bit 0: a constant; bit 1 + k: number k of
+// with_products().
 class Explanations {
  public:
-  explicit Explanations(const Parts& first) : first_(first), possible_(first.numbers.size(), ~uint64_t{0}) {}
+  explicit Explanations(const Parts& first)
+      : first_(first), terms_(with_products<int64_t>(first.extents)), possible_(first.numbers.size(), ~uint64_t{0}) {}
 
   // Whether the member's numbers can be explained too; if so it is one of them from now on.
   bool take(const Parts& member) {
+    const std::vector<int64_t> theirs = with_products<int64_t>(member.extents);
     std::vector<uint64_t> narrowed = possible_;
     for (size_t i = 0; i < narrowed.size(); ++i) {
-      narrowed[i] &= matches(first_.numbers[i], member.numbers[i], member);
+      uint64_t matches = first_.numbers[i] == member.numbers[i];
+      for (size_t k = 0; k < theirs.size(); ++k)
+        if (first_.numbers[i] == terms_[k] && member.numbers[i] == theirs[k]) matches |= uint64_t{2} << k;
+      narrowed[i] &= matches;
       if (narrowed[i] == 0) return false;
     }
     possible_ = std::move(narrowed);
     return true;
   }
-  Expr explain(size_t i, std::span<const Expr> symbols) const {
-    if (possible_[i] & 1) return first_.numbers[i];
-    size_t bit = 1, count = first_.extents.size();
-    for (size_t k = 0; k < count; ++k, ++bit)
-      if (possible_[i] >> bit & 1) return symbols[k];
-    for (size_t j = 0; j < count; ++j)
-      for (size_t k = j; k < count; ++k, ++bit)
-        if (possible_[i] >> bit & 1) return symbols[j] * symbols[k];
-    internal_error(__FILE__, __LINE__, "a number without explanation");
+  // `terms`: those of the symbols.
+  Expr explain(size_t i, std::span<const Expr> terms) const {
+    const int bit = std::countr_zero(possible_[i]);
+    return bit == 0 ? Expr(first_.numbers[i]) : terms[bit - 1];
   }
 
   static constexpr size_t kMostAxes = 8;  // 1 + 8 + 36 bits
 
  private:
-  uint64_t matches(int64_t mine, int64_t theirs, const Parts& member) const {
-    uint64_t bits = mine == theirs;
-    size_t bit = 1, count = first_.extents.size();
-    for (size_t k = 0; k < count; ++k, ++bit)
-      if (mine == first_.extents[k] && theirs == member.extents[k]) bits |= uint64_t{1} << bit;
-    for (size_t j = 0; j < count; ++j)
-      for (size_t k = j; k < count; ++k, ++bit)
-        if (mine == first_.extents[j] * first_.extents[k] && theirs == member.extents[j] * member.extents[k])
-          bits |= uint64_t{1} << bit;
-    return bits;
-  }
-
   const Parts& first_;
+  const std::vector<int64_t> terms_;
   std::vector<uint64_t> possible_;  // for each number
 };
 
-// Writes a Loops again with other numbers, taken in the order in which Dismantler met them.
-class Rewriter {
- public:
-  Rewriter(const Explanations& explanations, std::span<const Expr> symbols)
-      : explanations_(explanations), symbols_(symbols) {}
-
-  Loops run(Loops loops) {
-    for (kernel::Buffer& buffer : loops.buffers) buffer.size = rewrite(buffer.size);
-    rewrite(loops.outer);
-    for (Stage& stage : loops.stages) {
-      rewrite(stage.inner);
-      for (kernel::Inst& inst : stage.body.insts) {
-        inst.address = rewrite(inst.address);
-        inst.guard = rewrite(inst.guard);
-      }
-    }
-    return loops;
-  }
-
- private:
-  void rewrite(std::vector<Axis>& axes) {
-    for (Axis& axis : axes) {
-      Expr extent = rewrite(axis.extent);
-      auto [var, fresh] = variables_.try_emplace(axis.var.id());
-      if (fresh) var->second = Expr::index(axis.var.name(), extent);
-      axis = {var->second, extent};
-    }
-  }
-
-  Expr rewrite(const Expr& e) {
-    if (e.is_const()) return explanations_.explain(next_++, symbols_);
+// Writes a Loops again with other numbers, taken in the order in which take_apart() met them.
+void rewrite(Loops& loops, const Explanations& explanations, std::span<const Expr> symbols) {
+  const std::vector<Expr> terms = with_products(symbols);
+  size_t next = 0;
+  std::unordered_map<uint64_t, Expr> variables;
+  const std::function<Expr(const Expr&)> rewritten = [&](const Expr& e) -> Expr {
+    if (e.is_const()) return explanations.explain(next++, terms);
     if (e.is_var()) {
-      auto axis = variables_.find(e.id());
-      return axis != variables_.end() ? axis->second : e;
+      auto axis = variables.find(e.id());
+      return axis != variables.end() ? axis->second : e;
     }
     std::vector<Expr> args;
-    for (const Expr& arg : e.args()) args.push_back(rewrite(arg));
+    for (const Expr& arg : e.args()) args.push_back(rewritten(arg));
     return rebuild(e, args);
-  }
-
-  const Explanations& explanations_;
-  std::span<const Expr> symbols_;
-  size_t next_ = 0;
-  std::unordered_map<uint64_t, Expr> variables_;
-};
+  };
+  auto write = [&](Expr& e) { e = rewritten(e); };
+  each_part(loops, write, [&](Axis& axis) {
+    Expr extent = rewritten(axis.extent);
+    auto [var, fresh] = variables.try_emplace(axis.var.id());
+    if (fresh) var->second = Expr::index(axis.var.name(), extent);
+    axis = {var->second, extent};
+  });
+}
 
 bool is_matmul(const Loops& loops) {
-  return std::any_of(loops.stages.begin(), loops.stages.end(), [&](const Stage& stage) {
+  return std::ranges::any_of(loops.stages, [&](const Stage& stage) {
     std::optional<Contraction> c = stage.reducer ? find_contraction(loops, stage) : std::nullopt;
     return c && c->is_matmul();
   });
@@ -237,7 +178,7 @@ class Joiner {
     std::vector<uint64_t> keys;  // in order of appearance
     parts_.resize(program_.steps.size());
     for (size_t s = 0; s < program_.steps.size(); ++s) {
-      parts_[s] = Dismantler::run(program_.steps[s]);
+      parts_[s] = take_apart(program_.steps[s]);
       if (!parts_[s] || parts_[s]->extents.size() > Explanations::kMostAxes) continue;
       // Steps that are equally far from the end do not need each other.
       uint64_t key = hash_combine(parts_[s]->structure.hash(), static_cast<uint64_t>(graph_.height[s]));
@@ -255,7 +196,7 @@ class Joiner {
   // As many of the steps as fit together, then as many of the others as fit together, and so on.
   void join(std::vector<size_t> steps) {
     // The one that can run last comes first: it does not wait for the others.
-    std::stable_sort(steps.begin(), steps.end(), [&](size_t a, size_t b) { return graph_.depth[a] > graph_.depth[b]; });
+    std::ranges::stable_sort(steps, [&](size_t a, size_t b) { return graph_.depth[a] > graph_.depth[b]; });
     for (int rounds = 0; steps.size() > 1 && rounds < 8; ++rounds) {
       const Parts& first = *parts_[steps[0]];
       Explanations explanations(first);
@@ -278,8 +219,7 @@ class Joiner {
   double held_by(size_t s) const {
     double bytes = 0;
     for (int t : graph_.reads[s])
-      if (graph_.passed[static_cast<size_t>(t)].last_height == graph_.height[s])
-        bytes += graph_.passed[static_cast<size_t>(t)].bytes;
+      if (graph_.passed[t].last_height == graph_.height[s]) bytes += graph_.passed[t].bytes;
     return bytes;
   }
 
@@ -300,48 +240,38 @@ class Joiner {
     const size_t axes = parts_[members[0]]->extents.size();
     std::vector<Expr> symbols;
     for (size_t k = 0; k < axes; ++k) {
-      int64_t lo = parts_[members[0]]->extents[k], hi = lo, multiple = lo;
-      for (size_t m : members) {
-        int64_t extent = parts_[m]->extents[k];
-        lo = std::min(lo, extent);
-        hi = std::max(hi, extent);
-        multiple = std::gcd(multiple, extent);
-      }
-      symbols.push_back(lo == hi ? Expr(lo) : Expr::symbol(text("n", k), lo, hi, multiple));
+      Differing extent;
+      for (size_t m : members) extent.take(parts_[m]->extents[k]);
+      symbols.push_back(extent.lo == extent.hi ? Expr(extent.lo) : extent.symbol(text("n", k)));
     }
-    step.loops = Rewriter(explanations, symbols).run(std::move(step.loops));
+    rewrite(step.loops, explanations, symbols);
     step.loops.symbols = find_symbols(step.loops);
     step.loops.name = text(step.loops.name.substr(0, 48), "_and_", members.size() - 1, "_more");
     if (is_matmul(step.loops)) step.loops.together = static_cast<int64_t>(members.size());
+    std::vector<Program::Segment> segments;
     for (size_t m : members) {
       Program::Step& member = program_.steps[m];
-      Program::Segment segment = std::move(member.segments[0]);
+      Program::Segment& segment = segments.emplace_back(std::move(member.segments[0]));
       segment.symbols.clear();
       for (const Expr& symbol : step.loops.symbols) {
-        auto own = std::find(symbols.begin(), symbols.end(), symbol);
-        segment.symbols.push_back(own == symbols.end()
-                                      ? substitute(symbol, member.given)
-                                      : Expr(parts_[m]->extents[static_cast<size_t>(own - symbols.begin())]));
+        auto own = std::ranges::find(symbols, symbol);
+        segment.symbols.push_back(own == symbols.end() ? substitute(symbol, member.given)
+                                                       : Expr(parts_[m]->extents[own - symbols.begin()]));
       }
-      if (m == members[0]) {
-        step.segments[0] = std::move(segment);
-        continue;
-      }
-      step.segments.push_back(std::move(segment));
+      if (m == members[0]) continue;
       step.after.insert(step.after.end(), member.after.begin(), member.after.end());
       gone_[m] = true;
     }
-    joined_ = true;
+    step.segments = std::move(segments);
   }
 
   // Along falling heights everything comes before what needs it.
   void rebuild() {
-    if (!joined_) return;
+    if (!contains(gone_, true)) return;
     std::vector<size_t> order;
     for (size_t s = 0; s < program_.steps.size(); ++s)
       if (!gone_[s]) order.push_back(s);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return graph_.height[a] > graph_.height[b]; });
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return graph_.height[a] > graph_.height[b]; });
     std::vector<Program::Step> steps;
     for (size_t s : order) steps.push_back(std::move(program_.steps[s]));
     program_.steps = std::move(steps);
@@ -352,7 +282,6 @@ class Joiner {
   double budget_ = 0;
   std::vector<std::optional<Parts>> parts_;
   std::vector<bool> gone_;  // steps that are part of another
-  bool joined_ = false;
 };
 
 }  // namespace

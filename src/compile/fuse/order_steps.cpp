@@ -1,4 +1,4 @@
-#include "compile/fuse/order_steps.h"
+#include "compile/fuse/steps.h"
 
 #include <algorithm>
 #include <queue>
@@ -6,9 +6,67 @@
 
 #include "base/contains.h"
 #include "base/error.h"
-#include "compile/fuse/step_graph.h"
 
 namespace heddle {
+
+StepGraph step_graph(const Program& program) {
+  const size_t count = program.steps.size();
+  StepGraph graph;
+  graph.users.resize(count);
+  graph.reads.resize(count);
+  graph.writes.resize(count);
+  graph.needs.assign(count, 0);
+  graph.depth.assign(count, 0);
+  graph.height.assign(count, 0);
+  // The parts of a join are written by several steps.
+  std::vector<std::vector<int>> writers(program.tensors.size());
+  std::vector<int> number(program.tensors.size(), -1);
+  for (size_t s = 0; s < count; ++s) {
+    const Program::Step& step = program.steps[s];
+    const auto& buffers = step.direct ? step.direct->buffers : step.loops.buffers;
+    std::vector<int> needed;
+    for (const Program::Segment& segment : step.segments)
+      for (size_t b = 0; b < segment.tensors.size(); ++b) {
+        const int t = segment.tensors[b];
+        const Program::Tensor& tensor = program.tensors[t];
+        if (tensor.leaf) continue;
+        if (buffers[b].space != kernel::Space::In) {
+          const bool first = writers[t].empty();
+          if (first || writers[t].back() != static_cast<int>(s)) writers[t].push_back(static_cast<int>(s));
+          if (tensor.output || !first) continue;
+          number[t] = static_cast<int>(graph.passed.size());
+          double bytes = static_cast<double>(tensor.node->shape.numel().hi()) * size_of(tensor.node->dtype);
+          graph.passed.push_back({bytes, std::numeric_limits<int>::max(), {}});
+          graph.writes[s].push_back(number[t]);
+        } else {
+          needed.insert(needed.end(), writers[t].begin(), writers[t].end());
+          if (number[t] >= 0) graph.reads[s].push_back(number[t]);
+        }
+      }
+    for (int t : step.after) {
+      const std::vector<int>& by = writers[t];
+      needed.insert(needed.end(), by.begin(), by.end());
+    }
+    std::erase(needed, static_cast<int>(s));  // after other changes of the memory that it changes itself
+    sort_unique(needed);
+    sort_unique(graph.reads[s]);
+    for (int other : needed) {
+      graph.users[other].push_back(static_cast<int>(s));
+      graph.depth[s] = std::max(graph.depth[s], graph.depth[other] + 1);
+    }
+    for (int t : graph.reads[s]) graph.passed[t].read.push_back(static_cast<int>(s));
+    graph.needs[s] = static_cast<int>(needed.size());
+  }
+  for (size_t s = count; s-- > 0;) {
+    for (int user : graph.users[s]) graph.height[s] = std::max(graph.height[s], graph.height[user] + 1);
+    for (int t : graph.reads[s]) {
+      int& last = graph.passed[t].last_height;
+      last = std::min(last, graph.height[s]);
+    }
+  }
+  return graph;
+}
+
 namespace {
 
 // A step that may run, with what it adds to the bytes alive. The one that adds least is the greatest; those that would
@@ -34,27 +92,24 @@ Overwriting overwriting(const Program& program) {
   Overwriting result{std::vector<std::vector<int>>(program.steps.size()), std::vector<int>(program.steps.size(), 0),
                      std::vector<bool>(program.steps.size(), false)};
   std::vector<int> writer(program.tensors.size(), -1);  // for each leaf, the step that writes over it
-  bool any = false;
   auto for_each = [&](auto visit) {
     for (size_t s = 0; s < program.steps.size(); ++s)
       for (const Program::Segment& segment : program.steps[s].segments)
-        for (int t : segment.tensors) visit(s, program.tensors[static_cast<size_t>(t)], static_cast<size_t>(t));
+        for (int t : segment.tensors) visit(s, program.tensors[t], static_cast<size_t>(t));
   };
   for_each([&](size_t s, const Program::Tensor& tensor, size_t) {
     // The first step that has an output among its tensors writes it.
-    if (tensor.replaces < 0 || writer[static_cast<size_t>(tensor.replaces)] >= 0) return;
-    writer[static_cast<size_t>(tensor.replaces)] = static_cast<int>(s);
+    if (tensor.replaces < 0 || writer[tensor.replaces] >= 0) return;
+    writer[tensor.replaces] = static_cast<int>(s);
     result.overwrites[s] = true;
-    any = true;
   });
-  if (!any) return result;
+  if (!contains(result.overwrites, true)) return result;
   for_each([&](size_t s, const Program::Tensor&, size_t t) {
     if (writer[t] >= 0 && writer[t] != static_cast<int>(s)) result.by[s].push_back(writer[t]);
   });
   for (std::vector<int>& list : result.by) {
-    std::sort(list.begin(), list.end());
-    list.erase(std::unique(list.begin(), list.end()), list.end());
-    for (int s : list) ++result.waits[static_cast<size_t>(s)];
+    sort_unique(list);
+    for (int s : list) ++result.waits[s];
   }
   return result;
 }
@@ -67,16 +122,13 @@ void order_steps(Program& program) {
   StepGraph graph = step_graph(program);
   std::vector<double> added(count, 0);
   std::vector<int> needs = graph.needs;
-  // For each passed tensor, how many readers it waits for and the sum of their numbers: of one, that is itself.
-  std::vector<std::pair<int, int64_t>> waiting;
+  std::vector<size_t> waiting;  // how many readers each passed tensor waits for
   for (const StepGraph::Passed& tensor : graph.passed) {
-    int64_t sum = 0;
-    for (int reader : tensor.read) sum += reader;
-    waiting.emplace_back(static_cast<int>(tensor.read.size()), sum);
-    if (tensor.read.size() == 1) added[static_cast<size_t>(sum)] -= tensor.bytes;
+    waiting.push_back(tensor.read.size());
+    if (tensor.read.size() == 1) added[tensor.read[0]] -= tensor.bytes;
   }
   for (size_t s = 0; s < count; ++s)
-    for (int t : graph.writes[s]) added[s] += graph.passed[static_cast<size_t>(t)].bytes;
+    for (int t : graph.writes[s]) added[s] += graph.passed[t].bytes;
 
   Overwriting over = overwriting(program);
   std::priority_queue<Ready> ready;
@@ -100,19 +152,19 @@ void order_steps(Program& program) {
     for (size_t w = 0; w < count && last_check; ++w)
       if (over.overwrites[w]) push(w);
     for (int t : graph.reads[s]) {
-      auto& [left, sum] = waiting[static_cast<size_t>(t)];
-      sum -= static_cast<int64_t>(s);
-      if (--left != 1) continue;
-      auto last = static_cast<size_t>(sum);
-      added[last] -= graph.passed[static_cast<size_t>(t)].bytes;
-      push(last);
+      if (--waiting[t] != 1) continue;
+      for (int last : graph.passed[t].read)
+        if (!done[last]) {
+          added[last] -= graph.passed[t].bytes;
+          push(last);
+        }
     }
     for (int user : graph.users[s]) {
-      --needs[static_cast<size_t>(user)];
-      push(static_cast<size_t>(user));
+      --needs[user];
+      push(user);
     }
     for (int writer : over.by[s])
-      if (--over.waits[static_cast<size_t>(writer)] == 0) push(static_cast<size_t>(writer));
+      if (--over.waits[writer] == 0) push(writer);
   }
   HD_ASSERT(ordered.size() == count, "steps wait for each other in a circle");
   program.steps = std::move(ordered);

@@ -57,39 +57,388 @@ struct Access {
   double cost = INFINITY;  // bytes
 };
 
+// Leaves the buffers that the stages use, behind those in `buffers` that are new.
+void keep_used(Loops& loops, Program::Segment& segment, std::vector<kernel::Buffer> buffers, std::vector<int> tensors) {
+  const auto fresh = static_cast<int>(buffers.size());
+  std::vector<int> used;
+  for (const Stage& stage : loops.stages)
+    for (const Inst& inst : stage.body.insts)
+      if (inst.buffer >= fresh) used.push_back(inst.buffer - fresh);
+  sort_unique(used);
+  for (int b : used) {
+    buffers.push_back(loops.buffers[b]);
+    if (static_cast<size_t>(b) < segment.tensors.size()) tensors.push_back(segment.tensors[b]);
+  }
+  for (Stage& stage : loops.stages)
+    for (Inst& inst : stage.body.insts)
+      if (inst.buffer >= fresh) inst.buffer = fresh + static_cast<int>(position_of(used, inst.buffer - fresh));
+  loops.buffers = std::move(buffers);
+  segment.tensors = std::move(tensors);
+}
+
 class Packer {
  public:
   Packer(Program& program, Program::Step& step, bool all)
       : program_(program), step_(step), loops_(step.loops), all_(all) {}
 
   // The steps that take the place of the step, if it is a product that gains from it.
-  std::vector<Program::Step> run();
+  std::vector<Program::Step> run() {
+    step_.not_packed = find_product();
+    if (!step_.not_packed && !choose()) step_.not_packed = "no factor can be laid out in pieces of 16 bytes";
+    if (step_.not_packed) return {};
+    std::vector<Program::Step> steps;
+    Expr packed[2];
+    for (int f : {0, 1}) {
+      if (!access_[f].packed) continue;
+      steps.push_back(pack(factors_[f], access_[f], packed[f]));
+      buffers_.push_back(steps.back().loops.buffers[0]);
+      buffers_.back().space = kernel::Space::In;
+      tensors_.push_back(static_cast<int>(program_.tensors.size()) - 1);
+    }
+    steps.push_back(multiply(packed));
+    return steps;
+  }
 
  private:
   // Nothing if there is one that gains from it, else why not. Legality, then cost.
-  const char* find_product();
-  const char* costs() const;
-  bool find_factor(Factor& factor, Value value, const std::vector<bool>& follows, const std::vector<bool>& others);
-  void join_coordinates(Factor& factor);
-  bool join(Factor& factor, size_t i, size_t j);
-  void choose();
-  Access best_access(const Factor& factor, size_t last_summed) const;
-  bool lies_in_pieces(const Factor& factor, size_t fast) const;
-  double packed_elements(const Factor& factor, size_t fast) const;
-  double result_bytes() const;
-  std::vector<size_t> order_of(std::vector<size_t> axes, size_t last) const;
-  int64_t walked(size_t axis) const { return axis == last_summed_ ? padded_ : extent(axis); }
-  Substitution flat(const std::vector<size_t>& axes, const Expr& whole) const;
-  Expr product_of(const std::vector<size_t>& axes) const;
-  bool is_columns(const std::vector<size_t>& own) const;
-  Program::Step pack(const Factor& factor, const Access& access, Expr& address);
-  Program::Step multiply(std::span<const Expr> packed);
+  const char* find_product() {
+    if (step_.direct || step_.segments.size() != 1 || !find_symbols(loops_).empty()) return "its sizes are not numbers";
+    const Stage& stage = loops_.stages[0];
+    if (!stage.reducer || stage.kept != 0) return kNoProduct;
+    for (size_t s = 1; s < loops_.stages.size(); ++s) {
+      const Stage& later = loops_.stages[s];
+      if (later.reducer || !later.inner.empty() || later.ordered || !later.results.empty())
+        return "its kernel goes on to reduce";
+    }
+    for (const Inst& inst : stage.body.insts)
+      if (inst.op == Op::check || inst.op == Op::scan) return "it checks indices, or scans";
+    const std::optional<Contraction> c = find_contraction(loops_, stage);
+    if (!c || !c->is_matmul()) return kNoProduct;
+    for (size_t i = 0; i < count(); ++i) {
+      if (!axis(i).extent.is_const() || axis(i).extent.value() < 1) return "its sizes are not numbers";
+      if (is_summed(i) && !(c->a_axes[i] && c->b_axes[i])) return "a factor is the same along a summed axis";
+      if (is_summed(i))
+        summed_.push_back(i);
+      else if (c->a_axes[i] && c->b_axes[i])
+        batch_.push_back(i);
+    }
+    if (!find_factor(factors_[0], c->a, c->a_axes, c->b_axes) || !find_factor(factors_[1], c->b, c->b_axes, c->a_axes))
+      return "no matrix unit multiplies its factors";
+    if (factors_[0].dtype != factors_[1].dtype) return "its factors have different dtypes";
+    return all_ ? nullptr : costs();
+  }
+
+  const char* costs() const {
+    bool short_rows = false;
+    for (const Factor& factor : factors_) {
+      const int64_t rows = product_of(factor.own);
+      if (rows < kLeastRows) return "it has too few rows or columns";
+      short_rows = short_rows || (rows > kShortRow && extent(factor.own.back()) < kShortRow);
+    }
+    if (points(count()) < kLeastProducts) return "it is over before a launch is";
+    if (product_of(summed_) < kLeastDepth) return "its sums are too short";
+    return summed_.size() > 1 || short_rows ? nullptr : "it is one already";
+  }
+
+  bool find_factor(Factor& factor, Value value, const std::vector<bool>& follows, const std::vector<bool>& others) {
+    const std::vector<Inst>& insts = loops_.stages[0].body.insts;
+    auto dtype = [&](Value v) { return loops_.values[v].dtype; };
+    factor.value = factor.narrow = value;
+    for (const Inst& inst : insts)
+      if (inst.op == Op::cast && inst.results[0] == value && size_of(dtype(inst.args[0])) < size_of(dtype(value)))
+        factor.narrow = inst.args[0];
+    factor.dtype = dtype(factor.narrow);
+    if (!is_float(factor.dtype) && factor.dtype != DType::i8) return false;
+    std::vector<Value> wanted = {factor.narrow};
+    for (size_t n = insts.size(); n-- > 0;) {
+      const bool used = std::ranges::any_of(insts[n].results, [&](Value v) { return contains(wanted, v); });
+      if (!used) continue;
+      factor.insts.insert(factor.insts.begin(), insts[n]);
+      wanted.insert(wanted.end(), insts[n].args.begin(), insts[n].args.end());
+    }
+    if (factor.insts.empty()) return false;
+    for (size_t i = 0; i < count(); ++i) {
+      if (!follows[i]) continue;
+      if (!others[i]) factor.own.push_back(i);
+      factor.coordinates.push_back({axis(i).var, extent(i), axis(i).var, {i}});
+    }
+    for (size_t i = 0; i < factor.coordinates.size(); ++i)
+      for (size_t j = i + 1; j < factor.coordinates.size(); ++j)
+        if (join(factor, i, j)) break;
+    return !factor.own.empty();
+  }
+
+  // u = p * i + q * j is all that the factor knows of both, if i or j can be put in terms of u and the other is gone
+  // then. Every u must belong to some i and j: only there the expressions hold. It pays if there are fewer u than
+  // pairs.
+  bool join(Factor& factor, size_t i, size_t j) {
+    const Coordinate &first = factor.coordinates[i], &second = factor.coordinates[j];
+    if (first.axes.size() > 1 || second.axes.size() > 1) return false;
+    int64_t p = 0, q = 0;
+    for (const Inst& inst : factor.insts) {
+      if (inst.op != Op::load || !depends_on(inst.address, first.var) || !depends_on(inst.address, second.var))
+        continue;
+      const std::optional<Linear> a = linear_in(inst.address, first.var), b = linear_in(inst.address, second.var);
+      if (!a || !b) return false;
+      const int64_t both = std::gcd(a->coefficient, b->coefficient);
+      p = a->coefficient / both;
+      q = b->coefficient / both;
+      break;
+    }
+    if (p == 0 || q == 0) return false;
+    if (p < 0) p = -p, q = -q;
+    const int64_t back = q < 0 ? -q * (second.extent - 1) : 0;
+    const int64_t extent = p * (first.extent - 1) + std::abs(q) * (second.extent - 1) + 1;
+    if (extent >= first.extent * second.extent) return false;
+    const Expr u = Expr::index(text("u", i), extent);
+    Substitution to;
+    const Expr* gone = nullptr;
+    if (std::abs(q) == 1 && p <= second.extent) {
+      to = {{second.var, (u - back - first.var * p) * q}};
+      gone = &first.var;
+    } else if (p == 1 && std::abs(q) <= first.extent) {
+      to = {{first.var, u - back - second.var * q}};
+      gone = &second.var;
+    } else {
+      return false;
+    }
+    std::vector<Inst> insts = factor.insts;
+    for (Inst& inst : insts) {
+      substitute_in(inst, to);
+      if (depends_on(inst.address, *gone) || depends_on(inst.guard, *gone)) return false;
+    }
+    Coordinate joined{u, extent, first.value * p + second.value * q + back, {first.axes[0], second.axes[0]}};
+    factor.insts = std::move(insts);
+    factor.coordinates[i] = std::move(joined);
+    factor.coordinates.erase(factor.coordinates.begin() + static_cast<long>(j));
+    return true;
+  }
+
+  std::vector<size_t> order_of(std::vector<size_t> axes, size_t last) const {
+    auto found = std::ranges::find(axes, last);
+    if (found != axes.end()) std::rotate(found, found + 1, axes.end());
+    return axes;
+  }
+
+  int64_t product_of(const std::vector<size_t>& axes) const {
+    int64_t n = 1;
+    for (size_t i : axes) n *= walked(i);
+    return n;
+  }
+
+  // Of the first axes.
+  double points(size_t axes) const {
+    double all = 1;
+    for (size_t i = 0; i < axes; ++i) all *= static_cast<double>(extent(i));
+    return all;
+  }
+
+  double result_bytes() const {
+    double bytes = 0;
+    for (size_t s = 1; s < loops_.stages.size(); ++s)
+      for (const Inst& inst : loops_.stages[s].body.insts)
+        if (inst.op == Op::store) bytes += static_cast<double>(size_of(loops_.buffer(inst).dtype));
+    return bytes * points(loops_.outer.size());
+  }
+
+  bool lies_in_pieces(const Factor& factor, size_t fast) const {
+    if (factor.insts.size() != 1 || factor.insts[0].op != Op::load) return false;
+    if (extent(fast) % factor.piece() != 0) return false;
+    // The load as it stands in the loops: the coordinates may have changed it.
+    const Inst& load = definition(factor.narrow);
+    return load.binds.empty() && in_pieces(load.address, load.guard, axis(fast).var, factor.piece());
+  }
+
+  // The cheapest way for a factor whose summed axes end in `last_summed`.
+  Access best_access(const Factor& factor, size_t last_summed) const {
+    Access best;
+    auto consider = [&](bool packed, size_t fast, bool transposed) {
+      if (transposed && (size_of(factor.dtype) != 2 || extent(fast) % factor.piece() != 0)) return;
+      double cost = 0;
+      if (packed) {
+        const bool alone = std::ranges::any_of(
+            factor.coordinates, [&](const Coordinate& c) { return c.axes.size() == 1 && c.axes[0] == fast; });
+        double elements = 1;
+        for (const Coordinate& c : factor.coordinates)
+          elements *= static_cast<double>(c.axes[0] == fast ? round_up(c.extent, factor.piece()) : c.extent);
+        if (!alone || elements > kMostElements) return;
+        cost = 2 * elements * static_cast<double>(size_of(factor.dtype));
+      } else if (!lies_in_pieces(factor, fast)) {
+        return;
+      }
+      // Results that no longer lie side by side leave one by one.
+      if (transposed && fast != factor.own.back() && is_columns(factor.own)) cost += kScattered * result_bytes();
+      if (cost < best.cost) best = {packed, fast, transposed, cost};
+    };
+    for (bool packed : {false, true}) {
+      consider(packed, last_summed, false);
+      for (size_t i : factor.own) consider(packed, i, true);
+    }
+    return best;
+  }
+
+  // False if there is no way.
+  bool choose() {
+    double least = INFINITY;
+    for (size_t n = summed_.size(); n-- > 0;) {
+      const size_t last = summed_[n];
+      const Access a = best_access(factors_[0], last), b = best_access(factors_[1], last);
+      const bool along = !a.transposed || !b.transposed;  // pieces of some factor run along the sum
+      const int64_t padded = along ? round_up(extent(last), factors_[0].piece()) : extent(last);
+      const double cost =
+          a.cost + b.cost +
+          points(count()) / static_cast<double>(extent(last)) * static_cast<double>(padded) / kProductsPerByte;
+      if (cost >= least) continue;
+      least = cost;
+      access_[0] = a;
+      access_[1] = b;
+      last_summed_ = last;
+      padded_ = padded;
+    }
+    return std::isfinite(least);
+  }
+
+  // Whether results along these axes are neighbours in memory.
+  bool is_columns(const std::vector<size_t>& own) const {
+    for (size_t s = 1; s < loops_.stages.size(); ++s)
+      for (const Inst& inst : loops_.stages[s].body.insts) {
+        if (inst.op != Op::store) continue;
+        const std::optional<Linear> linear = linear_in(inst.address, axis(own.back()).var);
+        if (linear && linear->coefficient == 1) return true;
+      }
+    return false;
+  }
+
+  // The step that writes a factor; `address`: where, in terms of the axes.
+  Program::Step pack(const Factor& factor, const Access& access, Expr& address) {
+    std::vector<Coordinate> order = factor.coordinates;
+    auto fast = std::ranges::find_if(
+        order, [&](const Coordinate& c) { return c.axes.size() == 1 && c.axes[0] == access.fast; });
+    std::rotate(fast, fast + 1, order.end());
+    const int64_t wanted = order.back().extent, padded = round_up(wanted, factor.piece());
+    Substitution to;
+    if (padded != wanted) {
+      Coordinate& last = order.back();
+      const Expr var = Expr::index(last.var.name(), padded);
+      to = {{last.var, var}};
+      last.var = var;
+      last.extent = padded;
+    }
+    Program::Step step;
+    step.tf32 = step_.tf32;
+    step.after = step_.after;
+    Loops& loops = step.loops;
+    loops.name = "pack_" + loops_.name;
+    loops.buffers = loops_.buffers;
+    loops.values = loops_.values;
+    Stage stage;
+    const Expr inside = padded != wanted ? lt(order.back().var, wanted) : Expr(1);
+    for (Inst inst : factor.insts) {
+      substitute_in(inst, to);
+      if (inst.op == Op::load) inst.guard = logical_and(inst.guard, inside);
+      stage.body.insts.push_back(std::move(inst));
+    }
+    Expr element = 0;
+    int64_t stride = 1;
+    address = 0;
+    for (size_t n = order.size(); n-- > 0;) {
+      element = element + order[n].var * stride;
+      address = address + order[n].value * stride;
+      stride *= order[n].extent;
+    }
+    Shape shape;
+    for (const Coordinate& c : order) {
+      loops.outer.push_back({c.var, c.extent});
+      shape.push_back(c.extent);
+    }
+    kernel::Builder builder(loops.values, stage.body);
+    Value v = factor.narrow;
+    if (padded != wanted && factor.insts.back().op != Op::load)
+      v = builder.op(ScalarOp::where,
+                     {builder.index(DType::boolean, inside, {}), v, builder.constant(Scalar::of(factor.dtype, 0))});
+    for (Inst& inst : stage.body.insts)
+      if (inst.buffer >= 0) ++inst.buffer;
+    kernel::Builder::Access where;
+    where.address = element;
+    builder.store(0, v, where);
+    loops.stages.push_back(std::move(stage));
+    program_.made.push_back(make_input(static_cast<int64_t>(program_.made.size()), 0, factor.dtype, shape));
+    program_.tensors.push_back({program_.made.back().get()});
+    program_.tensors.back().packed = true;
+    step.segments = step_.segments;
+    keep_used(loops, step.segments[0],
+              {{text("packed", program_.made.size()), factor.dtype, kernel::Space::Out, stride}},
+              {static_cast<int>(program_.tensors.size()) - 1});
+    merge_axes(loops);
+    return step;
+  }
+
+  Program::Step multiply(std::span<const Expr> packed) {
+    Program::Step step = step_;
+    Loops& loops = step.loops;
+    Stage& product = loops.stages[0];
+    const std::vector<Axis> outer = loops.outer;
+    std::vector<size_t> rows = order_of(factors_[0].own, access_[0].transposed ? access_[0].fast : SIZE_MAX);
+    std::vector<size_t> columns = order_of(factors_[1].own, access_[1].transposed ? access_[1].fast : SIZE_MAX);
+    if (is_columns(rows) && !is_columns(columns)) std::swap(rows, columns);
+    const std::vector<size_t> summed = order_of(summed_, last_summed_);
+    std::vector<Axis> flattened;
+    for (size_t i : batch_) flattened.push_back(outer[i]);
+    Substitution to;
+    // One axis of several: the last of them is the fastest.
+    auto flatten = [&](const std::vector<size_t>& axes, const char* name) {
+      const Expr extent = product_of(axes), whole = Expr::index(name, extent);
+      int64_t inside = 1;
+      for (size_t n = axes.size(); n-- > 0; inside *= walked(axes[n])) {
+        const Expr at = floordiv(whole, inside);
+        to.emplace_back(axis(axes[n]).var, n == 0 ? at : mod(at, walked(axes[n])));
+      }
+      return Axis{whole, extent};
+    };
+    flattened.push_back(flatten(rows, "m"));
+    flattened.push_back(flatten(columns, "n"));
+    const Axis depth = flatten(summed, "k");
+    // The last summed axis begins anew after so many steps as it is walked as.
+    const Expr inside = lt(mod(depth.var, padded_), extent(last_summed_));
+    std::vector<Inst> insts;
+    const int fresh = access_[0].packed + access_[1].packed;
+    for (int f : {0, 1}) {
+      const Factor& factor = factors_[f];
+      Inst load;
+      if (access_[f].packed) {
+        load.op = Op::load;
+        load.results = {factor.narrow};
+        load.buffer = access_[0].packed ? f : 0;
+        load.address = packed[f];
+      } else {
+        load = definition(factor.narrow);
+        load.buffer += fresh;
+      }
+      substitute_in(load, to);
+      // Only what is packed along the sum has zeros behind its end.
+      if (!access_[f].packed || access_[f].transposed) load.guard = logical_and(load.guard, inside);
+      insts.push_back(std::move(load));
+      if (factor.value != factor.narrow) insts.push_back(definition(factor.value));
+    }
+    insts.push_back(definition(product.body.results[0]));
+    product.body.insts = std::move(insts);
+    product.inner = {depth};
+    for (size_t s = 1; s < loops.stages.size(); ++s)
+      for (Inst& inst : loops.stages[s].body.insts) {
+        if (inst.buffer >= 0) inst.buffer += fresh;
+        substitute_in(inst, to);
+      }
+    loops.outer = std::move(flattened);
+    keep_used(loops, step.segments[0], buffers_, tensors_);
+    return step;
+  }
 
   size_t count() const { return loops_.outer.size() + loops_.stages[0].inner.size(); }
   const Axis& axis(size_t i) const { return loops_.axis(loops_.stages[0], i); }
   int64_t extent(size_t i) const { return axis(i).extent.value(); }
   const Inst& definition(Value v) const { return *heddle::definition(loops_.stages[0], v); }
   bool is_summed(size_t i) const { return i >= loops_.outer.size(); }
+  int64_t walked(size_t axis) const { return axis == last_summed_ ? padded_ : extent(axis); }
 
   Program& program_;
   Program::Step& step_;
@@ -103,404 +452,6 @@ class Packer {
   std::vector<int> tensors_;
   std::vector<kernel::Buffer> buffers_;
 };
-
-const char* Packer::find_product() {
-  if (step_.direct || step_.segments.size() != 1 || !find_symbols(loops_).empty()) return "its sizes are not numbers";
-  const Stage& stage = loops_.stages[0];
-  if (!stage.reducer || stage.kept != 0) return kNoProduct;
-  for (size_t s = 1; s < loops_.stages.size(); ++s) {
-    const Stage& later = loops_.stages[s];
-    if (later.reducer || !later.inner.empty() || later.ordered || !later.results.empty())
-      return "its kernel goes on to reduce";
-  }
-  for (const Inst& inst : stage.body.insts)
-    if (inst.op == Op::check || inst.op == Op::scan || !inst.bodies.empty()) return "it checks indices, or scans";
-  const std::optional<Contraction> c = find_contraction(loops_, stage);
-  if (!c || !c->is_matmul()) return kNoProduct;
-  for (size_t i = 0; i < count(); ++i) {
-    if (!axis(i).extent.is_const() || axis(i).extent.value() < 1) return "its sizes are not numbers";
-    if (is_summed(i) && !(c->a_axes[i] && c->b_axes[i])) return "a factor is the same along a summed axis";
-    if (is_summed(i))
-      summed_.push_back(i);
-    else if (c->a_axes[i] && c->b_axes[i])
-      batch_.push_back(i);
-  }
-  if (!find_factor(factors_[0], c->a, c->a_axes, c->b_axes) || !find_factor(factors_[1], c->b, c->b_axes, c->a_axes))
-    return "no matrix unit multiplies its factors";
-  if (factors_[0].dtype != factors_[1].dtype) return "its factors have different dtypes";
-  return all_ ? nullptr : costs();
-}
-
-const char* Packer::costs() const {
-  double products = 1, depth = 1;
-  for (size_t i = 0; i < count(); ++i) products *= static_cast<double>(extent(i));
-  for (size_t i : summed_) depth *= static_cast<double>(extent(i));
-  bool short_rows = false;
-  for (const Factor& factor : factors_) {
-    const double rows = static_cast<double>(product_of(factor.own).value());
-    if (rows < kLeastRows) return "it has too few rows or columns";
-    short_rows = short_rows || (rows > kShortRow && extent(factor.own.back()) < kShortRow);
-  }
-  if (products < kLeastProducts) return "it is over before a launch is";
-  if (depth < kLeastDepth) return "its sums are too short";
-  return summed_.size() > 1 || short_rows ? nullptr : "it is one already";
-}
-
-bool Packer::find_factor(Factor& factor, Value value, const std::vector<bool>& follows,
-                         const std::vector<bool>& others) {
-  const std::vector<Inst>& insts = loops_.stages[0].body.insts;
-  auto dtype = [&](Value v) { return loops_.values[static_cast<size_t>(v)].dtype; };
-  factor.value = factor.narrow = value;
-  for (const Inst& inst : insts)
-    if (inst.op == Op::cast && inst.results[0] == value && size_of(dtype(inst.args[0])) < size_of(dtype(value)))
-      factor.narrow = inst.args[0];
-  factor.dtype = dtype(factor.narrow);
-  if (!is_float(factor.dtype) && factor.dtype != DType::i8) return false;
-  std::vector<Value> wanted = {factor.narrow};
-  for (size_t n = insts.size(); n-- > 0;) {
-    const bool used =
-        std::any_of(insts[n].results.begin(), insts[n].results.end(), [&](Value v) { return contains(wanted, v); });
-    if (!used) continue;
-    factor.insts.insert(factor.insts.begin(), insts[n]);
-    wanted.insert(wanted.end(), insts[n].args.begin(), insts[n].args.end());
-  }
-  if (factor.insts.empty()) return false;
-  for (size_t i = 0; i < count(); ++i) {
-    if (!follows[i]) continue;
-    if (!others[i]) factor.own.push_back(i);
-    if (axis(i).var.is_var()) factor.coordinates.push_back({axis(i).var, extent(i), axis(i).var, {i}});
-  }
-  join_coordinates(factor);
-  return !factor.own.empty();
-}
-
-void Packer::join_coordinates(Factor& factor) {
-  for (size_t i = 0; i < factor.coordinates.size(); ++i)
-    for (size_t j = i + 1; j < factor.coordinates.size(); ++j)
-      if (join(factor, i, j)) break;
-}
-
-// u = p * i + q * j is all that the factor knows of both, if i or j can be put in terms of u and the other is gone
-// then. Every u must belong to some i and j: only there the expressions hold. It pays if there are fewer u than pairs.
-bool Packer::join(Factor& factor, size_t i, size_t j) {
-  const Coordinate &first = factor.coordinates[i], &second = factor.coordinates[j];
-  if (first.axes.size() > 1 || second.axes.size() > 1) return false;
-  int64_t p = 0, q = 0;
-  for (const Inst& inst : factor.insts) {
-    if (inst.op != Op::load || !depends_on(inst.address, first.var) || !depends_on(inst.address, second.var)) continue;
-    const std::optional<Linear> a = linear_in(inst.address, first.var), b = linear_in(inst.address, second.var);
-    if (!a || !b) return false;
-    const int64_t both = std::gcd(a->coefficient, b->coefficient);
-    p = a->coefficient / both;
-    q = b->coefficient / both;
-    break;
-  }
-  if (p == 0 || q == 0) return false;
-  if (p < 0) p = -p, q = -q;
-  const int64_t back = q < 0 ? -q * (second.extent - 1) : 0;
-  const int64_t extent = p * (first.extent - 1) + std::abs(q) * (second.extent - 1) + 1;
-  if (extent >= first.extent * second.extent) return false;
-  const Expr u = Expr::index(text("u", i), extent);
-  Substitution to;
-  const Expr* gone = nullptr;
-  if (std::abs(q) == 1 && p <= second.extent) {
-    to = {{second.var, (u - back - first.var * p) * q}};
-    gone = &first.var;
-  } else if (p == 1 && std::abs(q) <= first.extent) {
-    to = {{first.var, u - back - second.var * q}};
-    gone = &second.var;
-  } else {
-    return false;
-  }
-  std::vector<Inst> insts = factor.insts;
-  for (Inst& inst : insts) {
-    inst.address = substitute(inst.address, to);
-    inst.guard = substitute(inst.guard, to);
-    if (depends_on(inst.address, *gone) || depends_on(inst.guard, *gone)) return false;
-  }
-  Coordinate joined{u, extent, first.value * p + second.value * q + back, {first.axes[0], second.axes[0]}};
-  factor.insts = std::move(insts);
-  factor.coordinates[i] = std::move(joined);
-  factor.coordinates.erase(factor.coordinates.begin() + static_cast<long>(j));
-  return true;
-}
-
-std::vector<size_t> Packer::order_of(std::vector<size_t> axes, size_t last) const {
-  auto found = std::find(axes.begin(), axes.end(), last);
-  if (found != axes.end()) std::rotate(found, found + 1, axes.end());
-  return axes;
-}
-
-Expr Packer::product_of(const std::vector<size_t>& axes) const {
-  int64_t n = 1;
-  for (size_t i : axes) n *= walked(i);
-  return n;
-}
-
-// The axes in terms of the one that they become: the last of them is the fastest.
-Substitution Packer::flat(const std::vector<size_t>& axes, const Expr& whole) const {
-  Substitution to;
-  int64_t inside = 1;
-  for (size_t n = axes.size(); n-- > 0;) {
-    const size_t i = axes[n];
-    const Expr at = floordiv(whole, inside);
-    if (axis(i).var.is_var()) to.emplace_back(axis(i).var, n == 0 ? at : mod(at, walked(i)));
-    inside *= walked(i);
-  }
-  return to;
-}
-
-double Packer::packed_elements(const Factor& factor, size_t fast) const {
-  double n = 1;
-  for (const Coordinate& c : factor.coordinates)
-    n *= static_cast<double>(c.axes[0] == fast ? round_up(c.extent, factor.piece()) : c.extent);
-  return n;
-}
-
-double Packer::result_bytes() const {
-  double bytes = 0, points = 1;
-  for (const Axis& axis : loops_.outer) points *= static_cast<double>(axis.extent.value());
-  for (size_t s = 1; s < loops_.stages.size(); ++s)
-    for (const Inst& inst : loops_.stages[s].body.insts)
-      if (inst.op == Op::store)
-        bytes += points * static_cast<double>(size_of(loops_.buffers[static_cast<size_t>(inst.buffer)].dtype));
-  return bytes;
-}
-
-bool Packer::lies_in_pieces(const Factor& factor, size_t fast) const {
-  if (factor.insts.size() != 1 || factor.insts[0].op != Op::load) return false;
-  if (extent(fast) % factor.piece() != 0) return false;
-  // The load as it stands in the loops: the coordinates may have changed it.
-  const Inst& load = definition(factor.narrow);
-  return load.binds.empty() && in_pieces(load.address, load.guard, axis(fast).var, factor.piece());
-}
-
-// The cheapest way for a factor whose summed axes end in `last_summed`.
-Access Packer::best_access(const Factor& factor, size_t last_summed) const {
-  Access best;
-  auto consider = [&](bool packed, size_t fast, bool transposed) {
-    if (!axis(fast).var.is_var()) return;
-    if (transposed && (size_of(factor.dtype) != 2 || extent(fast) % factor.piece() != 0)) return;
-    double cost = 0;
-    if (packed) {
-      const bool alone = std::any_of(factor.coordinates.begin(), factor.coordinates.end(),
-                                     [&](const Coordinate& c) { return c.axes.size() == 1 && c.axes[0] == fast; });
-      const double elements = packed_elements(factor, fast);
-      if (!alone || elements > kMostElements) return;
-      cost = 2 * elements * static_cast<double>(size_of(factor.dtype));
-    } else if (!lies_in_pieces(factor, fast)) {
-      return;
-    }
-    // Results that no longer lie side by side leave one by one.
-    if (transposed && fast != factor.own.back() && is_columns(factor.own)) cost += kScattered * result_bytes();
-    if (cost < best.cost) best = {packed, fast, transposed, cost};
-  };
-  for (bool packed : {false, true}) {
-    consider(packed, last_summed, false);
-    for (size_t i : factor.own) consider(packed, i, true);
-  }
-  return best;
-}
-
-void Packer::choose() {
-  double products = 1, least = INFINITY;
-  for (size_t i = 0; i < count(); ++i) products *= static_cast<double>(extent(i));
-  for (size_t n = summed_.size(); n-- > 0;) {
-    const size_t last = summed_[n];
-    const Access a = best_access(factors_[0], last), b = best_access(factors_[1], last);
-    const bool along = !a.transposed || !b.transposed;  // pieces of some factor run along the sum
-    const int64_t padded = along ? round_up(extent(last), factors_[0].piece()) : extent(last);
-    const double cost =
-        a.cost + b.cost + products / static_cast<double>(extent(last)) * static_cast<double>(padded) / kProductsPerByte;
-    if (cost >= least) continue;
-    least = cost;
-    access_[0] = a;
-    access_[1] = b;
-    last_summed_ = last;
-    padded_ = padded;
-  }
-  if (!std::isfinite(least)) padded_ = 0;
-}
-
-// Whether results along these axes are neighbours in memory.
-bool Packer::is_columns(const std::vector<size_t>& own) const {
-  for (size_t s = 1; s < loops_.stages.size(); ++s)
-    for (const Inst& inst : loops_.stages[s].body.insts) {
-      if (inst.op != Op::store || !axis(own.back()).var.is_var()) continue;
-      const std::optional<Linear> linear = linear_in(inst.address, axis(own.back()).var);
-      if (linear && linear->coefficient == 1) return true;
-    }
-  return false;
-}
-
-// Leaves the buffers that the stages use, behind those in `buffers` that are new.
-void keep_used(Loops& loops, Program::Segment& segment, std::vector<kernel::Buffer> buffers, std::vector<int> tensors) {
-  std::vector<int> number(loops.buffers.size(), -1);
-  auto each_use = [&](const std::function<void(Inst&)>& f) {
-    for (Stage& stage : loops.stages)
-      kernel::visit(stage.body, [&](Inst& inst) {
-        if (inst.buffer >= 0) f(inst);
-      });
-  };
-  std::vector<bool> used(loops.buffers.size(), false);
-  const auto fresh = static_cast<int>(buffers.size());
-  each_use([&](Inst& inst) {
-    if (inst.buffer >= fresh) used[static_cast<size_t>(inst.buffer - fresh)] = true;
-  });
-  for (size_t b = 0; b < loops.buffers.size(); ++b) {
-    if (!used[b]) continue;
-    number[b] = static_cast<int>(buffers.size());
-    buffers.push_back(loops.buffers[b]);
-    if (b < segment.tensors.size()) tensors.push_back(segment.tensors[b]);
-  }
-  each_use([&](Inst& inst) {
-    if (inst.buffer >= fresh) inst.buffer = number[static_cast<size_t>(inst.buffer - fresh)];
-  });
-  loops.buffers = std::move(buffers);
-  segment.tensors = std::move(tensors);
-}
-
-// The step that writes a factor; `address`: where, in terms of the axes.
-Program::Step Packer::pack(const Factor& factor, const Access& access, Expr& address) {
-  std::vector<Coordinate> order = factor.coordinates;
-  auto fast = std::find_if(order.begin(), order.end(),
-                           [&](const Coordinate& c) { return c.axes.size() == 1 && c.axes[0] == access.fast; });
-  std::rotate(fast, fast + 1, order.end());
-  const int64_t wanted = order.back().extent, padded = round_up(wanted, factor.piece());
-  Substitution to;
-  if (padded != wanted) {
-    Coordinate& last = order.back();
-    const Expr var = Expr::index(last.var.name(), padded);
-    to = {{last.var, var}};
-    last.var = var;
-    last.extent = padded;
-  }
-  Program::Step step;
-  step.tf32 = step_.tf32;
-  step.after = step_.after;
-  Loops& loops = step.loops;
-  loops.name = "pack_" + loops_.name;
-  loops.buffers = loops_.buffers;
-  loops.values = loops_.values;
-  Stage stage;
-  const Expr inside = padded != wanted ? lt(order.back().var, wanted) : Expr(1);
-  for (Inst inst : factor.insts) {
-    inst.address = substitute(inst.address, to);
-    inst.guard = substitute(inst.guard, to);
-    if (inst.op == Op::load) inst.guard = logical_and(inst.guard, inside);
-    stage.body.insts.push_back(std::move(inst));
-  }
-  Expr element = 0;
-  int64_t stride = 1;
-  address = 0;
-  for (size_t n = order.size(); n-- > 0;) {
-    element = element + order[n].var * stride;
-    address = address + order[n].value * stride;
-    stride *= order[n].extent;
-  }
-  Shape shape;
-  for (const Coordinate& c : order) {
-    loops.outer.push_back({c.var, c.extent});
-    shape.push_back(c.extent);
-  }
-  kernel::Builder builder(loops.values, stage.body);
-  Value v = factor.narrow;
-  if (padded != wanted && factor.insts.back().op != Op::load)
-    v = builder.op(ScalarOp::where,
-                   {builder.index(DType::boolean, inside, {}), v, builder.constant(Scalar::of(factor.dtype, 0))});
-  for (Inst& inst : stage.body.insts)
-    if (inst.buffer >= 0) ++inst.buffer;
-  kernel::Builder::Access where;
-  where.address = element;
-  builder.store(0, v, where);
-  loops.stages.push_back(std::move(stage));
-  program_.made.push_back(make_input(static_cast<int64_t>(program_.made.size()), 0, factor.dtype, shape));
-  program_.tensors.push_back({program_.made.back().get()});
-  program_.tensors.back().packed = true;
-  step.segments = step_.segments;
-  keep_used(loops, step.segments[0], {{text("packed", program_.made.size()), factor.dtype, kernel::Space::Out, stride}},
-            {static_cast<int>(program_.tensors.size()) - 1});
-  merge_axes(loops);
-  return step;
-}
-
-Program::Step Packer::multiply(std::span<const Expr> packed) {
-  Program::Step step = step_;
-  Loops& loops = step.loops;
-  Stage& product = loops.stages[0];
-  const std::vector<Axis> outer = loops.outer;
-  std::vector<size_t> rows = order_of(factors_[0].own, access_[0].transposed ? access_[0].fast : SIZE_MAX);
-  std::vector<size_t> columns = order_of(factors_[1].own, access_[1].transposed ? access_[1].fast : SIZE_MAX);
-  if (is_columns(rows) && !is_columns(columns)) std::swap(rows, columns);
-  const std::vector<size_t> summed = order_of(summed_, last_summed_);
-  std::vector<Axis> flattened;
-  for (size_t i : batch_) flattened.push_back(outer[i]);
-  Substitution to;
-  auto flatten = [&](const std::vector<size_t>& axes, const char* name) {
-    const Expr extent = product_of(axes), whole = Expr::index(name, extent);
-    for (auto& pair : flat(axes, whole)) to.push_back(std::move(pair));
-    return Axis{whole, extent};
-  };
-  flattened.push_back(flatten(rows, "m"));
-  flattened.push_back(flatten(columns, "n"));
-  const Axis depth = flatten(summed, "k");
-  // The last summed axis begins anew after so many steps as it is walked as.
-  const Expr inside = lt(mod(depth.var, padded_), extent(last_summed_));
-  std::vector<Inst> insts;
-  int fresh = 0;
-  for (int f : {0, 1})
-    if (access_[f].packed) ++fresh;
-  for (int f : {0, 1}) {
-    const Factor& factor = factors_[f];
-    Inst load;
-    if (access_[f].packed) {
-      load.op = Op::load;
-      load.results = {factor.narrow};
-      load.buffer = access_[0].packed ? f : 0;
-      load.address = packed[static_cast<size_t>(f)];
-    } else {
-      load = definition(factor.narrow);
-      load.buffer += fresh;
-    }
-    load.address = substitute(load.address, to);
-    load.guard = substitute(load.guard, to);
-    // Only what is packed along the sum has zeros behind its end.
-    if (!access_[f].packed || access_[f].transposed) load.guard = logical_and(load.guard, inside);
-    insts.push_back(std::move(load));
-    if (factor.value != factor.narrow) insts.push_back(definition(factor.value));
-  }
-  insts.push_back(definition(product.body.results[0]));
-  product.body.insts = std::move(insts);
-  product.inner = {depth};
-  for (size_t s = 1; s < loops.stages.size(); ++s)
-    kernel::visit(loops.stages[s].body, [&](Inst& inst) {
-      if (inst.buffer >= 0) inst.buffer += fresh;
-      inst.address = substitute(inst.address, to);
-      inst.guard = substitute(inst.guard, to);
-    });
-  loops.outer = std::move(flattened);
-  keep_used(loops, step.segments[0], buffers_, tensors_);
-  return step;
-}
-
-std::vector<Program::Step> Packer::run() {
-  step_.not_packed = find_product();
-  if (step_.not_packed) return {};
-  choose();
-  if (padded_ == 0) step_.not_packed = "no factor can be laid out in pieces of 16 bytes";
-  if (padded_ == 0) return {};
-  std::vector<Program::Step> steps;
-  Expr packed[2];
-  for (int f : {0, 1}) {
-    if (!access_[f].packed) continue;
-    steps.push_back(pack(factors_[f], access_[f], packed[f]));
-    buffers_.push_back(steps.back().loops.buffers[0]);
-    buffers_.back().space = kernel::Space::In;
-    tensors_.push_back(static_cast<int>(program_.tensors.size()) - 1);
-  }
-  steps.push_back(multiply(packed));
-  return steps;
-}
 
 }  // namespace
 

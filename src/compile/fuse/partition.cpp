@@ -38,8 +38,7 @@ bool spreads(const Node& node) {
   if (node.op != NodeOp::Scalar) return false;
   double elements = 0;
   for (const NodeRef& input : node.inputs) {
-    const Node* from = input.get();
-    while (is_movement(*from)) from = from->inputs[0].get();
+    const Node* from = rearranged(input.get());
     elements += from->op == NodeOp::Const ? 0 : upper(from->shape.numel());
   }
   return elements < upper(node.shape.numel());
@@ -80,13 +79,15 @@ void Partitioner::place_all() {
     interruption_point();
     const int turn = pending_.top();
     pending_.pop();
-    const Node* node = order_[static_cast<size_t>(turn)];
+    const Node* node = order_[turn];
     const bool first = turn < lowest_;  // else what it is made of may have been placed
     lowest_ = std::min(lowest_, turn);
-    if (node->op == NodeOp::Sort || node->op == NodeOp::Custom || node->control) {
+    if (is_direct(*node)) {
       if (placed_direct_.insert(node).second) place_direct(node);
     } else if (stored_.count(node) && !result_.storing.count(node)) {
-      release_nests_on(node);
+      // To compute products again may take less time than to read them.
+      for (const Node* sum : multiplied_in_[node])
+        if (auto nest = nests_.find(sum); nest != nests_.end() && nest->second.kept.empty()) release_nest(sum);
       if (limits_.updates.count(node))
         place_updates(node);
       else
@@ -112,8 +113,7 @@ Why Partitioner::should_store_for_all(const Node* node) {
     if (u.scans() && group(u.group).units.size() > 1) return {};
     groups.push_back(u.group);
   }
-  std::ranges::sort(groups);
-  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+  sort_unique(groups);
   auto gain = [&](size_t kernels) {
     const double arithmetic = limits_.rates.arithmetic(static_cast<double>(kernels - 1) * work_[number(node)]);
     const double traffic = limits_.rates.traffic(static_cast<double>(kernels + 1) * size_of(node->dtype));
@@ -142,7 +142,7 @@ void Partitioner::read_stored(const Node* node) {
     look_again(std::span(&id, 1));
     if (!scanned || u.scans()) continue;
     group(u.group).fixed = u.scatters();
-    u.outer = outer_axes(u);
+    u.outer = u.outer_axes();
   }
   for (const Node* sum : multiplied_in_[node]) release_nest(sum);
 }
@@ -158,8 +158,7 @@ void Partitioner::measure() {
     const Node& node = *order_[i];
     // Below these nothing is computed in place.
     const bool given = region_.given.count(&node), reduction = !given && reduction_of(&node) == &node;
-    bool cut = given || reduction || node.op == NodeOp::Sort || node.op == NodeOp::Custom || node.control ||
-               node.op == NodeOp::Scatter || joins_many(node);
+    bool cut = given || reduction || is_direct(node) || node.op == NodeOp::Scatter || joins_many(node);
     double work = op_weight(node);
     bool below = reduction;
     bool little = !cut && node.op != NodeOp::Scan && node.op != NodeOp::Gather;
@@ -189,12 +188,12 @@ void Partitioner::measure() {
           meet = -1;
           break;
         }
-        int& lower = depth[static_cast<size_t>(meet)] >= depth[static_cast<size_t>(other)] ? meet : other;
-        lower = next_[static_cast<size_t>(lower)];
+        int& lower = depth[meet] >= depth[other] ? meet : other;
+        lower = next_[lower];
       }
     }
     next_[i] = meet;
-    depth[i] = meet < 0 ? 0 : depth[static_cast<size_t>(meet)] + 1;
+    depth[i] = meet < 0 ? 0 : depth[meet] + 1;
   }
 }
 
@@ -202,49 +201,54 @@ void Partitioner::store(const Node* node, Why why) {
   if (region_.given.count(node) || !stored_.insert(node).second) return;
   if (limits_.explain) result_.boundaries[node].stored = why;
   const Node* direct = direct_of(node);
-  if (direct) stored_results_[direct].push_back(node);
   pending_.push(number_.at(direct ? direct : node));
 }
 
+int Partitioner::add_unit(Unit u) {
+  const int id = static_cast<int>(result_.units.size());
+  for (const Node* node : u.writes) result_.storing.try_emplace(node, id);
+  result_.units.push_back(std::move(u));
+  if (!is_direct(*unit(id).node)) explore(unit(id), true, id);
+  enter_reads(id);
+  return id;
+}
+
 void Partitioner::place_direct(const Node* node) {
-  int id = static_cast<int>(result_.units.size());
-  Unit& u = result_.units.emplace_back();
+  Unit u;
   u.node = node;
-  for (const Node* result : stored_results_[node]) {
-    u.writes.push_back(result);
-    result_.storing[result] = id;
-  }
+  for (int user : users_[number(node)])
+    if (stored_.count(order_[user])) u.writes.push_back(order_[user]);
   for (const NodeRef& input : node->inputs) {
     const Node* source = memory_source(input.get());
     if (is_leaf(*source)) continue;
-    store(source, {Reason::Sort});
+    store(source, {Reason::Direct});
     u.reads.push_back({source, {}, true});
-    readers_[{source, true}].push_back(id);
   }
-  new_group(id);
+  new_group(add_unit(std::move(u)));
 }
 
-void Partitioner::place_parts(const Node* node) {
+void Partitioner::place_alike(std::vector<Unit> units) {
   int g = -1;
-  for (size_t part = 0; part < node->inputs.size(); ++part) {
-    if (node->inputs[part]->shape.numel().is_const(0)) continue;
-    int id = static_cast<int>(result_.units.size());
-    result_.units.push_back(make_unit(node, false, static_cast<int>(part)));
-    result_.storing.try_emplace(node, id);
-    explore(unit(id), true, id);
-    enter_reads(id);
+  for (Unit& u : units) {
+    const int id = add_unit(std::move(u));
     if (g < 0)
       g = new_group(id);
     else
-      join(id, g, unit(id).kept);
+      join(id, g, unit(id).outer_axes());
   }
 }
 
+void Partitioner::place_parts(const Node* node) {
+  std::vector<Unit> units;
+  for (size_t part = 0; part < node->inputs.size(); ++part)
+    if (!node->inputs[part]->shape.numel().is_const(0)) units.push_back(make_unit(node, false, static_cast<int>(part)));
+  place_alike(std::move(units));
+}
+
 void Partitioner::place_updates(const Node* root) {
-  int g = -1;
+  std::vector<Unit> units;
   for (const Update& update : limits_.updates.at(root)) {
-    int id = static_cast<int>(result_.units.size());
-    Unit u;
+    Unit& u = units.emplace_back();
     if (update.value) {
       u.node = update.node;
       u.kept = update.part;
@@ -253,51 +257,43 @@ void Partitioner::place_updates(const Node* root) {
       u = make_unit(update.node, false);
     }
     u.into = root;
+    u.writes = {root};
     u.change = &update;
-    result_.units.push_back(std::move(u));
-    result_.storing.try_emplace(root, id);
-    explore(unit(id), true, id);
-    enter_reads(id);
-    if (g < 0)
-      g = new_group(id);
-    else
-      join(id, g, outer_axes(unit(id)));
   }
+  place_alike(std::move(units));
 }
 
 Unit Partitioner::make_unit(const Node* node, bool reduces, int part) {
   Unit u;
   u.node = node;
   u.reduces = reduces;
+  if (!reduces) u.writes = {node};
   u.part = part;
   auto add_axis = [](std::vector<Expr>& axes, const Expr& extent) {
     if (extent.is_const(1)) return Expr(0);
     axes.push_back(Expr::index(text("i", axes.size()), extent));
     return axes.back();
   };
-  const Node& written = part < 0 ? *node : *node->inputs[static_cast<size_t>(part)];
+  const Node& written = part < 0 ? *node : *node->inputs[part];
   for (const Expr& extent : written.shape) u.at.push_back(add_axis(u.kept, extent));
   if (!reduces && node->op == NodeOp::Scatter) {
-    const Expr& updates = node->inputs[1]->shape[static_cast<size_t>(node->attrs[0].value())];
+    const Expr& updates = node->inputs[1]->shape[node->attrs[0].value()];
     u.update = updates.is_const(1) ? Expr(0) : Expr::index("m", updates);
   }
   if (!reduces) return u;
   if (node->op == NodeOp::Unwindow) {
     u.reduced.push_back(Expr::index("w", node->attrs[1]));
   } else {
-    for (const Expr& axis : node->attrs)
-      u.reduced.push_back(Expr::index("r", node->inputs[0]->shape[static_cast<size_t>(axis.value())]));
+    for (const Expr& axis : node->attrs) u.reduced.push_back(Expr::index("r", node->inputs[0]->shape[axis.value()]));
   }
   return u;
 }
 
 int Partitioner::open_unit(const Node* node, bool reduces) {
-  int id = static_cast<int>(result_.units.size());
-  result_.units.push_back(make_unit(node, reduces));
-  (reduces ? reducing_ : result_.storing)[node] = id;
-  enter_nest(unit(id));
-  explore(unit(id), true, id);
-  enter_reads(id);
+  Unit u = make_unit(node, reduces);
+  enter_nest(u);
+  const int id = add_unit(std::move(u));
+  if (reduces) reducing_[node] = id;
   return id;
 }
 

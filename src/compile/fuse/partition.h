@@ -42,8 +42,7 @@ struct Unit {
   std::vector<const Node*> after;   // tokens of barriers on the way: nodes in memory that it waits for
   size_t evaluations = 0;           // (node, index) pairs that the nest computes
 
-  // What a kernel that is built directly writes (the results of a Sort); its node is never read itself.
-  std::vector<const Node*> writes;
+  std::vector<const Node*> writes;  // nothing if it reduces; of a Sort those results that somebody wants
 
   // Nested: the sum over a factor that is computed on the way, and what else its group reduces along the same axis.
   const Node* nest = nullptr;    // the sum; nullptr: not nested
@@ -57,11 +56,11 @@ struct Unit {
 
   bool scatters() const { return update.has_value(); }
   bool is_part() const { return part >= 0 || into; }
-  const Node* written() const { return into ? into : node; }
-  Index update_at() const;  // scatter: the element of the index and of the updates
-  double points() const;    // of the nest
+  const Node* source() const;  // the node whose element at `at` the nest stores, a scatter before its updates
+  Index update_at() const;     // scatter: the element of the index and of the updates
+  double points() const;       // of the nest
   bool scans() const { return scanned.is_var(); }
-  std::vector<Expr> free_axes() const;  // `kept` without `scanned`
+  std::vector<Expr> outer_axes() const;  // those of `kept` that could be
 };
 
 // Units that share a kernel: all of them run inside the same outer axes. Those that write the parts of a join, or that
@@ -78,8 +77,9 @@ struct Group {
   std::vector<Shared> shared;
 };
 
-// The node whose kernel is built directly, not from Loops, and of which `node` is a result; or nullptr. Such a kernel
-// reads and writes memory only.
+// Whether the kernel of the node is built directly, not from Loops. It reads and writes memory only.
+bool is_direct(const Node& node);
+// The node of such a kernel of which `node` is a result, or nullptr.
 const Node* direct_of(const Node* node);
 // What is in memory in row-major order when `node` is wanted there: looks through reshapes.
 const Node* memory_source(const Node* node);
@@ -100,8 +100,8 @@ Index gather_source(const Node& node, const Index& at, const Expr& chosen);
 // The reduction whose result `node` is (through Get too), or nullptr.
 const Node* reduction_of(const Node* node);
 // Index of the input element that a reduction folds at `at`, given the variables along the reduced axes. For Unwindow
-// `guard` gains the condition under which there is such an element.
-Index reduction_source(const Node& node, const Index& at, std::span<const Expr> reduced, Expr& guard);
+// `guard` gains the condition under which there is such an element, if somebody wants to know.
+Index reduction_source(const Node& node, const Index& at, std::span<const Expr> reduced, Expr* guard = nullptr);
 
 // What a partition may not do.
 struct PartitionLimits {

@@ -25,15 +25,12 @@ Region region_of(const Partition& parts, std::span<const int> groups, const F& w
   std::unordered_set<const Node*> written;
   auto each_unit = [&](const auto& f) {
     for (int g : groups)
-      for (int id : parts.groups[static_cast<size_t>(g)].units) f(parts.units[static_cast<size_t>(id)]);
+      for (int id : parts.groups[g].units) f(parts.units[id]);
   };
   auto write = [&](const Node* node) {
     if (written.insert(node).second && wanted(node)) region.roots.push_back(NodeRef::share(node));
   };
-  each_unit([&](const Unit& u) {
-    if (!u.reduces && u.writes.empty()) write(u.written());
-    for (const Node* node : u.writes) write(node);
-  });
+  each_unit([&](const Unit& u) { std::ranges::for_each(u.writes, write); });
   each_unit([&](const Unit& u) {
     for_each_needed(u, [&](const Node* node) {
       if (!written.count(node)) region.given.insert(node);
@@ -47,17 +44,14 @@ std::optional<std::vector<int>> replace(Partition& parts, std::span<const int> g
   for (auto& [node, id] : made.storing) {
     auto other = parts.storing.find(node);
     if (other == parts.storing.end()) continue;
-    const int g = parts.units[static_cast<size_t>(other->second)].group;
+    const int g = parts.units[other->second].group;
     if (g >= 0 && !contains(groups, g)) return {};
   }
   for (int g : groups) {
-    for (int id : std::exchange(parts.groups[static_cast<size_t>(g)].units, {})) {
-      Unit& u = parts.units[static_cast<size_t>(id)];
-      auto forget = [&](const Node* node) {
+    for (int id : std::exchange(parts.groups[g].units, {})) {
+      Unit& u = parts.units[id];
+      for (const Node* node : u.writes)
         if (auto it = parts.storing.find(node); it != parts.storing.end() && it->second == id) parts.storing.erase(it);
-      };
-      forget(u.written());
-      for (const Node* node : u.writes) forget(node);
       u.reads.clear();
       u.after.clear();
       u.group = -1;
@@ -110,7 +104,7 @@ std::vector<int> ranks(const std::vector<std::vector<int>>& needs) {
   std::vector<std::pair<int, size_t>> path;                               // nodes, and which of their needs comes next
   int time = 0, next_rank = 0;
   auto enter = [&](int node) {
-    met[static_cast<size_t>(node)] = low[static_cast<size_t>(node)] = time++;
+    met[node] = low[node] = time++;
     open.push_back(node);
     path.emplace_back(node, 0);
   };
@@ -129,12 +123,12 @@ std::vector<int> ranks(const std::vector<std::vector<int>>& needs) {
       }
       path.pop_back();
       if (!path.empty()) {
-        int& above = low[static_cast<size_t>(path.back().first)];
+        int& above = low[path.back().first];
         above = std::min(above, low[node]);
       }
       if (low[node] != met[node]) continue;
       for (bool last = false; !last; open.pop_back()) {
-        rank[static_cast<size_t>(open.back())] = next_rank;
+        rank[open.back()] = next_rank;
         last = open.back() == static_cast<int>(node);
       }
       ++next_rank;
@@ -150,7 +144,7 @@ std::vector<std::vector<int>> Partitioner::needed_groups() {
   for (const Unit& u : result_.units) {
     if (u.group < 0) continue;
     auto need = [&](int g) {
-      if (g != u.group) needed[static_cast<size_t>(u.group)].push_back(g);
+      if (g != u.group) needed[u.group].push_back(g);
     };
     for_each_needed(u, [&](const Node* node) {
       if (!region_.given.count(node)) need(unit(result_.storing.at(node)).group);
@@ -160,7 +154,7 @@ std::vector<std::vector<int>> Partitioner::needed_groups() {
       if (read.memory || has_unit(u.group, reduction_of(read.node))) continue;
       const int computes = unit(reducing_.at(reduction_of(read.node))).group;
       need(computes);
-      needed[static_cast<size_t>(computes)].push_back(u.group);
+      needed[computes].push_back(u.group);
     }
   }
   return needed;
@@ -184,7 +178,7 @@ void Partitioner::forbid(std::span<const int> groups) {
   each_unit([&](const Unit& u) { changed |= u.nest && limits_.not_nested.insert(u.nest).second; });
   if (changed) return;
   each_unit([&](const Unit& u) {
-    if (!u.reduces && u.writes.empty()) changed |= limits_.alone.insert(u.node).second;
+    if (!u.reduces && !is_direct(*u.node)) changed |= limits_.alone.insert(u.node).second;
   });
   HD_ASSERT(changed, "kernels that need each other, or that take no reduction in");
 }
@@ -192,10 +186,10 @@ void Partitioner::forbid(std::span<const int> groups) {
 bool Partitioner::make_again() {
   std::vector<int> rank = ranks(needed_groups());
   std::vector<std::vector<int>> groups(rank.size());  // by their rank
-  for (size_t g = 0; g < rank.size(); ++g) groups[static_cast<size_t>(rank[g])].push_back(static_cast<int>(g));
+  for (size_t g = 0; g < rank.size(); ++g) groups[rank[g]].push_back(static_cast<int>(g));
   auto rank_of = [&](const Node* node) {
     auto writer = result_.storing.find(node);
-    return writer == result_.storing.end() ? -1 : rank[static_cast<size_t>(unit(writer->second).group)];
+    return writer == result_.storing.end() ? -1 : rank[unit(writer->second).group];
   };
   std::vector<bool> unfit(groups.size());
   for (size_t r = 0; r < groups.size(); ++r)
@@ -205,7 +199,7 @@ bool Partitioner::make_again() {
     }
   for (const Unit& u : result_.units) {
     if (!nests_on_memory(u)) continue;
-    unfit[static_cast<size_t>(rank[static_cast<size_t>(u.group)])] = true;
+    unfit[rank[u.group]] = true;
     limits_.not_nested.insert(u.node);
   }
   if (!contains(unfit, true)) return true;
@@ -213,7 +207,7 @@ bool Partitioner::make_again() {
   for (const Unit& u : result_.units) {
     if (u.group < 0) continue;
     for_each_needed(u, [&](const Node* node) {
-      if (rank_of(node) != rank[static_cast<size_t>(u.group)]) wanted.insert(node);
+      if (rank_of(node) != rank[u.group]) wanted.insert(node);
     });
   }
   for (size_t r = 0; r < groups.size(); ++r) {

@@ -1,10 +1,26 @@
-// Joining finished groups, and the order in which they run.
+// Joining finished groups.
 #include <ranges>
 
 #include "base/error.h"
 #include "compile/fuse/partitioner.h"
 
 namespace heddle {
+
+namespace {
+
+// The variables of `u` where it computes the element at `index`.
+Substitution axes_at(const Unit& u, const Index& index) {
+  Substitution to;
+  for (size_t i = 0; i < u.at.size(); ++i) {
+    for (const Expr& axis : u.kept) {
+      // The nest may run backwards.
+      if (depends_on(u.at[i], axis)) to.emplace_back(axis, u.at[i] == axis ? index[i] : axis.extent() - 1 - index[i]);
+    }
+  }
+  return to;
+}
+
+}  // namespace
 
 void Partitioner::join_siblings() {
   std::unordered_map<uint64_t, std::vector<int>> alike;  // groups by their loops and one thing they read
@@ -25,7 +41,7 @@ void Partitioner::join_producers() {
   for (size_t g = result_.groups.size(); g-- > 0;) {
     const std::vector<int>& units = result_.groups[g].units;
     const int id = units.size() == 1 ? units[0] : -1;
-    if (id < 0 || unit(id).reduces || unit(id).scatters() || unit(id).is_part() || !unit(id).writes.empty()) continue;
+    if (id < 0 || unit(id).reduces || unit(id).scatters() || unit(id).is_part() || is_direct(*unit(id).node)) continue;
     if (is_alone(static_cast<int>(g)) || !waiting_[unit(id).node].empty()) continue;
     const std::vector<int>& readers = readers_[{unit(id).node, true}];
     auto group_of = [&](int reader) { return unit(reader).group; };
@@ -57,12 +73,12 @@ int Partitioner::first_reader(int g) {
 }
 
 Why Partitioner::join_reader(int to, int from) {
-  std::vector<std::pair<int, Rows>> where;  // by what the rows give
+  std::vector<std::pair<int, Place>> where;
   if (Why why = may_join_reader(to, from, where)) return why;
   if (Why why = rows_cost(to, from)) return why;
   const auto& [id, rows] = where[0];
-  if (!group(to).fixed) fix(to, rows.witness, rows.theirs);
   const std::vector<Expr> order = unit(id).outer;
+  if (!group(to).fixed) fix(to, rows.witness, rows.theirs);
   // Both may compute the same reduction: once is enough.
   std::erase_if(group(from).units, [&](int member) {
     if (!unit(member).reduces || !has_unit(to, unit(member).node)) return false;
@@ -71,22 +87,25 @@ Why Partitioner::join_reader(int to, int from) {
     unit(member).group = -1;
     return true;
   });
-  merge(to, from, rows.outer, order);
+  merge(to, from, rows.mine, order);
   return {};
 }
 
-Why Partitioner::may_join_reader(int to, int from, std::vector<std::pair<int, Rows>>& where) {
+Why Partitioner::may_join_reader(int to, int from, std::vector<std::pair<int, Place>>& where) {
   size_t total = 0;
+  bool reduces = false;
   for (int g : {to, from}) {
-    if (is_direct(g) || joins_parts(g) || is_nested(g)) return {Reason::OtherLoops};
+    if (is_nested(g)) return {Reason::OtherLoops};
     if (is_alone(g)) return {Reason::ReadElsewhere};
     for (int member : group(g).units) {
       const Unit& u = unit(member);
-      if (u.scatters() || u.scans() || u.nest) return {Reason::OtherLoops};
+      if (is_direct(*u.node) || u.is_part() || u.scatters() || u.scans() || u.nest) return {Reason::OtherLoops};
       if (multiplies(u)) return {Reason::ProductAlone};
       total += u.evaluations;
+      reduces |= g == from && u.reduces;
     }
   }
+  if (!reduces) return {Reason::OtherLoops};
   if (group(to).units.size() + group(from).units.size() > kMaxUnitsInGroup || total > kMaxEvaluations)
     return {Reason::KernelFull};
   for (int reader : group(to).units)
@@ -97,10 +116,11 @@ Why Partitioner::may_join_reader(int to, int from, std::vector<std::pair<int, Ro
       if (unit(id).kept.size() != unit(id).outer.size()) return {Reason::OtherPlaces};  // more than one for each row
       auto known = std::ranges::find(where, id, [](const auto& one) { return one.first; });
       if (known == where.end()) known = where.insert(where.end(), {id, {}});
-      if (Why why = reads_rows(unit(id), reader, read.index, known->second)) return why;
+      Place& place = known->second;
+      if (Why why = reads_rows(unit(id), reader, read.index, place)) return why;
       const auto& [first, rows] = where[0];
-      if (!same_positions(first, rows.outer, id, known->second.outer) ||
-          !same_positions(rows.witness, rows.theirs, reader, known->second.theirs))
+      if (positions_of(unit(first).outer, rows.mine) != positions_of(unit(id).outer, place.mine) ||
+          positions_of(unit(rows.witness).outer, rows.theirs) != positions_of(unit(reader).outer, place.theirs))
         return {Reason::OtherOrder};
     }
   return where.empty() ? Why{Reason::OtherLoops} : Why{};
@@ -109,23 +129,23 @@ Why Partitioner::may_join_reader(int to, int from, std::vector<std::pair<int, Ro
 Why Partitioner::rows_cost(int to, int from) {
   constexpr double kLongestRow = 1 << 14;  // elements that a block has at hand: longer rows come from memory again
   const double rows = row_count(unit(group(from).units[0]).outer);
-  double largest = 0;
   std::unordered_set<const Node*> read;
-  auto shares = [&](int g, const auto& f) {
-    bool any = false;
+  auto each_memory = [&](int g, const auto& f) {
     for (int member : group(g).units) {
-      for (const Node* leaf : unit(member).leaves) any |= f(leaf);
-      for (const Unit::Read& r : unit(member).reads) any |= r.memory && f(r.node);
+      for (const Node* leaf : unit(member).leaves) f(leaf);
+      for (const Unit::Read& r : unit(member).reads)
+        if (r.memory) f(r.node);
     }
-    return any;
   };
-  shares(from, [&](const Node* node) { return read.insert(node).second; });
-  for (int member : group(to).units) largest = std::max(largest, unit(member).points());
-  if (largest > rows && !shares(to, [&](const Node* node) { return read.count(node) > 0; }))
-    return {Reason::OtherLoops};
-  for (int member : group(from).units) largest = std::max(largest, unit(member).points());
-  if (largest > kLongestRow * rows || (rows < kMinRows && largest > kSmallWork)) return {Reason::FewRows, rows};
-  return {};
+  auto largest = [&](int g) {
+    return std::ranges::max(group(g).units | std::views::transform([&](int member) { return unit(member).points(); }));
+  };
+  each_memory(from, [&](const Node* node) { read.insert(node); });
+  bool shares = largest(to) <= rows;
+  each_memory(to, [&](const Node* node) { shares |= read.count(node) > 0; });
+  if (!shares) return {Reason::OtherLoops};
+  const double points = std::max(largest(to), largest(from));
+  return points > kLongestRow * rows || (rows < kMinRows && points > kSmallWork) ? few_rows(rows) : Why{};
 }
 
 Why Partitioner::join_sibling(int to, int from) {
@@ -151,17 +171,16 @@ Why Partitioner::join_sibling(int to, int from) {
 Why Partitioner::may_join_sibling(int to, int from) {
   const Group &a = group(to), &b = group(from);
   if (is_alone(to) || is_alone(from)) return {Reason::ReadElsewhere};
-  if (is_apart(to) || is_apart(from)) return {Reason::NestTooLarge};
-  size_t total = 0;
-  for (int member : a.units) total += unit(member).evaluations;
-  for (int member : b.units) total += unit(member).evaluations;
-  if (a.units.size() + b.units.size() > kMaxUnitsInGroup || total > kMaxEvaluations) return {Reason::KernelFull};
+  auto is_apart = [&](const Unit& u) { return u.factor && limits_.apart.count(u.node); };
+  if (any_unit(to, is_apart) || any_unit(from, is_apart)) return {Reason::NestTooLarge};
+  if (a.units.size() + b.units.size() > kMaxUnitsInGroup || evaluations(to) + evaluations(from) > kMaxEvaluations)
+    return {Reason::KernelFull};
   if (reaches(to, from) || reaches(from, to)) return {Reason::NeedEachOther};
   // Both nests may compute the same reductions: along the same axes, once is enough.
   for (int member : b.units)
     for (int other : a.units)
       if (unit(member).reduces && unit(other).reduces && unit(member).node == unit(other).node &&
-          !same_order(unit(member), unit(other)))
+          positions_of(unit(member).kept, unit(member).outer) != positions_of(unit(other).kept, unit(other).outer))
         return {Reason::OtherOrder};
   return {};
 }
@@ -173,48 +192,27 @@ const Node* Partitioner::written_by(int g) {
 }
 
 bool Partitioner::is_alone(int g) {
-  const std::vector<int>& units = group(g).units;
-  return std::any_of(units.begin(), units.end(), [&](int id) { return limits_.alone.count(unit(id).node) > 0; });
-}
-
-bool Partitioner::is_apart(int g) {
-  const std::vector<int>& units = group(g).units;
-  return std::any_of(units.begin(), units.end(),
-                     [&](int id) { return unit(id).factor && limits_.apart.count(unit(id).node) > 0; });
-}
-
-bool Partitioner::same_order(const Unit& a, const Unit& b) {
-  auto positions = [](const Unit& u) {
-    std::vector<size_t> list;
-    for (const Expr& axis : u.outer)
-      list.push_back(static_cast<size_t>(std::find(u.kept.begin(), u.kept.end(), axis) - u.kept.begin()));
-    return list;
-  };
-  return positions(a) == positions(b);
+  return any_unit(g, [&](const Unit& u) { return limits_.alone.count(u.node) > 0; });
 }
 
 std::vector<Expr> Partitioner::loop_shape(int g) {
+  const Unit& first = unit(group(g).units[0]);
+  if (is_direct(*first.node) || first.is_part()) return {};
   std::vector<Expr> shape;
-  if (is_direct(g) || joins_parts(g)) return shape;
-  if (is_nested(g)) {
-    for (const Expr& axis : unit(group(g).units[0]).outer) shape.push_back(axis.extent());
-    shape.push_back(-2);
-    for (int member : group(g).units)
-      if (unit(member).factor) {
-        shape.push_back(unit(member).along.extent());
-        break;
-      }
-    return shape;
-  }
+  for (const Expr& axis : first.outer) shape.push_back(axis.extent());
+  for (int member : group(g).units)
+    if (unit(member).factor) {
+      shape.insert(shape.end(), {-2, unit(member).along.extent()});
+      return shape;
+    }
   const Unit* reduction = nullptr;
   for (int member : group(g).units) {
     const Unit& u = unit(member);
-    if (u.scatters() || !u.writes.empty() || multiplies(u)) return {};  // alone it is computed in tiles
+    if (u.scatters() || multiplies(u)) return {};  // alone it is computed in tiles
     if (u.reduces && reduction && !in_one_pass(u, *reduction) && !in_one_pass(*reduction, u)) return {};
     if (u.reduces) reduction = &u;
     if (!u.reduces && u.kept.size() != u.outer.size()) return {};
   }
-  for (const Expr& axis : unit(group(g).units[0]).outer) shape.push_back(axis.extent());
   shape.push_back(-1);
   if (reduction)
     for (const Expr& axis : reduction->reduced) shape.push_back(axis.extent());
@@ -237,8 +235,7 @@ std::vector<uint64_t> Partitioner::loop_keys(int g) {
     for (const Unit::Read& read : unit(member).reads)
       if (read.memory) add(read.node);
   }
-  std::sort(keys.begin(), keys.end());
-  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  sort_unique(keys);
   return keys;
 }
 
@@ -251,9 +248,8 @@ std::vector<int> Partitioner::readers_of(int g) {
       readers.insert(readers.end(), it->second.begin(), it->second.end());
   };
   for (int id : group(g).units) {
-    if (unit(id).is_part() && id != group(g).units[0]) continue;  // all write the same node
-    if (!unit(id).reduces) add({unit(id).written(), true});       // a reduction is read in its own kernel
-    for (const Node* written : unit(id).writes) add({written, true});
+    if (unit(id).is_part() && id != group(g).units[0]) continue;       // all write the same node
+    for (const Node* written : unit(id).writes) add({written, true});  // a reduction is read in its own kernel
   }
   return readers;
 }
@@ -275,25 +271,13 @@ bool Partitioner::reaches(int a, int b) {
   return false;
 }
 
-// The variables of `u` where it computes the element at `index`.
-Substitution Partitioner::axes_at(const Unit& u, const Index& index) {
-  Substitution to;
-  for (size_t i = 0; i < u.at.size(); ++i) {
-    for (const Expr& axis : u.kept) {
-      // The nest may run backwards.
-      if (depends_on(u.at[i], axis)) to.emplace_back(axis, u.at[i] == axis ? index[i] : axis.extent() - 1 - index[i]);
-    }
-  }
-  return to;
-}
-
 void Partitioner::drop_dead_stores() {
   for (size_t id = 0; id < result_.units.size(); ++id) {
     Unit& u = result_.units[id];
-    if (u.group < 0 || u.reduces || !u.writes.empty()) continue;
-    if (roots_.count(u.written()) || !waiting_[u.node].empty()) continue;
+    if (u.group < 0 || u.reduces || is_direct(*u.node)) continue;
+    if (roots_.count(u.writes[0]) || !waiting_[u.node].empty()) continue;
     const std::vector<int>& readers = readers_[{u.node, true}];
-    if (!std::all_of(readers.begin(), readers.end(), [&](int r) { return unit(r).group == u.group; })) continue;
+    if (!std::ranges::all_of(readers, [&](int r) { return unit(r).group == u.group; })) continue;
     std::erase(group(u.group).units, static_cast<int>(id));
     result_.storing.erase(u.node);
     for (int r : readers) {
@@ -324,7 +308,7 @@ void Partitioner::order_groups() {
   std::vector<std::vector<int>> users(needed.size());
   std::vector<size_t> missing(needed.size(), 0);
   for (size_t g = 0; g < needed.size(); ++g) {
-    for (int from : needed[g]) users[static_cast<size_t>(from)].push_back(static_cast<int>(g));
+    for (int from : needed[g]) users[from].push_back(static_cast<int>(g));
     missing[g] = needed[g].size();
   }
   std::vector<int> ready;
@@ -336,11 +320,11 @@ void Partitioner::order_groups() {
   while (!ready.empty()) {
     int g = ready.back();
     ready.pop_back();
-    for (int user : users[static_cast<size_t>(g)])
-      if (--missing[static_cast<size_t>(user)] == 0) ready.push_back(user);
+    for (int user : users[g])
+      if (--missing[user] == 0) ready.push_back(user);
     Group& moved = group(g);
     if (moved.units.empty()) continue;
-    std::sort(moved.units.begin(), moved.units.end(), [&](int a, int b) {
+    std::ranges::sort(moved.units, [&](int a, int b) {
       size_t na = number(unit(a).node), nb = number(unit(b).node);
       return na != nb ? na < nb : unit(a).reduces > unit(b).reduces;
     });

@@ -31,27 +31,30 @@ bool covers(const Node& node, const Index& index) {
 }
 
 bool same_set(std::span<const Expr> a, std::span<const Expr> b) {
-  return a.size() == b.size() && std::all_of(a.begin(), a.end(), [&](const Expr& e) { return contains(b, e); });
+  return a.size() == b.size() && std::ranges::all_of(a, [&](const Expr& e) { return contains(b, e); });
 }
 
 double reduced_extent(const Node& reduction) {
   double extent = 1;
-  if (reduction.op == NodeOp::Unwindow) return upper(reduction.attrs[1]);
-  for (const Expr& axis : reduction.attrs)
-    extent *= upper(reduction.inputs[0]->shape[static_cast<size_t>(axis.value())]);
+  for (const Expr& axis : reduction.attrs) extent *= upper(reduction.inputs[0]->shape[axis.value()]);
   return extent;
 }
 
+bool is_product(const Node& node) { return node.op == NodeOp::Scalar && node.scalar_op == ScalarOp::mul; }
+
+// A product with more elements than one of its factors.
+bool multiplies_more(const Node& node, const Node& factor) {
+  return is_product(node) && upper(node.shape.numel()) > upper(factor.shape.numel());
+}
+
+// What a kernel computes on the way.
+bool is_inside(const Node& node) { return is_movement(node) || is_compute(node); }
+
 // Elements that the products of a sum are made of.
 double multiplied_elements(const Node& sum) {
-  const Node* product = sum.inputs[0].get();
-  while (is_movement(*product)) product = product->inputs[0].get();
   double elements = 0;
-  for (const NodeRef& input : product->inputs) {
-    const Node* factor = input.get();
-    while (is_movement(*factor)) factor = factor->inputs[0].get();
-    elements += upper(factor->shape.numel());
-  }
+  for (const NodeRef& input : rearranged(sum.inputs[0].get())->inputs)
+    elements += upper(rearranged(input.get())->shape.numel());
   return elements;
 }
 
@@ -59,9 +62,8 @@ double multiplied_elements(const Node& sum) {
 
 // Looks through nodes that only rearrange.
 void Partitioner::through_movement(const Node*& node, Index& index) const {
-  Expr guard = 1;
   while (is_movement(*node) && !in_memory(*node) && node->op != NodeOp::Pad && node->op != NodeOp::Barrier) {
-    index = source_index(*node, index, guard);
+    index = source_index(*node, index);
     node = node->inputs[0].get();
   }
 }
@@ -75,11 +77,10 @@ struct Partitioner::Below {
 Partitioner::Below Partitioner::look_below(const Node* node, const Index& index) {
   Below below;
   std::vector<std::pair<const Node*, Index>> stack{{node, index}}, seen;
-  Expr guard = 1;
   while (!stack.empty()) {
     auto [at, where] = std::move(stack.back());
     stack.pop_back();
-    bool known = std::any_of(seen.begin(), seen.end(), [&](auto& s) { return s.first == at && s.second == where; });
+    bool known = std::ranges::any_of(seen, [&](auto& s) { return s.first == at && s.second == where; });
     // Where nothing is reduced there is nothing to find, however much there is (random numbers, say).
     if (known || !reduces_below_[number(at)] || in_memory(*at)) continue;
     seen.emplace_back(at, where);
@@ -90,7 +91,7 @@ Partitioner::Below Partitioner::look_below(const Node* node, const Index& index)
     if (const Node* reduction = reduction_of(at)) {
       below.reductions.emplace_back(reduction, where);
     } else if (is_movement(*at)) {
-      stack.emplace_back(at->inputs[0].get(), source_index(*at, where, guard));
+      stack.emplace_back(at->inputs[0].get(), source_index(*at, where));
     } else if (at->op == NodeOp::Scalar || at->op == NodeOp::Cast || at->op == NodeOp::Bitcast) {
       for (const NodeRef& input : at->inputs) stack.emplace_back(input.get(), where);
     } else if (at->op != NodeOp::Iota) {
@@ -106,10 +107,8 @@ void Partitioner::find_nests() {
   std::vector<int> depth(order_.size(), 0);
   std::vector<const Node*> sums = order_;
   for (size_t i = 0; i < order_.size(); ++i)
-    for (int user : users_[i])
-      depth[static_cast<size_t>(user)] = std::max(depth[static_cast<size_t>(user)], depth[i] + 1);
-  std::stable_sort(sums.begin(), sums.end(),
-                   [&](const Node* a, const Node* b) { return depth[number(a)] < depth[number(b)]; });
+    for (int user : users_[i]) depth[user] = std::max(depth[user], depth[i] + 1);
+  std::ranges::stable_sort(sums, [&](const Node* a, const Node* b) { return depth[number(a)] < depth[number(b)]; });
   // Whether a factor goes to memory anyway is known once all reductions of it have an owner: the second time.
   sums.insert(sums.end(), sums.begin(), sums.end());
   for (const Node* node : sums) {
@@ -129,13 +128,10 @@ void Partitioner::find_nests() {
 std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
   Unit probe = make_unit(sum, true);
   const Expr along = probe.reduced[0];
-  Expr guard = 1;
   const Node* product = sum->inputs[0].get();
-  Index at = reduction_source(*sum, probe.at, probe.reduced, guard);
+  Index at = reduction_source(*sum, probe.at, probe.reduced);
   through_movement(product, at);
-  if (product->op != NodeOp::Scalar || product->scalar_op != ScalarOp::mul) return {};
-  if (stored_.count(product) || in_memory(*product)) return {};
-  std::optional<Nest> best;
+  if (!is_product(*product) || stored_.count(product) || in_memory(*product)) return {};
   for (const NodeRef& input : product->inputs) {
     const Node* factor = input.get();
     Index index = at;
@@ -143,12 +139,8 @@ std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
     std::vector<Expr> vars;
     if (!reduces_below_[number(factor)] || stored_.count(factor) || !is_plain(index, vars)) continue;
     if (!contains(vars, along) || !covers(*factor, index)) continue;
-    Nest nest;
-    nest.factor = factor;
-    auto position = [&](const Index& where) {
-      return static_cast<size_t>(std::find(where.begin(), where.end(), along) - where.begin());
-    };
-    nest.anchors.emplace(factor, position(index));
+    Nest nest{.factor = factor, .factor_at = index, .at = probe.at, .along = along};
+    nest.anchors.emplace(factor, position_of(index, along));
     double width = 1;
     std::vector<Expr> outer;
     for (size_t i = 0; i < probe.at.size(); ++i) {
@@ -160,9 +152,8 @@ std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
         width *= upper(probe.at[i].extent());
       }
     }
-    if (outer.size() + 1 != vars.size() || outer.size() == probe.kept.size()) continue;
-    if (width > kMostNestedWidth) continue;
-    double rows = row_count(outer);
+    if (outer.size() + 1 != vars.size() || outer.size() == probe.kept.size() || width > kMostNestedWidth) continue;
+    const double rows = row_count(outer);
     Below below = look_below(factor, index);
     if (!below.complete) continue;
     std::vector<const Node*> statistics;
@@ -174,15 +165,17 @@ std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
                        reduced_extent(*reduction) == upper(along.extent());
       dependent |= statistic;
       if (same_set(follows, vars) && reduced_extent(*reduction) <= kMostNestedWidth)
-        nest.kept.push_back(reduction), nest.anchors.emplace(reduction, position(where));
+        nest.kept.push_back(reduction), nest.anchors.emplace(reduction, position_of(where, along));
       else if (statistic && !owner_.count(reduction))
         statistics.push_back(reduction);
     }
     if (nest.kept.empty() && statistics.empty()) continue;
     // Without reductions that depend on each other, the factor should at least be much larger than what it is made of.
-    for (const Node* reduction : nest.kept) width = std::max(width, reduced_extent(*reduction));
     double made_of = 0;
-    for (const Node* reduction : nest.kept) made_of += multiplied_elements(*reduction);
+    for (const Node* reduction : nest.kept) {
+      width = std::max(width, reduced_extent(*reduction));
+      made_of += multiplied_elements(*reduction);
+    }
     const double length = upper(along.extent());
     bool large = rows >= kMinRows && length <= kMostNestedLength && length >= 2 * width && rows * length >= made_of;
     if (!dependent && !(large && only_summed(nest.factor))) continue;
@@ -190,101 +183,67 @@ std::optional<Partitioner::Nest> Partitioner::find_nest(const Node* sum) {
     if ((nest.kept.empty() || (rows >= kMinRows && rows * length < made_of)) &&
         multiplied_elsewhere(nest.factor, product))
       continue;
-    best = std::move(nest);
     for (const Node* statistic : statistics) own(statistic, sum);
-    own_statistics(sum, *best);
-    break;
+    own_statistics(sum, nest);
+    return nest;
   }
-  return best;
+  return {};
+}
+
+// What uses nodes, directly or behind what `through` says; each once.
+template <class F>
+Partitioner::Users Partitioner::users_of(std::vector<const Node*> nodes, const F& through) const {
+  Users users{std::move(nodes), {}};
+  std::unordered_set<const Node*> seen(users.through.begin(), users.through.end());
+  for (size_t i = 0; i < users.through.size() && users.through.size() < kMostBelow; ++i)
+    for (int user : users_[number(users.through[i])])
+      if (const Node* next = order_[user]; seen.insert(next).second)
+        (through(*next) ? users.through : users.ends).push_back(next);
+  return users;
 }
 
 bool Partitioner::read_apart(const Node* sum) {
   // What everybody wants may be a function of it, which its own kernel then writes.
   if (const int at = next_[number(sum)]; at >= 0) {
-    const Node& next = *order_[static_cast<size_t>(at)];
+    const Node& next = *order_[at];
     const bool elementwise = info(next.op).kind == NodeKind::Elementwise || next.op == NodeOp::Reshape;
     if (elementwise && next.shape.numel() == sum->shape.numel()) return false;
   }
-  std::vector<const Node*> stack{sum};
-  std::unordered_set<const Node*> seen;
-  int kernels = 0;
-  bool reduces = false;
-  while (!stack.empty() && seen.size() < kMostBelow) {
-    const Node* node = stack.back();
-    stack.pop_back();
-    if (!seen.insert(node).second) continue;
-    const bool more = node == sum || (!stored_.count(node) && (is_movement(*node) || is_compute(*node)));
-    kernels += !more;
-    reduces |= reduction_of(node) && node != sum;
-    if (!more) continue;
-    for (int user : users_[number(node)]) stack.push_back(order_[static_cast<size_t>(user)]);
-  }
-  return reduces && kernels > 1;
+  const std::vector<const Node*> kernels =
+      users_of({sum}, [&](const Node& node) { return !stored_.count(&node) && is_inside(node); }).ends;
+  return kernels.size() > 1 && std::ranges::any_of(kernels, reduction_of);
 }
 
 bool Partitioner::only_summed(const Node* factor) {
+  const Users users = users_of({factor}, is_inside);
   // What goes to memory anyway need not be computed again.
-  std::vector<const Node*> stack{factor};
-  std::unordered_set<const Node*> seen;
-  while (!stack.empty()) {
-    const Node* node = stack.back();
-    stack.pop_back();
-    if (!seen.insert(node).second) continue;
-    if (roots_.count(node) || seen.size() > kMostBelow) return false;
-    for (int user : users_[number(node)]) {
-      const Node* next = order_[static_cast<size_t>(user)];
-      if (next->op != NodeOp::Reduce) {
-        if (!is_movement(*next) && !is_compute(*next)) return false;
-        stack.push_back(next);
-        continue;
-      }
-      // A sum of products keeps an axis that the factor lacks.
-      const Node* from = next->inputs[0].get();
-      while (is_movement(*from)) from = from->inputs[0].get();
-      if (owner_.count(next)) continue;  // a nest computes it
-      bool contracts = next->reduce_op == ReduceOp::Sum && from->op == NodeOp::Scalar &&
-                       from->scalar_op == ScalarOp::mul && upper(from->shape.numel()) > upper(factor->shape.numel());
-      if (!contracts) return false;
-    }
-  }
-  return true;
+  if (users.through.size() >= kMostBelow) return false;
+  if (std::ranges::any_of(users.through, [&](const Node* node) { return roots_.count(node) > 0; })) return false;
+  return std::ranges::all_of(users.ends, [&](const Node* sum) {
+    if (sum->op != NodeOp::Reduce) return false;
+    // A nest computes it, or it is a sum of products that keeps an axis which the factor lacks.
+    return owner_.count(sum) ||
+           (sum->reduce_op == ReduceOp::Sum && multiplies_more(*rearranged(sum->inputs[0].get()), *factor));
+  });
 }
 
-// Whether sums of other products than this one want the factor.
 bool Partitioner::multiplied_elsewhere(const Node* factor, const Node* product) {
-  std::vector<const Node*> stack{factor};
-  while (!stack.empty()) {
-    const Node* node = stack.back();
-    stack.pop_back();
-    for (int user : users_[number(node)]) {
-      const Node* next = order_[static_cast<size_t>(user)];
-      if (is_movement(*next)) stack.push_back(next);
-      const bool multiplies = next->op == NodeOp::Scalar && next->scalar_op == ScalarOp::mul && next != product;
-      if (multiplies && upper(next->shape.numel()) > upper(factor->shape.numel())) return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(users_of({factor}, is_movement).ends,
+                             [&](const Node* user) { return user != product && multiplies_more(*user, *factor); });
 }
 
 // What else is reduced along the axis, of the same values: a softmax's divisor, say, whoever divides by it.
 void Partitioner::own_statistics(const Node* sum, const Nest& nest) {
-  std::vector<const Node*> users{nest.factor}, reductions;
-  for (const auto& [node, axis] : nest.anchors) users.push_back(node);
+  std::vector<const Node*> made_of;
+  for (const auto& [node, axis] : nest.anchors) made_of.push_back(node);
   auto earlier = [&](const Node* a, const Node* b) { return number(a) < number(b); };
-  std::sort(users.begin(), users.end(), earlier);
-  std::unordered_set<const Node*> seen(users.begin(), users.end());
-  for (size_t i = 0; i < users.size() && users.size() < kMostBelow; ++i)
-    for (int user : users_[number(users[i])]) {
-      const Node* next = order_[static_cast<size_t>(user)];
-      if (!seen.insert(next).second) continue;
-      if (next->op == NodeOp::Reduce && next->attrs.size() == 1 && next != sum && !owner_.count(next))
-        reductions.push_back(next);
-      else if (is_movement(*next) || is_compute(*next))
-        users.push_back(next);
-    }
-  std::sort(reductions.begin(), reductions.end(), earlier);
+  std::ranges::sort(made_of, earlier);
+  std::vector<const Node*> reductions = users_of(std::move(made_of), is_inside).ends;
+  std::ranges::sort(reductions, earlier);
   for (const Node* reduction : reductions)
-    if (shares_axis(reduction, sum, nest)) own(reduction, sum);
+    if (reduction->op == NodeOp::Reduce && reduction->attrs.size() == 1 && reduction != sum &&
+        !owner_.count(reduction) && shares_axis(reduction, sum, nest))
+      own(reduction, sum);
 }
 
 void Partitioner::own(const Node* statistic, const Node* sum) {
@@ -294,8 +253,7 @@ void Partitioner::own(const Node* statistic, const Node* sum) {
 bool Partitioner::shares_axis(const Node* reduction, const Node* sum, const Nest& nest) {
   Unit own = make_unit(reduction, true);
   if (own.reduced.size() != 1 || own.kept.size() != nest.outer.size()) return false;
-  Expr guard = 1;
-  const Index from = reduction_source(*reduction, own.at, own.reduced, guard);
+  const Index from = reduction_source(*reduction, own.at, own.reduced);
   Below below = look_below(reduction->inputs[0].get(), from);
   if (!below.complete) return false;
   // What it is made of besides may not wait for the sum, nor be as large as what the nest computes on the way.
@@ -305,20 +263,12 @@ bool Partitioner::shares_axis(const Node* reduction, const Node* sum, const Nest
     bool inside = nest.anchors.count(other) || (owned != owner_.end() && owned->second == sum);
     if (!inside && (number(other) > number(sum) || upper(other->shape.numel()) >= large)) return false;
   }
-  return std::any_of(nest.anchors.begin(), nest.anchors.end(), [&](auto& anchor) {
+  return std::ranges::any_of(nest.anchors, [&](auto& anchor) {
     auto found = below.nodes.find(anchor.first);
     std::vector<Expr> vars;
     return found != below.nodes.end() && is_plain(found->second, vars) && covers(*anchor.first, found->second) &&
            vars.size() == own.kept.size() + 1 && found->second[anchor.second] == own.reduced[0];
   });
-}
-
-void Partitioner::release_nests_on(const Node* factor) {
-  auto sums = multiplied_in_.find(factor);
-  if (sums == multiplied_in_.end()) return;
-  // To compute products again may take less time than to read them.
-  for (const Node* sum : sums->second)
-    if (auto nest = nests_.find(sum); nest != nests_.end() && nest->second.kept.empty()) release_nest(sum);
 }
 
 void Partitioner::release_nest(const Node* sum) {
@@ -348,22 +298,14 @@ void Partitioner::enter_nest(Unit& u) {
   if (it == nests_.end()) return;
   u.nest = u.node;
   u.along = u.reduced[0];
-  u.factor = it->second.factor;
-  for (size_t i : it->second.outer) u.nest_outer.push_back(u.at[i]);
-  Expr guard = 1;
-  const Node* product = u.node->inputs[0].get();
-  Index at = reduction_source(*u.node, u.at, u.reduced, guard);
-  through_movement(product, at);
-  std::vector<Expr> follows = u.nest_outer;
-  follows.push_back(u.along);
-  // Both factors may be the same node, at different places.
-  for (const NodeRef& input : product->inputs) {
-    const Node* factor = input.get();
-    Index index = at;
-    through_movement(factor, index);
-    std::vector<Expr> vars;
-    if (factor == u.factor && is_plain(index, vars) && same_set(vars, follows)) u.factor_at = std::move(index);
+  const Nest& nest = it->second;
+  u.factor = nest.factor;
+  Substitution to = {{nest.along, u.along}};
+  for (size_t i : nest.outer) {
+    u.nest_outer.push_back(u.at[i]);
+    to.emplace_back(nest.at[i], u.at[i]);
   }
+  for (const Expr& e : nest.factor_at) u.factor_at.push_back(substitute(e, to));
 }
 
 const Node* Partitioner::family(const Unit& u) const {
@@ -405,17 +347,6 @@ void Partitioner::read_own(Unit& u, bool decide) {
   }
 }
 
-bool Partitioner::has_unit(int g, const Node* reduction) {
-  const std::vector<int>& units = group(g).units;
-  return std::any_of(units.begin(), units.end(),
-                     [&](int id) { return unit(id).reduces && unit(id).node == reduction; });
-}
-
-bool Partitioner::is_nested(int g) {
-  const std::vector<int>& units = group(g).units;
-  return std::any_of(units.begin(), units.end(), [&](int id) { return unit(id).factor != nullptr; });
-}
-
 // Maps the axes of `u` to those of its readers in the group: outer ones to outer ones, the other to their common axis.
 bool Partitioner::follow_readers(Unit& u, int g, std::vector<Expr>& outer) {
   bool first = true;
@@ -425,20 +356,12 @@ bool Partitioner::follow_readers(Unit& u, int g, std::vector<Expr>& outer) {
     if (!reader.nest || !reader.along.is_var()) return false;
     for (const Unit::Read& read : reader.reads) {
       if (read.memory || reduction_of(read.node) != u.node) continue;
-      std::vector<Expr> mine;
-      Expr along;
-      auto own = [&](const Expr& axis) {
-        for (size_t i = 0; i < u.at.size(); ++i)
-          if (read.index[i] == axis && u.at[i].is_var() && u.at[i].extent() == axis.extent()) return u.at[i];
-        return Expr();
-      };
-      for (const Expr& axis : reader.outer) mine.push_back(own(axis));
-      along = own(reader.along);
-      if (!along.is_var() || mine.size() + 1 != u.kept.size()) return false;
-      if (std::any_of(mine.begin(), mine.end(), [](const Expr& e) { return !e.is_var(); })) return false;
+      std::vector<Expr> mine = axes_along(u, read.index, reader.outer);
+      const std::vector<Expr> along = axes_along(u, read.index, std::span(&reader.along, 1));
+      if (along.size() != 1 || mine.size() != reader.outer.size() || mine.size() + 1 != u.kept.size()) return false;
       if (!first && !(mine == outer)) return false;
       outer = std::move(mine);
-      u.along = along;
+      u.along = along[0];
       first = false;
     }
   }
@@ -455,54 +378,11 @@ std::vector<int> Partitioner::place_kept(const Node* node) {
       others.push_back(g);
       continue;
     }
-    int id = static_cast<int>(result_.units.size());
-    result_.units.push_back(std::move(u));
+    const int id = add_unit(std::move(u));
     reducing_.try_emplace(node, id);
-    explore(unit(id), true, id);
-    enter_reads(id);
     join(id, g, std::move(outer));
   }
   return others;
-}
-
-Why Partitioner::join_nest(int id, const std::vector<int>& groups) {
-  if (groups.size() != 1) return {Reason::SeveralRead, static_cast<double>(groups.size())};
-  int g = groups[0];
-  Unit& u = unit(id);
-  if (is_direct(g)) return {Reason::Sort};
-  if (!has_room(group(g), u)) return {Reason::KernelFull};
-  std::vector<Expr> mine, theirs;
-  int witness = -1;
-  for (int reader_id : readers_[{u.node, false}]) {
-    const Unit& reader = unit(reader_id);
-    if (reader.group != g) continue;
-    if (reader.reduces || reader.scans() || reader.scatters()) return {Reason::OtherPlaces};
-    for (const Unit::Read& read : reader.reads) {
-      if (read.memory || reduction_of(read.node) != u.node) continue;
-      std::vector<Expr> vars;
-      if (!is_plain(read.index, vars) || !covers(*u.node, read.index)) return {Reason::OtherExtent};
-      if (!std::all_of(vars.begin(), vars.end(), [&](const Expr& e) { return contains(reader.kept, e); }))
-        return {Reason::OtherPlaces};
-      std::vector<Expr> own, axes;
-      for (const Expr& axis : reader.outer)
-        for (size_t i = 0; i < u.at.size(); ++i)
-          if (read.index[i] == axis && contains(u.nest_outer, u.at[i])) {
-            own.push_back(u.at[i]);
-            axes.push_back(axis);
-          }
-      if (own.size() != u.nest_outer.size()) return {Reason::OtherLoops};
-      if (group(g).fixed && axes.size() != reader.outer.size()) return {Reason::OtherLoops};
-      if (witness >= 0 && !(own == mine && same_positions(witness, theirs, reader_id, axes)))
-        return {Reason::OtherOrder};
-      witness = reader_id;
-      mine = std::move(own);
-      theirs = std::move(axes);
-    }
-  }
-  if (witness < 0) return {Reason::OtherPlaces};
-  if (!group(g).fixed) fix(g, witness, theirs);
-  join(id, g, std::move(mine));
-  return {};
 }
 
 bool Partitioner::store_own(int id) {
@@ -514,10 +394,7 @@ bool Partitioner::store_own(int id) {
     if (reader_id == id || reader.group < 0 || !group(reader.group).fixed || family(reader) != owned->second) continue;
     for (const Unit::Read& read : reader.reads) {
       if (read.memory || read.node != u.node) continue;
-      std::vector<Expr> outer;
-      for (const Expr& axis : reader.outer)
-        for (size_t i = 0; i < u.at.size(); ++i)
-          if (read.index[i] == axis) outer.push_back(u.at[i]);
+      std::vector<Expr> outer = axes_along(u, read.index, reader.outer);
       if (outer.size() != reader.outer.size() || outer.size() != u.kept.size()) continue;
       join(id, reader.group, std::move(outer));
       return true;
@@ -532,8 +409,8 @@ void Partitioner::share_factors() {
     for (int id : g.units) {
       const Unit& u = unit(id);
       if (!u.factor || reduction_of(u.factor) || in_memory(*u.factor)) continue;
-      bool known = std::any_of(g.shared.begin(), g.shared.end(),
-                               [&](const Group::Shared& s) { return unit(s.unit).factor == u.factor; });
+      bool known =
+          std::ranges::any_of(g.shared, [&](const Group::Shared& s) { return unit(s.unit).factor == u.factor; });
       if (known || u.group < 0) continue;
       size_t before = 0;
       while (number(unit(g.units[before]).node) < number(u.factor)) ++before;

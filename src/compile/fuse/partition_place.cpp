@@ -4,18 +4,22 @@
 
 namespace heddle {
 
-std::vector<Expr> Partitioner::outer_axes(const Unit& u) {
-  std::vector<Expr> axes = u.free_axes();
-  if (u.scatters()) std::erase(axes, u.at[static_cast<size_t>(u.node->attrs[0].value())]);
-  return axes;
+namespace {
+
+void reorder(std::vector<Expr>& axes, const std::vector<size_t>& positions) {
+  std::vector<Expr> result;
+  for (size_t p : positions) result.push_back(axes[p]);
+  axes = std::move(result);
 }
+
+}  // namespace
 
 int Partitioner::new_group(int id) {
   int g = static_cast<int>(result_.groups.size());
   Unit& u = unit(id);
   result_.groups.push_back({{id}, u.reduces || u.scatters() || u.scans()});
   u.group = g;
-  u.outer = outer_axes(u);
+  u.outer = u.outer_axes();
   return g;
 }
 
@@ -37,7 +41,7 @@ void Partitioner::place_storing(int id) {
   else if (limits_.alone.count(unit(id).node))
     why = {Reason::ReadElsewhere};
   else if (groups.size() != 1)
-    why = join_one_of(id, groups);
+    why = {Reason::SeveralRead, static_cast<double>(groups.size())};
   else
     why = join_storing(id, groups[0]);
   if (!why) return;
@@ -45,11 +49,9 @@ void Partitioner::place_storing(int id) {
   new_group(id);
 }
 
-bool Partitioner::has_room(const Group& g, const Unit& u) {
-  if (g.units.size() == 1) return true;
-  size_t total = u.evaluations;
-  for (int member : g.units) total += unit(member).evaluations;
-  return g.units.size() < kMaxUnitsInGroup && total <= 2 * kMaxEvaluations;
+bool Partitioner::has_room(int g, const Unit& u) {
+  const size_t units = group(g).units.size();
+  return units == 1 || (units < kMaxUnitsInGroup && evaluations(g) + u.evaluations <= 2 * kMaxEvaluations);
 }
 
 void Partitioner::join(int id, int g, std::vector<Expr> outer) {
@@ -58,46 +60,26 @@ void Partitioner::join(int id, int g, std::vector<Expr> outer) {
   group(g).units.push_back(id);
 }
 
-Why Partitioner::join_one_of(int id, const std::vector<int>& groups) {
-  for (int g : groups)
-    if (writes_for_others(id, g) && !join_storing(id, g)) return {};
-  return {Reason::SeveralRead, static_cast<double>(groups.size())};
-}
-
-bool Partitioner::writes_for_others(int id, int g) {
-  const Unit& u = unit(id);
-  auto u_reads = [&](const Unit::Read& read) {
-    return std::ranges::any_of(u.reads, [&](const Unit::Read& own) { return key(own) == key(read); });
-  };
-  for (int member : group(g).units)
-    for (const Unit::Read& read : unit(member).reads) {
-      if (read.memory && read.node == u.node) {
-        if (unit(member).reduces) return false;
-      } else if (!u_reads(read)) {
-        return false;
-      }
-    }
-  return std::ranges::all_of(u.reads, [](const Unit::Read& read) { return read.memory; });
-}
-
 Why Partitioner::join_storing(int id, int g) {
-  Storing where;
+  Place where;
   if (Why why = may_store_in(id, g, where)) return why;
-  if (Why why = storing_costs(unit(id), where)) return why;
+  const double rows = row_count(where.mine), points = unit(id).points();
+  if (!where.scans && rows < kMinRows && points > kSmallWork && points > rows) return few_rows(rows);
   if (unit(id).scans()) {
     if (!group(g).fixed) fix(g, where.witness, where.theirs);
     for (auto& [reader, along] : where.scanned) unit(reader).scanned = along;
   }
-  join(id, g, std::move(where.outer));
+  join(id, g, std::move(where.mine));
   return {};
 }
 
-Why Partitioner::may_store_in(int id, int g, Storing& where) {
+Why Partitioner::may_store_in(int id, int g, Place& where) {
   const Unit& u = unit(id);
-  if (is_direct(g)) return {Reason::Sort};
-  if (joins_parts(g)) return {Reason::LongJoin};
-  if (unit(group(g).units[0]).scatters()) return {Reason::Scatter};
-  if (!has_room(group(g), u)) return {Reason::KernelFull};
+  const Unit& first = unit(group(g).units[0]);
+  if (is_direct(*first.node)) return {Reason::Direct};
+  if (first.is_part()) return {Reason::LongJoin};
+  if (first.scatters()) return {Reason::Scatter};
+  if (!has_room(g, u)) return {Reason::KernelFull};
   where.scans = u.scans();
   for (int reader : readers_[{u.node, true}]) {
     if (unit(reader).group != g) continue;
@@ -108,16 +90,17 @@ Why Partitioner::may_store_in(int id, int g, Storing& where) {
   }
   for (const Unit::Read& read : u.reads)
     for (const Expr& e : read.index)
-      if (!read.memory && !e.is_const() && !contains(where.outer, e)) return {Reason::SumsCannotFollow};
-  const bool other_loops = where.outer.size() + 1 != u.kept.size() ||
+      if (!read.memory && !e.is_const() && !contains(where.mine, e)) return {Reason::SumsCannotFollow};
+  const bool other_loops = where.mine.size() + 1 != u.kept.size() ||
                            (group(g).fixed && where.theirs.size() != unit(where.witness).outer.size());
   return u.scans() && other_loops ? Why{Reason::OtherLoops} : Why{};
 }
 
-Why Partitioner::follows(const Unit& u, int reader_id, const Unit::Read& read, Storing& where) {
+Why Partitioner::follows(const Unit& u, int reader_id, const Unit::Read& read, Place& where) {
   const Unit& reader = unit(reader_id);
   // Every axis of u follows one axis of the reader.
-  std::vector<std::pair<Expr, Expr>> follows;  // reader's variable, u's
+  std::vector<Expr> seen;
+  Expr along;  // u's scanned axis, as the reader's
   size_t inner = 0;
   for (size_t i = 0; i < u.at.size(); ++i) {
     if (u.at[i].is_const(0)) {
@@ -130,36 +113,22 @@ Why Partitioner::follows(const Unit& u, int reader_id, const Unit::Read& read, S
     if (!contains(reader.kept, e) && !contains(reader.reduced, e)) return {Reason::OtherExtent};
     // Behind a pad, a cut or a part of a join an axis has the same variable but another extent.
     if (!(e.extent() == u.at[i].extent())) return {Reason::OtherExtent};
-    for (auto& [seen, mine] : follows)
-      if (seen == e) return {Reason::OtherExtent};
-    follows.emplace_back(e, u.at[i]);
+    if (contains(seen, e)) return {Reason::OtherExtent};
+    seen.push_back(e);
+    if (u.scans() && u.at[i] == u.scanned) along = e;
     inner += !contains(reader.outer, e);
   }
   if ((inner > 0 || u.scans()) && reader.points() != u.points()) return {Reason::OtherLoops};
-  Expr along;  // u's scanned axis, as the reader's
-  for (auto& [reader_axis, own] : follows)
-    if (u.scans() && own == u.scanned) along = reader_axis;
   if (u.scans() && feeds_reduction(reader_id)) return {Reason::ReducedAfterScan};
   if (u.scans() && reader.scans() && !(reader.scanned == along)) return {Reason::Scan};
   if (along.is_var()) where.scanned.emplace_back(reader_id, along);
-  std::vector<Expr> mapped;
-  where.theirs.clear();
-  for (const Expr& axis : reader.outer) {
-    if (along.is_var() && axis == along) continue;
-    where.theirs.push_back(axis);
-    auto it = std::find_if(follows.begin(), follows.end(), [&](auto& f) { return f.first == axis; });
-    if (it == follows.end()) return {Reason::OtherLoops};
-    mapped.push_back(it->second);
-  }
-  if (where.witness >= 0 && !(mapped == where.outer)) return {Reason::OtherOrder};
-  where.outer = std::move(mapped);
+  where.theirs = reader.outer;
+  if (along.is_var()) std::erase(where.theirs, along);
+  std::vector<Expr> mapped = axes_along(u, read.index, where.theirs);
+  if (mapped.size() != where.theirs.size()) return {Reason::OtherLoops};
+  if (where.witness >= 0 && !(mapped == where.mine)) return {Reason::OtherOrder};
+  where.mine = std::move(mapped);
   where.witness = reader_id;
-  return {};
-}
-
-Why Partitioner::storing_costs(const Unit& u, const Storing& where) {
-  double rows = row_count(where.outer);
-  if (!where.scans && rows < kMinRows && u.points() > kSmallWork && u.points() > rows) return {Reason::FewRows, rows};
   return {};
 }
 
@@ -178,7 +147,7 @@ bool Partitioner::feeds_reduction(int id) {
   return false;
 }
 
-double Partitioner::row_count(std::span<const Expr> outer) {
+double row_count(std::span<const Expr> outer) {
   double rows = 1;
   for (const Expr& axis : outer) rows *= upper(axis.extent());
   return rows;
@@ -189,7 +158,7 @@ void Partitioner::place_reduction(const Node* node) {
   std::vector<int> groups = kept_.count(node) ? place_kept(node) : reading_groups({node, false});
   if (groups.empty() && kept_.count(node)) return;
   int id = open_unit(node, true);
-  const Why why = nests_.count(node) ? join_nest(id, groups) : join_reduction(id, groups);
+  const Why why = join_reduction(id, groups);
   if (!why) return;
   int attempt = ++attempts_[node];
   if (attempt == 3) {
@@ -207,7 +176,7 @@ void Partitioner::place_reduction(const Node* node) {
     for (int member : storing) std::erase(group(unit(member).group).units, member);
     int g = new_group(storing[0]);
     for (size_t i = 1; i < storing.size(); ++i) join(storing[i], g, unit(storing[i]).kept);
-    if (nests_.count(node) ? join_nest(id, {g}) : join_reduction(id, {g})) new_group(id);
+    if (join_reduction(id, {g})) new_group(id);
     return;
   }
   // Nobody can take it in: it goes to memory, after as much of what follows as still belongs to it (at the second
@@ -220,8 +189,7 @@ void Partitioner::place_reduction(const Node* node) {
     for (const Unit::Read& read : unit(reader).reads)
       if (!read.memory && reduction_of(read.node) == node) ends.push_back(read.node);
   result_.units.pop_back();
-  std::sort(ends.begin(), ends.end());
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  sort_unique(ends);
   for (const Node* end : ends) store(ends.size() == 1 && attempt == 1 ? find_tail(end) : end, why);
   look_again(readers);
   pending_.push(number_.at(node));
@@ -236,9 +204,8 @@ std::vector<int> Partitioner::waiting_readers(const Node* node) {
 const Node* Partitioner::find_tail(const Node* end) {
   const Node* tail = end;
   const Node* reduction = reduction_of(end);
-  for (int steps = 0, at = next_[number(end)]; at >= 0 && steps < kMaxTail;
-       at = next_[static_cast<size_t>(at)], ++steps) {
-    const Node* candidate = order_[static_cast<size_t>(at)];
+  for (int steps = 0, at = next_[number(end)]; at >= 0 && steps < kMaxTail; at = next_[at], ++steps) {
+    const Node* candidate = order_[at];
     if (!(candidate->shape.numel() == end->shape.numel()) || stored_.count(candidate)) break;
     if (candidate->op != NodeOp::Scalar && candidate->op != NodeOp::Cast && candidate->op != NodeOp::Reshape) break;
     Unit probe = make_unit(candidate, false);
@@ -262,42 +229,44 @@ const Node* Partitioner::find_tail(const Node* end) {
 }
 
 Why Partitioner::join_reduction(int id, const std::vector<int>& groups) {
-  std::vector<Rows> where(groups.size());
+  std::vector<Place> where(groups.size());
   if (Why why = may_reduce_in(id, groups, where)) return why;
   if (Why why = reducing_costs(unit(id), groups)) return why;
   for (size_t g = 0; g < groups.size(); ++g) fix(groups[g], where[g].witness, where[g].theirs);
-  for (size_t g = 1; g < groups.size(); ++g) merge(groups[0], groups[g], where[0].outer, where[g].outer);
-  join(id, groups[0], where[0].outer);
+  for (size_t g = 1; g < groups.size(); ++g) merge(groups[0], groups[g], where[0].mine, where[g].mine);
+  join(id, groups[0], where[0].mine);
   return {};
 }
 
-Why Partitioner::may_reduce_in(int id, const std::vector<int>& groups, std::vector<Rows>& where) {
-  if (groups.empty() || groups.size() > 4) return {Reason::SeveralRead, static_cast<double>(groups.size())};
+Why Partitioner::may_reduce_in(int id, const std::vector<int>& groups, std::vector<Place>& where) {
   const Unit& u = unit(id);
+  if (groups.empty() || groups.size() > (u.factor ? 1 : 4))
+    return {Reason::SeveralRead, static_cast<double>(groups.size())};
   for (int g : groups)
-    if (!has_room(group(g), u)) return {Reason::KernelFull};
+    if (!has_room(g, u)) return {Reason::KernelFull};
   for (int a : groups)
     for (int b : groups)
       if (a != b && reaches(a, b)) return {Reason::NeedEachOther};
-  for (int reader_id : readers_[{u.node, false}]) {
-    const Unit& reader = unit(reader_id);
-    size_t g = static_cast<size_t>(std::find(groups.begin(), groups.end(), reader.group) - groups.begin());
+  for (int reader : readers_[{u.node, false}]) {
+    const size_t g = position_of(groups, unit(reader).group);
     if (g == groups.size()) continue;  // has a unit of its own
-    for (const Unit::Read& read : reader.reads)
+    for (const Unit::Read& read : unit(reader).reads)
       if (!read.memory && reduction_of(read.node) == u.node)
-        if (Why why = reads_rows(u, reader_id, read.index, where[g])) return why;
+        if (Why why = reads_rows(u, reader, read.index, where[g])) return why;
   }
   return {};
 }
 
-Why Partitioner::reads_rows(const Unit& u, int reader_id, const Index& index, Rows& where) {
+Why Partitioner::reads_rows(const Unit& u, int reader_id, const Index& index, Place& where) {
   const Unit& reader = unit(reader_id);
-  if (!can_be_outer(reader, index)) return {Reason::OtherPlaces};
+  const bool finishes = !reader.reduces && !reader.scans() && !reader.scatters();
+  if (!can_be_outer(reader, index) || (u.factor && !finishes)) return {Reason::OtherPlaces};
   std::vector<std::pair<Expr, Expr>> follows;
   for (size_t i = 0; i < u.at.size(); ++i) {
     if (u.at[i].is_const(0)) continue;
     if (index[i].is_const() || !(index[i].extent() == u.at[i].extent())) return {Reason::OtherExtent};
-    follows.emplace_back(index[i], u.at[i]);
+    // What else a nested sum keeps is an inner axis of both.
+    if (!u.factor || contains(u.nest_outer, u.at[i])) follows.emplace_back(index[i], u.at[i]);
   }
   if (group(reader.group).fixed && follows.size() != reader.outer.size()) return {Reason::OtherLoops};
   std::vector<Expr> theirs, mine;
@@ -308,7 +277,8 @@ Why Partitioner::reads_rows(const Unit& u, int reader_id, const Index& index, Ro
         mine.push_back(own);
       }
   if (mine.size() != follows.size()) return {Reason::OtherLoops};
-  if (where.witness >= 0 && !(where.outer == mine && same_positions(where.witness, where.theirs, reader_id, theirs)))
+  if (where.witness >= 0 && !(where.mine == mine && positions_of(unit(where.witness).outer, where.theirs) ==
+                                                        positions_of(reader.outer, theirs)))
     return {Reason::OtherOrder};
   where = {reader_id, std::move(theirs), std::move(mine)};
   return {};
@@ -327,11 +297,11 @@ Why Partitioner::reducing_costs(const Unit& u, const std::vector<int>& groups) {
       products = products || (unit(member).reduces && (multiplies(u) || multiplies(unit(member))));
     }
   if (products) return {Reason::ProductAlone};
-  if (rows < kMinRows && largest > kSmallWork && wide > 1) return {Reason::FewRows, rows};
+  if (rows < kMinRows && largest > kSmallWork && wide > 1) return few_rows(rows);
   return {};
 }
 
-bool Partitioner::multiplies(const Unit& u) {
+bool multiplies(const Unit& u) {
   constexpr double kManyTimes = 8;
   if (!u.reduces || u.node->op != NodeOp::Reduce || u.node->reduce_op != ReduceOp::Sum) return false;
   const Node& product = *u.node->inputs[0];
@@ -342,49 +312,41 @@ bool Partitioner::multiplies(const Unit& u) {
   return u.points() > kManyTimes * elements;
 }
 
-bool Partitioner::in_one_pass(const Unit& reader, const Unit& u) {
-  if (!reader.reduces || reader.reduced.size() != u.reduced.size()) return false;
-  for (size_t i = 0; i < u.reduced.size(); ++i)
-    if (!(reader.reduced[i].extent() == u.reduced[i].extent())) return false;
-  return std::none_of(reader.reads.begin(), reader.reads.end(),
-                      [&](const Unit::Read& read) { return !read.memory && reduction_of(read.node) == u.node; });
+bool in_one_pass(const Unit& reader, const Unit& u) {
+  if (!reader.reduces) return false;
+  auto extent = [](const Expr& axis) { return axis.extent(); };
+  return std::ranges::equal(reader.reduced, u.reduced, {}, extent, extent) &&
+         std::ranges::none_of(
+             reader.reads, [&](const Unit::Read& read) { return !read.memory && reduction_of(read.node) == u.node; });
 }
 
-bool Partitioner::same_positions(int a, const std::vector<Expr>& a_axes, int b, const std::vector<Expr>& b_axes) {
-  for (size_t i = 0; i < a_axes.size(); ++i) {
-    auto position = [&](int id, const Expr& axis) {
-      return std::find(unit(id).outer.begin(), unit(id).outer.end(), axis) - unit(id).outer.begin();
-    };
-    if (position(a, a_axes[i]) != position(b, b_axes[i])) return false;
-  }
-  return true;
+std::vector<Expr> axes_along(const Unit& u, const Index& index, std::span<const Expr> axes) {
+  std::vector<Expr> found;
+  for (const Expr& axis : axes)
+    for (size_t i = 0; i < u.at.size(); ++i)
+      if (index[i] == axis && u.at[i].is_var() && u.at[i].extent() == axis.extent()) found.push_back(u.at[i]);
+  return found;
+}
+
+std::vector<size_t> positions_of(const std::vector<Expr>& list, const std::vector<Expr>& elements) {
+  std::vector<size_t> positions;
+  for (const Expr& e : elements) positions.push_back(position_of(list, e));
+  return positions;
 }
 
 void Partitioner::fix(int g, int witness, const std::vector<Expr>& axes) {
-  std::vector<size_t> positions;
-  for (const Expr& axis : axes)
-    positions.push_back(static_cast<size_t>(std::find(unit(witness).outer.begin(), unit(witness).outer.end(), axis) -
-                                            unit(witness).outer.begin()));
-  for (int member : group(g).units) {
-    std::vector<Expr> outer;
-    for (size_t p : positions) outer.push_back(unit(member).outer[p]);
-    unit(member).outer = std::move(outer);
-  }
+  const std::vector<size_t> positions = positions_of(unit(witness).outer, axes);
+  for (int member : group(g).units) reorder(unit(member).outer, positions);
   group(g).fixed = true;
 }
 
 void Partitioner::merge(int to, int from, const std::vector<Expr>& to_order, const std::vector<Expr>& from_order) {
-  for (int member : group(from).units) {
-    std::vector<Expr> outer;
-    for (const Expr& axis : to_order)
-      outer.push_back(
-          unit(member)
-              .outer[static_cast<size_t>(std::find(from_order.begin(), from_order.end(), axis) - from_order.begin())]);
-    unit(member).outer = std::move(outer);
-    unit(member).group = to;
-    group(to).units.push_back(member);
+  const std::vector<size_t> positions = positions_of(from_order, to_order);
+  for (int member : std::exchange(group(from).units, {})) {
+    std::vector<Expr> outer = std::move(unit(member).outer);
+    reorder(outer, positions);
+    join(member, to, std::move(outer));
   }
-  group(from).units.clear();
 }
 
 }  // namespace heddle

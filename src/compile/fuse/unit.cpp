@@ -17,9 +17,15 @@ double Unit::points() const {
   return total;
 }
 
+const Node* Unit::source() const {
+  if (change && change->value) return change->value;
+  if (scatters()) return node->inputs[0].get();
+  return part >= 0 ? node->inputs[part].get() : node;
+}
+
 Index Unit::update_at() const {
   Index result = at;
-  result[static_cast<size_t>(node->attrs[0].value())] = *update;
+  result[node->attrs[0].value()] = *update;
   return result;
 }
 
@@ -30,7 +36,7 @@ Index gather_index(const Node& node, const Index& at) {
 }
 
 Index gather_source(const Node& node, const Index& at, const Expr& chosen) {
-  size_t axis = static_cast<size_t>(node.attrs[0].value());
+  int64_t axis = node.attrs[0].value();
   size_t taken = node.attrs[1].is_const(0) ? node.inputs[1]->shape.size() : 1;
   Index source(at.begin(), at.begin() + axis);
   source.push_back(chosen);
@@ -38,9 +44,10 @@ Index gather_source(const Node& node, const Index& at, const Expr& chosen) {
   return source;
 }
 
-std::vector<Expr> Unit::free_axes() const {
+std::vector<Expr> Unit::outer_axes() const {
   std::vector<Expr> axes = kept;
   if (scans()) std::erase(axes, scanned);
+  if (scatters()) std::erase(axes, at[node->attrs[0].value()]);
   return axes;
 }
 
@@ -50,10 +57,10 @@ const Node* reduction_of(const Node* node) {
   return is_one ? node : nullptr;
 }
 
+bool is_direct(const Node& node) { return node.op == NodeOp::Sort || node.op == NodeOp::Custom || node.control; }
+
 const Node* direct_of(const Node* node) {
-  if (node->op != NodeOp::Get) return nullptr;
-  const Node* from = node->inputs[0].get();
-  return from->op == NodeOp::Sort || from->op == NodeOp::Custom || from->control ? from : nullptr;
+  return node->op == NodeOp::Get && is_direct(*node->inputs[0]) ? node->inputs[0].get() : nullptr;
 }
 
 const Node* memory_source(const Node* node) {
@@ -61,17 +68,16 @@ const Node* memory_source(const Node* node) {
   return node;
 }
 
-Index reduction_source(const Node& node, const Index& at, std::span<const Expr> reduced, Expr& guard) {
+Index reduction_source(const Node& node, const Index& at, std::span<const Expr> reduced, Expr* guard) {
   Index source;
   if (node.op == NodeOp::Unwindow) {
     // Element n of the axis gathers window element w at position (n - w * dilation) / stride, where that is whole.
-    size_t axis = static_cast<size_t>(node.attrs[0].value());
+    int64_t axis = node.attrs[0].value();
     const Expr &stride = node.attrs[2], &dilation = node.attrs[3];
     Expr offset = at[axis] - reduced[0] * dilation;
     Expr position = floordiv(offset, stride);
-    guard = logical_and(guard, ge(offset, 0));
-    guard = logical_and(guard, eq(mod(offset, stride), 0));
-    guard = logical_and(guard, lt(position, node.inputs[0]->shape[axis]));
+    for (const Expr& inside : {ge(offset, 0), eq(mod(offset, stride), 0), lt(position, node.inputs[0]->shape[axis])})
+      if (guard) *guard = logical_and(*guard, inside);
     source = at;
     source[axis] = position;
     source.push_back(reduced[0]);
@@ -79,8 +85,8 @@ Index reduction_source(const Node& node, const Index& at, std::span<const Expr> 
   }
   size_t kept = 0, gone = 0;
   for (size_t i = 0; i < node.inputs[0]->shape.size(); ++i) {
-    bool is_reduced = std::any_of(node.attrs.begin(), node.attrs.end(),
-                                  [&](const Expr& axis) { return axis.is_const(static_cast<int64_t>(i)); });
+    bool is_reduced =
+        std::ranges::any_of(node.attrs, [&](const Expr& axis) { return axis.is_const(static_cast<int64_t>(i)); });
     source.push_back(is_reduced ? reduced[gone++] : at[kept++]);
   }
   return source;

@@ -22,7 +22,7 @@ std::optional<Expr> condition_of(const Node* mask, const Index& index) {
     auto [node, at] = all[i];
     for (; is_movement(*node) && node->op != NodeOp::Barrier; node = node->inputs[0].get()) {
       Expr inside = 1;
-      at = source_index(*node, at, inside);
+      at = source_index(*node, at, &inside);
       if (node->op == NodeOp::Pad && node->literal.as_bool()) return std::nullopt;
       condition = logical_and(condition, inside);
     }
@@ -133,7 +133,7 @@ std::vector<Update> changes(const Node* root, const Node* leaf) {
   std::vector<Update> result;
   for (const Node* node = root; node != leaf; node = base_of(*node)) {
     if (is_data(*node) || !base_of(*node) || result.size() > kMostConditions) return {};
-    Update update{.node = node, .part = {}, .at = {}};
+    Update update{.node = node, .leaf = leaf, .part = {}, .at = {}};
     if (is_where(*node)) {
       update.value = node->inputs[1].get();
       if (!find_part(*node->inputs[0], update)) return {};
@@ -181,7 +181,7 @@ const Node* through_repeats(const Node* node) {
 
 // The index as the elements that it chooses among 0, 1, …, which a kernel that reads them checks.
 NodeRef checked_index(const Node& scatter, const NodeRef& index) {
-  const auto axis = static_cast<size_t>(scatter.attrs[0].value());
+  const int64_t axis = scatter.attrs[0].value();
   const Node* from = through_repeats(index.get());
   Shape line(axis + 1, Expr(1));  // so that an error names the axis
   line[axis] = scatter.shape[axis];
@@ -195,7 +195,7 @@ NodeRef checked_index(const Node& scatter, const NodeRef& index) {
 const Node* smallest(const Node* node, double most) {
   const Node* best = nullptr;
   for (;; node = node->inputs[0].get()) {
-    if (is_data(*node) || node->op == NodeOp::Const || node->op == NodeOp::Iota) break;
+    if (node->is_leaf()) break;
     const auto elements = static_cast<double>(node->shape.numel().hi());
     if (elements <= most) {
       best = node;
@@ -233,7 +233,7 @@ std::vector<NodeRef> with_checked_indices(std::span<const NodeRef> roots, std::s
     for (const Update& update : updates) {
       const Node& node = *update.node;
       if (node.op != NodeOp::Scatter || node.attrs.back().is_const(kUncheckedIndex)) continue;
-      const Expr& places = node.shape[static_cast<size_t>(node.attrs[0].value())];
+      const Expr& places = node.shape[node.attrs[0].value()];
       if (places.is_const() && places.value() > 1) scatters.insert(&node);
     }
   if (scatters.empty()) return {roots.begin(), roots.end()};
@@ -246,17 +246,16 @@ std::vector<NodeRef> with_checked_indices(std::span<const NodeRef> roots, std::s
 
 std::vector<const Node*> operands(const Update& update) {
   std::vector<const Node*> result;
-  auto add = [&](const Node* node) {
-    if (node) result.push_back(node);
+  auto add = [&](const Node* node, double points) {
+    if (const Node* operand = smallest(node, points)) result.push_back(operand);
   };
   if (update.value) {
     double points = 1;
     for (const Expr& axis : update.part) points *= static_cast<double>(axis.extent().hi());
-    add(smallest(update.value, points));
+    add(update.value, points);
   } else {
-    const auto points = static_cast<double>(update.node->inputs[1]->shape.numel().hi());
-    add(smallest(update.node->inputs[1].get(), points));
-    add(smallest(update.node->inputs[2].get(), points));
+    for (size_t i : {1, 2})
+      add(update.node->inputs[i].get(), static_cast<double>(update.node->inputs[1]->shape.numel().hi()));
   }
   return result;
 }

@@ -10,7 +10,7 @@ namespace heddle {
 
 // One change: where(mask, value, base) with a mask of positions alone, or a Scatter.
 struct Update {
-  const Node* node;
+  const Node *node, *leaf;
   // Of a where. `part` runs over what the mask leaves, and maybe more: `guard` says what is written.
   const Node* value = nullptr;
   std::vector<Expr> part;  // index variables; axes of size 1 have none

@@ -8,10 +8,17 @@
 namespace heddle {
 namespace {
 
+std::string words(const Why& why) {
+  std::string all = why ? why.reason : "nobody asked whether they could be one";
+  if (const size_t at = all.find('%'); at != std::string::npos)
+    all.replace(at, 1, std::to_string(static_cast<int64_t>(why.count)));
+  return all;
+}
+
 // What is in memory for these could still be written by the kernel that reads it.
-bool could_be_one(Reason stored) {
-  return stored == Reason::None || stored == Reason::CallerWants || stored == Reason::SeveralCompute ||
-         stored == Reason::WouldRepeat || stored == Reason::ReadElsewhere;
+bool could_be_one(std::string_view stored) {
+  return stored == Reason::CallerWants || stored == Reason::SeveralCompute || stored == Reason::WouldRepeat ||
+         stored == Reason::ReadElsewhere;
 }
 
 std::string words(const Boundary& boundary) {
@@ -22,44 +29,6 @@ std::string words(const Boundary& boundary) {
 }
 
 }  // namespace
-
-std::string words(const Why& why) {
-  const auto count = static_cast<int64_t>(why.count);
-  switch (why.reason) {
-    case Reason::None: return "nobody asked whether they could be one";
-    case Reason::CallerWants: return "the caller wants it";
-    case Reason::SeveralCompute: return text(count, " kernels would compute it again");
-    case Reason::WouldRepeat: return text("the reader would compute each element ", count, " times");
-    case Reason::ReadElsewhere: return "the reader needs it elsewhere than where it would compute it";
-    case Reason::KernelFull: return "the reader's kernel is as long as one may be";
-    case Reason::LongJoin: return "a join of many parts is written part by part";
-    case Reason::InPlace: return "it is needed before memory is changed in place";
-    case Reason::Scatter: return "a scatter is a kernel of its own";
-    case Reason::TakesNoReduction: return "scatters and parts of long joins take in no reduction";
-    case Reason::Sort: return "sorts, loops, conditions and kernels that somebody wrote read memory and write memory";
-    case Reason::Barrier: return "a barrier lets others wait for it";
-    case Reason::Scan: return "the reader does not walk its scanned axis once, in order";
-    case Reason::OutsideNest: return "the nested sum that reads it does not compute it on the way";
-    case Reason::NestWrites: return "a nested sum that computes it has written it";
-    case Reason::ReducedElsewhere: return "several kernels read the nested sum, and one of them reduces it";
-    case Reason::SeveralRead: return text(count, " kernels read it");
-    case Reason::WaitedFor: return "others wait for it: it may not wait for them";
-    case Reason::NeedEachOther: return "one of the kernels needs what the other writes";
-    case Reason::OtherPlaces: return "the reader needs all of a row that is still being reduced";
-    case Reason::OtherExtent: return "the reader sees a part of it, or more than all";
-    case Reason::WalkedAcross:
-      return text("the reader looks at each element ", count, " times, in another order than that of memory");
-    case Reason::OtherOrder: return "its readers walk it in different orders";
-    case Reason::OtherLoops: return "the reader's outer loops are not its own";
-    case Reason::OtherDirection: return "one of them runs backwards";
-    case Reason::ReducedAfterScan: return "what it scans is reduced by the kernel that reads it";
-    case Reason::SumsCannotFollow: return "the reductions that it needs cannot follow it into the reader's loops";
-    case Reason::FewRows: return text(count, count == 1 ? " row is" : " rows are", " too few for all cores");
-    case Reason::NestTooLarge: return "both nested sums together do not fit the machine";
-    case Reason::ProductAlone: return "a product is computed in blocks, as the only sum of its kernel";
-  }
-  __builtin_unreachable();
-}
 
 std::vector<std::string> remarks(const Program& program, const Boundaries& boundaries,
                                  const std::vector<Siblings>& siblings) {
@@ -78,7 +47,7 @@ std::vector<std::string> remarks(const Program& program, const Boundaries& bound
     const auto& buffers = step.direct ? step.direct->buffers : step.loops.buffers;
     for (const Program::Segment& segment : step.segments)
       for (size_t b = 0; b < segment.tensors.size(); ++b) {
-        const Program::Tensor& tensor = program.tensors[static_cast<size_t>(segment.tensors[b])];
+        const Program::Tensor& tensor = program.tensors[segment.tensors[b]];
         if (tensor.leaf) continue;
         if (buffers[b].space != kernel::Space::In) {
           writer[tensor.node] = s;

@@ -1,5 +1,5 @@
-// Why two computations are not in one kernel. Legality and cost give a Why, which costs nothing; words are made of it
-// only when somebody listens.
+// Why two computations are not in one kernel. Legality and cost give a Why; sentences are made of it only when
+// somebody listens.
 #pragma once
 
 #include <string>
@@ -10,49 +10,52 @@
 
 namespace heddle {
 
-// What is wrong with computing "it" in the kernel that reads it.
-enum class Reason : uint8_t {
-  None,
+// What is wrong with computing "it" in the kernel that reads it; `%` stands for a number.
+struct Reason {
+  using Words = const char*;
   // Why it is in memory.
-  CallerWants,
-  SeveralCompute,  // `count`: kernels
-  WouldRepeat,     // `count`: times
-  ReadElsewhere,
-  KernelFull,
-  LongJoin,
-  Scatter,
-  TakesNoReduction,
-  Sort,
-  Barrier,
-  Scan,
-  OutsideNest,
-  NestWrites,
-  ReducedElsewhere,
-  WalkedAcross,  // `count`: times
-  InPlace,
+  static constexpr Words CallerWants = "the caller wants it";
+  static constexpr Words SeveralCompute = "% kernels would compute it again";
+  static constexpr Words WouldRepeat = "the reader would compute each element % times";
+  static constexpr Words ReadElsewhere = "the reader needs it elsewhere than where it would compute it";
+  static constexpr Words KernelFull = "the reader's kernel is as long as one may be";
+  static constexpr Words LongJoin = "a join of many parts is written part by part";
+  static constexpr Words Scatter = "a scatter is a kernel of its own";
+  static constexpr Words TakesNoReduction = "scatters and parts of long joins take in no reduction";
+  static constexpr Words Direct =
+      "sorts, loops, conditions and kernels that somebody wrote read memory and write memory";
+  static constexpr Words Barrier = "a barrier lets others wait for it";
+  static constexpr Words Scan = "the reader does not walk its scanned axis once, in order";
+  static constexpr Words OutsideNest = "the nested sum that reads it does not compute it on the way";
+  static constexpr Words NestWrites = "a nested sum that computes it has written it";
+  static constexpr Words ReducedElsewhere = "several kernels read the nested sum, and one of them reduces it";
+  static constexpr Words WalkedAcross =
+      "the reader looks at each element % times, in another order than that of memory";
+  static constexpr Words InPlace = "it is needed before memory is changed in place";
   // Why whoever reads it does not take the computation in.
-  SeveralRead,  // `count`: kernels
-  WaitedFor,
-  NeedEachOther,
-  OtherPlaces,
-  OtherExtent,
-  OtherOrder,
-  OtherLoops,
-  OtherDirection,
-  ReducedAfterScan,
-  SumsCannotFollow,
-  FewRows,  // `count`: rows
-  ProductAlone,
-  NestTooLarge,
+  static constexpr Words SeveralRead = "% kernels read it";
+  static constexpr Words WaitedFor = "others wait for it: it may not wait for them";
+  static constexpr Words NeedEachOther = "one of the kernels needs what the other writes";
+  static constexpr Words OtherPlaces = "the reader needs all of a row that is still being reduced";
+  static constexpr Words OtherExtent = "the reader sees a part of it, or more than all";
+  static constexpr Words OtherOrder = "its readers walk it in different orders";
+  static constexpr Words OtherLoops = "the reader's outer loops are not its own";
+  static constexpr Words OtherDirection = "one of them runs backwards";
+  static constexpr Words ReducedAfterScan = "what it scans is reduced by the kernel that reads it";
+  static constexpr Words SumsCannotFollow = "the reductions that it needs cannot follow it into the reader's loops";
+  static constexpr Words OneRow = "1 row is too few for all cores";
+  static constexpr Words FewRows = "% rows are too few for all cores";
+  static constexpr Words ProductAlone = "a product is computed in blocks, as the only sum of its kernel";
+  static constexpr Words NestTooLarge = "both nested sums together do not fit the machine";
 };
 
 struct Why {
-  Reason reason = Reason::None;
+  Reason::Words reason = nullptr;
   double count = 0;
-  explicit operator bool() const { return reason != Reason::None; }
+  explicit operator bool() const { return reason; }
 };
 
-std::string words(const Why& why);
+inline Why few_rows(double rows) { return {rows == 1 ? Reason::OneRow : Reason::FewRows, rows}; }
 
 // Why a node is in memory, and why those who read it from there do not compute it in their own kernel.
 struct Boundary {

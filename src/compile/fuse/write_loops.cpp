@@ -6,7 +6,6 @@
 #include "base/contains.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "compile/fuse/group_axes.h"
 #include "kernel/builder.h"
 
 namespace heddle {
@@ -15,11 +14,58 @@ namespace {
 using kernel::Builder;
 using kernel::Value;
 
+struct InnerAxis {
+  Expr same_as;            // stands for all axes that are the same
+  std::vector<int> units;  // which have such an axis, one each
+};
+// By the ids of the variables.
+using InnerAxes = std::unordered_map<uint64_t, InnerAxis>;
+
+// Which inner axes of a group's units are one loop variable.
+//
+// A reduction that keeps an axis is computed along it once for all that read it, so the axes along which they do are
+// that axis. Renaming the axes of a nest changes nothing as long as they stay apart: two axes become one only if their
+// extents are the same and no unit has both of them. Whether a result is then read at the point where it was computed
+// fuse() sees from the indices, and does not rely on this.
+InnerAxes group_axes(const Partition& parts, const Group& group) {
+  InnerAxes all;
+  for (int id : group.units)
+    for (const auto* axes : {&parts.units[id].kept, &parts.units[id].reduced})
+      for (const Expr& axis : *axes)
+        if (!contains(parts.units[id].outer, axis)) all[axis.id()] = {axis, {id}};
+  auto unite = [&](const Expr& a, const Expr& b) {
+    if (!a.is_var() || !b.is_var() || !all.count(a.id()) || !all.count(b.id())) return;
+    InnerAxis mine = all.at(a.id());
+    const InnerAxis theirs = all.at(b.id());
+    if (mine.same_as == theirs.same_as || !(mine.same_as.extent() == theirs.same_as.extent())) return;
+    if (std::ranges::any_of(theirs.units, [&](int id) { return contains(mine.units, id); })) return;
+    mine.units.insert(mine.units.end(), theirs.units.begin(), theirs.units.end());
+    for (auto& [id, axis] : all)
+      if (axis.same_as == mine.same_as || axis.same_as == theirs.same_as) axis = mine;
+  };
+  for (int id : group.units)
+    for (const Unit::Read& read : parts.units[id].reads) {
+      if (read.memory) continue;
+      for (int other : group.units) {
+        const Unit& from = parts.units[other];
+        if (!from.reduces || from.node != reduction_of(read.node)) continue;
+        for (size_t i = 0; i < from.at.size(); ++i) unite(from.at[i], read.index[i]);
+      }
+    }
+  // Sums that need nothing of each other still walk their common axis together.
+  Expr along;
+  for (int id : group.units) {
+    unite(along, parts.units[id].along);
+    if (!along.is_var()) along = parts.units[id].along;
+  }
+  return all;
+}
+
 // Writes the stages of one group.
 class LoopsWriter {
  public:
   LoopsWriter(Writing& writing, const Group& group, const Expr& start)
-      : axes_(*writing.parts, group), writing_(writing), parts_(*writing.parts), start_(start) {
+      : axes_(group_axes(*writing.parts, group)), writing_(writing), parts_(*writing.parts), start_(start) {
     for (int id : group.units)
       if (!unit(id).reduces) inlined_.insert(unit(id).node);
     for (int id : group.units)
@@ -35,10 +81,7 @@ class LoopsWriter {
       const Unit& u = unit(group.units[i]);
       step_.update = u.change;
       if (u.nest && u.factor) step_.nested.push_back(u.nest);
-      if (u.change && u.change->value)
-        write_update(u);
-      else
-        u.reduces ? write_reduction(u) : u.scatters() ? write_scatter(u) : write_store(u);
+      u.reduces ? write_reduction(u) : u.scatters() ? write_scatter(u) : write_store(u);
       for (const Node* token : u.after)
         if (unit(parts_.storing.at(token)).group != u.group) step_.after.push_back(writing_.tensor(token, false));
     }
@@ -51,16 +94,15 @@ class LoopsWriter {
       step_.loops.buffers.push_back(
           {"errors", DType::i64, kernel::Space::InOut, static_cast<int64_t>(step_.checks.size())});
       for (Stage& stage : step_.loops.stages)
-        kernel::visit(stage.body, [&](kernel::Inst& inst) {
+        for (kernel::Inst& inst : stage.body.insts)
           if (inst.op == kernel::Op::check) inst.buffer = buffer;
-        });
     }
     step_.segments.push_back({std::move(tensors_), {}, {}});
     return std::move(step_);
   }
 
  private:
-  const Unit& unit(int id) const { return parts_.units[static_cast<size_t>(id)]; }
+  const Unit& unit(int id) const { return parts_.units[id]; }
 
   // The nest's variables: those along outer axes become the group's, the others new inner axes of the stage.
   Substitution enter(const Unit& u, Stage& stage) {
@@ -68,7 +110,7 @@ class LoopsWriter {
     for (size_t i = 0; i < u.outer.size(); ++i) to.emplace_back(u.outer[i], step_.loops.outer[i].var);
     auto add_inner = [&](const Expr& axis) {
       if (contains(u.outer, axis)) return;
-      auto [var, fresh] = variables_.try_emplace(axes_.representative(axis).id());
+      auto [var, fresh] = variables_.try_emplace(axes_.at(axis.id()).same_as.id());
       if (fresh) var->second = Expr::index(text(u.reduces ? "r" : "j", inner_count_++), axis.extent());
       stage.inner.push_back({var->second, axis.extent()});
       to.emplace_back(axis, var->second);
@@ -88,11 +130,17 @@ class LoopsWriter {
     Index at = renamed(u.factor_at, to);
     begin(stage);
     stage.body.results = {emit(u.factor, at, 1)};
-    step_.loops.values.push_back(step_.loops.values[static_cast<size_t>(stage.body.results[0])]);
-    stage.results = {static_cast<Value>(step_.loops.values.size()) - 1};
+    add_results(stage);
     shared_.push_back({u.factor, at, 1, stage.results[0]});
     step_.loops.stages.push_back(std::move(stage));
-    builder_.reset();
+  }
+
+  // What later stages name the results of the body by.
+  void add_results(Stage& stage) {
+    for (Value v : stage.body.results) {
+      step_.loops.values.push_back(kernel::Type(step_.loops.values[v]));
+      stage.results.push_back(static_cast<Value>(step_.loops.values.size()) - 1);
+    }
   }
 
   static Index renamed(std::span<const Expr> index, const Substitution& to) {
@@ -109,7 +157,7 @@ class LoopsWriter {
     Index reduced = renamed(u.reduced, to);
     begin(stage);
     Expr guard = 1;
-    Index source = reduction_source(node, at, reduced, guard);
+    Index source = reduction_source(node, at, reduced, &guard);
     Value x = emit(node.inputs[0].get(), source, guard);
     DType dtype = compute_dtype(node.dtype);
     if (node.op == NodeOp::ArgReduce) {
@@ -126,24 +174,21 @@ class LoopsWriter {
       if (dtype == DType::boolean && op == ReduceOp::Prod) combine = ScalarOp::bit_and;
       stage.reducer = kernel::simple_reducer(combine, dtype);
     }
-    for (Value v : stage.body.results) {
-      step_.loops.values.push_back(step_.loops.values[static_cast<size_t>(v)]);
-      stage.results.push_back(static_cast<Value>(step_.loops.values.size()) - 1);
-    }
+    add_results(stage);
     reduced_.push_back({&node, at, stage.results});
     step_.loops.stages.push_back(std::move(stage));
-    builder_.reset();
   }
 
-  // Stores with the same inner axes after each other share a stage, and what they compute.
+  // Stores with the same inner axes after each other share a stage, and what they compute. Of a scatter this is the
+  // base, of a change the part that is not what memory has already.
   void write_store(const Unit& u) {
     Stage fresh;
     Substitution to = enter(u, fresh);
     Stage* stage = step_.loops.stages.empty() ? nullptr : &step_.loops.stages.back();
     bool shared = stage && stores(*stage) && stage->inner.size() == fresh.inner.size();
     // An axis that no other unit has may be any of the same extent.
-    const bool free = std::all_of(u.kept.begin(), u.kept.end(),
-                                  [&](const Expr& axis) { return contains(u.outer, axis) || axes_.is_alone(axis); });
+    const bool free = std::ranges::all_of(
+        u.kept, [&](const Expr& axis) { return contains(u.outer, axis) || axes_.at(axis.id()).units.size() == 1; });
     for (size_t i = 0; shared && i < fresh.inner.size(); ++i)
       shared = free ? stage->inner[i].extent == fresh.inner[i].extent : stage->inner[i].var == fresh.inner[i].var;
     if (shared) {
@@ -156,50 +201,22 @@ class LoopsWriter {
     }
     begin(*stage, shared);
     Index at = renamed(u.at, to);
-    Value v = u.part >= 0                  ? emit(u.node->inputs[static_cast<size_t>(u.part)].get(), at, 1)
-              : u.node->op == NodeOp::Scan ? emit(u.node, at, 1)
-                                           : emit_node(u.node, at, 1);
-    v = builder_->cast(v, u.node->dtype);
+    const Expr guard = u.change ? substitute(u.change->guard, to) : Expr(1);
+    const bool computed = u.source() == u.node && u.node->op != NodeOp::Scan;
+    Value v = computed ? emit_node(u.node, at, guard) : emit(u.source(), at, guard);
     if (u.part >= 0) {
-      Expr& along = at[static_cast<size_t>(u.node->attrs[0].value())];
+      Expr& along = at[u.node->attrs[0].value()];
       along = along + start_;
     }
-    Builder::Access access;
-    access.address = linear_address(u.node->shape, at);
-    builder_->store(buffer(u.node, kernel::Space::Out), v, access);
-    builder_.reset();
-  }
-
-  // The part of a where that is not what memory has already.
-  void write_update(const Unit& u) {
-    Stage stage;
-    Substitution to = enter(u, stage);
-    Index at = renamed(u.at, to);
-    begin(stage);
-    Builder::Access access;
-    access.address = linear_address(u.node->shape, at);
-    access.guard = substitute(u.change->guard, to);
-    Value v = builder_->cast(emit(u.change->value, at, access.guard), u.node->dtype);
-    builder_->store(buffer(u.into, kernel::Space::Out), v, access);
-    step_.loops.stages.push_back(std::move(stage));
-    builder_.reset();
+    v = builder_->cast(v, u.node->dtype);
+    builder_->store(buffer(u.writes[0], kernel::Space::Out), v, access(linear_address(u.node->shape, at), guard));
   }
 
   void write_scatter(const Unit& u) {
     const Node& node = *u.node;
-    size_t axis = static_cast<size_t>(node.attrs[0].value());
+    int64_t axis = node.attrs[0].value();
     DType dtype = compute_dtype(node.dtype);
-    if (!u.into) {
-      Stage stage;
-      Substitution to = enter(u, stage);
-      Index at = renamed(u.at, to);
-      begin(stage);
-      Value v = builder_->cast(emit(node.inputs[0].get(), at, 1), node.dtype);
-      Builder::Access access;
-      access.address = linear_address(node.shape, at);
-      builder_->store(buffer(u.node, kernel::Space::Out), v, access);
-      step_.loops.stages.push_back(std::move(stage));
-    }
+    if (!u.into) write_store(u);  // the base
     Stage stage;
     stage.ordered = true;
     stage.places = node.shape[axis];
@@ -216,14 +233,12 @@ class LoopsWriter {
     Index at = from;
     at[axis] = stage.place;
     Value v = emit(node.inputs[2].get(), from, 1);
-    Builder::Access access;
-    access.address = linear_address(node.shape, at);
-    access.guard = logical_and(ge(stage.place, 0), lt(stage.place, node.shape[axis]));
-    bind_data(access);
-    int out = buffer(u.written(), kernel::Space::Out);
+    const Expr inside = logical_and(ge(stage.place, 0), lt(stage.place, node.shape[axis]));
+    const Builder::Access place = access(linear_address(node.shape, at), inside);
+    int out = buffer(u.writes[0], kernel::Space::Out);
     if (std::optional<ScalarOp> combine = scatter_combiner(node.scatter_op, node.dtype)) {
       // Every step rounds to the dtype, and so do updates before they count.
-      Value before = builder_->cast(builder_->load(out, node.dtype, access), dtype);
+      Value before = builder_->cast(builder_->load(out, node.dtype, place), dtype);
       Value update = builder_->cast(v, node.dtype);
       v = builder_->op(*combine, {before, builder_->cast(update, dtype)});
       if (!writing_.deterministic || !is_float(node.dtype)) {  // integers are the same in any order
@@ -231,9 +246,8 @@ class LoopsWriter {
         stage.body.results = {update};
       }
     }
-    builder_->store(out, builder_->cast(v, node.dtype), access);
+    builder_->store(out, builder_->cast(v, node.dtype), place);
     step_.loops.stages.push_back(std::move(stage));
-    builder_.reset();
   }
 
   void begin(Stage& stage, bool keep_memo = false) {
@@ -264,17 +278,14 @@ class LoopsWriter {
     const Expr guard = node->op == NodeOp::Scan && !from_memory ? Expr(1) : wanted;
     for (const Emitted& e : shared_)
       if (e.node == node && e.index == index) return e.value;
-    uint64_t key = hash_combine(reinterpret_cast<uintptr_t>(node), guard.hash());
-    for (const Expr& e : index) key = hash_combine(key, e.hash());
-    auto& bucket = memo_[key];
-    for (const Emitted& e : bucket)
-      if (e.node == node && e.index == index && e.guard == guard) return e.value;
+    for (const Emitted& e : memo_[node])
+      if (e.index == index && e.guard == guard) return e.value;
     // Nobody wants it: the part of a cat that a later shrink cut off.
     bool unwanted = guard.is_const(0);
     Value value = unwanted      ? builder_->constant(Scalar::from_bits(compute_dtype(node->dtype), 0))
                   : from_memory ? load(node, index, guard)
                                 : emit_node(node, index, guard);
-    memo_[key].push_back({node, index, guard, value});
+    memo_[node].push_back({node, index, guard, value});
     return value;
   }
 
@@ -300,7 +311,7 @@ class LoopsWriter {
       case NodeOp::Const: return b.constant(cast(node->literal, dtype));
       case NodeOp::Buffer:
       case NodeOp::Input: return load(node, index, guard);
-      case NodeOp::Iota: return integer(index[static_cast<size_t>(node->attrs[0].value())], node->dtype);
+      case NodeOp::Iota: return integer(index[node->attrs[0].value()], node->dtype);
       case NodeOp::Scalar: {
         SmallVector<Value, 3> args;
         for (const NodeRef& input : node->inputs) args.push_back(emit(input.get(), index, guard));
@@ -322,7 +333,7 @@ class LoopsWriter {
       case NodeOp::Cat: return emit_cat(*node, index, guard);
       case NodeOp::Pad: {
         Expr inside = 1;
-        Index source = source_index(*node, index, inside);
+        Index source = source_index(*node, index, &inside);
         Value x = emit(node->inputs[0].get(), source, logical_and(guard, inside));
         if (inside.is_const(1) || (node->literal.bits() == 0 && is_loaded(x))) return x;
         return choose(inside, x, cast(node->literal, dtype));
@@ -330,7 +341,7 @@ class LoopsWriter {
       default: {
         HD_ASSERT(is_movement(*node), name(node->op));
         Expr inside = guard;
-        Index source = source_index(*node, index, inside);
+        Index source = source_index(*node, index, &inside);
         return emit(node->inputs[0].get(), source, guard);
       }
     }
@@ -347,7 +358,7 @@ class LoopsWriter {
 
   // A variable for the index (input 1) that a gather or scatter reads at `at`, with a check that it is in range.
   Expr bind_index(const Node& node, const Index& at, const Expr& guard) {
-    size_t axis = static_cast<size_t>(node.attrs[0].value());
+    int64_t axis = node.attrs[0].value();
     Value chosen = emit(node.inputs[1].get(), at, guard);
     // The largest unsigned numbers must not become negative positions.
     if (node.inputs[1]->dtype == DType::u64)
@@ -360,27 +371,24 @@ class LoopsWriter {
     bound_.emplace_back(var, chosen);
     checked_.push_back({chosen, guard, check, var});
     if (check.label == kUncheckedIndex) return var;
-    auto known = std::find(step_.checks.begin(), step_.checks.end(), check);
-    Builder::Access access;
-    access.address = known - step_.checks.begin();
-    step_.checked.push_back({node.inputs[1].get(), static_cast<size_t>(known - step_.checks.begin()),
-                             guard.is_const(1) && is_whole(*node.inputs[1], at)});
-    if (known == step_.checks.end()) step_.checks.push_back(check);
-    access.guard = logical_and(guard, logical_or(lt(var, 0), ge(var, n)));
-    bind_data(access);
-    builder_->check(-1, chosen, access);
+    const size_t known = position_of(step_.checks, check);
+    const bool whole = guard.is_const(1) && is_whole(*node.inputs[1], at);
+    step_.checked.push_back({node.inputs[1].get(), known, whole});
+    if (known == step_.checks.size()) step_.checks.push_back(check);
+    const Expr outside = logical_and(guard, logical_or(lt(var, 0), ge(var, n)));
+    builder_->check(-1, chosen, access(static_cast<int64_t>(known), outside));
     return var;
   }
 
   // Out of range is clamped, so that no index can lead outside.
   Value emit_gather(const Node& node, const Index& index, const Expr& guard) {
     Expr var = bind_index(node, gather_index(node, index), guard);
-    const Expr& n = node.inputs[0]->shape[static_cast<size_t>(node.attrs[0].value())];
+    const Expr& n = node.inputs[0]->shape[node.attrs[0].value()];
     return emit(node.inputs[0].get(), gather_source(node, index, max(min(var, n - 1), 0)), guard);
   }
 
   Value emit_cat(const Node& node, const Index& index, const Expr& guard) {
-    size_t axis = static_cast<size_t>(node.attrs[0].value());
+    int64_t axis = node.attrs[0].value();
     Index source = index;
     Expr end = 0;
     Value result = kernel::kNoValue;
@@ -406,7 +414,7 @@ class LoopsWriter {
   // An index expression as data. Parts that depend on gathered values become arithmetic.
   Value integer(const Expr& e, DType dtype) {
     Builder& b = *builder_;
-    bool uses_data = std::any_of(bound_.begin(), bound_.end(), [&](auto& p) { return depends_on(e, p.first); });
+    bool uses_data = std::ranges::any_of(bound_, [&](auto& p) { return depends_on(e, p.first); });
     if (!uses_data) {
       DType direct = dtype == DType::boolean || dtype == DType::i32 ? dtype : DType::i64;
       return b.cast(b.index(direct, e, {}), dtype);
@@ -443,29 +451,30 @@ class LoopsWriter {
   }
 
   Value load(const Node* node, const Index& index, const Expr& guard) {
-    Builder::Access access;
-    access.address = linear_address(node->shape, index);
-    access.guard = guard;
-    bind_data(access);
-    Value v = builder_->load(buffer(node, kernel::Space::In), node->dtype, access);
+    Value v =
+        builder_->load(buffer(node, kernel::Space::In), node->dtype, access(linear_address(node->shape, index), guard));
     return builder_->cast(v, compute_dtype(node->dtype));
   }
 
-  void bind_data(Builder::Access& access) {
+  // With the data that it depends on.
+  Builder::Access access(const Expr& address, const Expr& guard) {
+    Builder::Access result;
+    result.address = address;
+    result.guard = guard;
     for (auto& [var, value] : bound_)
-      if (depends_on(access.address, var) || depends_on(access.guard, var)) {
-        access.binds.push_back(var);
-        access.bound.push_back(value);
+      if (depends_on(address, var) || depends_on(guard, var)) {
+        result.binds.push_back(var);
+        result.bound.push_back(value);
       }
+    return result;
   }
 
   // "sum_4096x1024": the last op that computes something, and the output's shape.
   void name_kernel() {
     std::string what;
-    const Node* out = writing_.program.tensors[static_cast<size_t>(tensors_.back())].node;
+    const Node* out = writing_.program.tensors[tensors_.back()].node;
     for (size_t i = 0; i < tensors_.size(); ++i)
-      if (step_.loops.buffers[i].space == kernel::Space::Out)
-        out = writing_.program.tensors[static_cast<size_t>(tensors_[i])].node;
+      if (step_.loops.buffers[i].space == kernel::Space::Out) out = writing_.program.tensors[tensors_[i]].node;
     for (const Reduced& reduced : reduced_)
       what += text(what.empty() ? "" : "_",
                    reduced.node->op == NodeOp::Reduce ? name(reduced.node->reduce_op) : name(reduced.node->op));
@@ -500,7 +509,7 @@ class LoopsWriter {
     Index at;
     std::vector<Value> results;
   };
-  GroupAxes axes_;
+  const InnerAxes axes_;
   int inner_count_ = 0;                           // names inner axes apart
   std::unordered_map<uint64_t, Expr> variables_;  // for the representatives of inner axes
   std::vector<Emitted> shared_;                   // what earlier stages keep
@@ -510,7 +519,7 @@ class LoopsWriter {
   Program::Step step_;
   std::vector<int> tensors_;  // for each buffer of the step
   std::optional<Builder> builder_;
-  std::unordered_map<uint64_t, std::vector<Emitted>> memo_;
+  std::unordered_map<const Node*, std::vector<Emitted>> memo_;
   std::unordered_set<const Node*> from_memory_;  // written by kernels that run before
   std::unordered_set<const Node*> inlined_;      // stored by this kernel itself
   std::vector<Reduced> reduced_;                 // results of earlier stages

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/host_array.h"
 #include "kernel/interpreter_expr.h"
 #include "kernel/pass_util.h"
 
@@ -15,40 +16,12 @@ using kernel::Op;
 using kernel::Space;
 using kernel::Value;
 
-// A float that need not be one of its dtype.
-Scalar unrounded(DType dtype, double value) {
-  Scalar s;
-  s.dtype = dtype;
-  s.f = value;
-  return s;
-}
-
-Scalar element(const HostArray& array, int64_t i) {
-  if (is_float(array.dtype)) return unrounded(array.dtype, array.floats[i]);
-  Scalar s;
-  s.dtype = array.dtype;
-  s.u = array.integers[i];
-  return s;
-}
-
-void set_element(HostArray& array, int64_t i, const Scalar& value) {
-  if (is_float(array.dtype))
-    array.floats[i] = value.f;
-  else
-    array.integers[i] = value.u;
-}
-
-// Every value of one dtype is a value of the other.
-bool widens(DType from, DType to) { return size_of(from) < size_of(to); }
-
 Scalar converted(const Scalar& value, DType to) {
   if (!is_float(value.dtype)) return cast(value, to);
-  if (is_float(to) && widens(value.dtype, to)) return unrounded(to, value.f);
-  return Scalar::of(to, value.f);
-}
-
-Scalar reinterpreted(const Scalar& value, DType to) {
-  return bitcast(is_float(value.dtype) ? Scalar::of(value.dtype, value.f) : value, to);
+  if (!is_float(to) || size_of(to) <= size_of(value.dtype)) return Scalar::of(to, value.f);
+  Scalar wider = value;  // which has every value of the narrow one, and need not be rounded
+  wider.dtype = to;
+  return wider;
 }
 
 // What scalar ops, casts and constants give, in a body or in a reducer's combine.
@@ -56,7 +29,10 @@ Scalar compute(const Inst& inst, DType result, const std::vector<Scalar>& values
   auto argument = [&](size_t i) -> const Scalar& { return values[inst.args[i]]; };
   if (inst.op == Op::constant) return inst.literal;
   if (inst.op == Op::cast) return converted(argument(0), result);
-  if (inst.op == Op::bitcast) return reinterpreted(argument(0), result);
+  if (inst.op == Op::bitcast) {
+    const Scalar& from = argument(0);
+    return bitcast(is_float(from.dtype) ? Scalar::of(from.dtype, from.f) : from, result);
+  }
   Scalar operands[3];
   for (size_t i = 0; i < inst.args.size(); ++i) operands[i] = argument(i);
   return apply_unrounded(kernel::scalar_op(inst.op), {operands, inst.args.size()}, result);
@@ -64,27 +40,18 @@ Scalar compute(const Inst& inst, DType result, const std::vector<Scalar>& values
 
 using Tuple = std::vector<Scalar>;
 
-class Combiner {
- public:
-  explicit Combiner(const kernel::Reducer& reducer) : reducer_(reducer), values_(reducer.values.size()) {}
-  Tuple identity() const { return reducer_.identity; }
-  void combine(Tuple& left, const Tuple& right) {
-    const kernel::Body& code = reducer_.combine;
-    for (size_t i = 0; i < left.size(); ++i) {
-      values_[code.params[i]] = left[i];
-      values_[code.params[left.size() + i]] = right[i];
-    }
-    for (const Inst& inst : code.insts) {
-      auto result = static_cast<size_t>(inst.results[0]);
-      values_[result] = compute(inst, reducer_.values[result].dtype, values_);
-    }
-    for (size_t i = 0; i < left.size(); ++i) left[i] = values_[code.results[i]];
+// left = combine(left, right)
+void combine(const kernel::Reducer& reducer, Tuple& left, const Tuple& right) {
+  const kernel::Body& code = reducer.combine;
+  std::vector<Scalar> values(reducer.values.size());
+  for (size_t i = 0; i < left.size(); ++i) {
+    values[code.params[i]] = left[i];
+    values[code.params[left.size() + i]] = right[i];
   }
-
- private:
-  const kernel::Reducer& reducer_;
-  std::vector<Scalar> values_;
-};
+  for (const Inst& inst : code.insts)
+    values[inst.results[0]] = compute(inst, reducer.values[inst.results[0]].dtype, values);
+  for (size_t i = 0; i < left.size(); ++i) left[i] = values[code.results[i]];
+}
 
 class LoopsInterpreter {
  public:
@@ -121,7 +88,9 @@ class LoopsInterpreter {
   };
   // A result number `which` of stage `from` that a stage uses.
   struct KeptUse {
-    size_t value, from, which;
+    Value value;
+    size_t from, which;
+    bool operator==(const KeptUse&) const = default;
   };
   struct InstProgram {
     const Inst* inst;
@@ -156,14 +125,8 @@ class LoopsInterpreter {
   void prepare(const Stage& stage) {
     StageProgram p{&stage, stages_.size(), walk(stage.inner), {}, {}, {}, {}};
     auto use = [&](Value v) {
-      auto value = static_cast<size_t>(v);
-      auto known = std::ranges::find_if(p.uses, [&](const KeptUse& u) { return u.value == value; });
-      if (known != p.uses.end()) return;
-      for (const StageProgram& from : stages_) {
-        const std::vector<Value>& results = from.stage->results;
-        auto at = std::ranges::find(results, v);
-        if (at != results.end()) p.uses.push_back({value, from.number, static_cast<size_t>(at - results.begin())});
-      }
+      if (auto from = results_.find(v); from != results_.end() && !contains(p.uses, from->second))
+        p.uses.push_back(from->second);
     };
     for (const Inst& inst : stage.body.insts) {
       for (Value v : inst.args) use(v);
@@ -171,6 +134,7 @@ class LoopsInterpreter {
       for (const Expr& var : inst.binds) made.bind_slots.push_back(slot(var));
     }
     for (Value v : stage.body.results) use(v);
+    for (size_t r = 0; r < stage.results.size(); ++r) results_[stage.results[r]] = {stage.results[r], p.number, r};
     stages_.push_back(std::move(p));
   }
 
@@ -196,9 +160,7 @@ class LoopsInterpreter {
     for (size_t i = 0; i < stage.kept; ++i) points *= p.inner[i].extent;
     p.kept.clear();
     p.scanned.assign(p.insts.size(), {});
-    std::optional<Combiner> combiner;
-    if (stage.reducer) combiner.emplace(*stage.reducer);
-    if (!stores(stage)) p.kept.assign(static_cast<size_t>(points), combiner ? combiner->identity() : Tuple());
+    if (!stores(stage)) p.kept.assign(points, stage.reducer ? stage.reducer->identity : Tuple());
     each_point(p.inner, 0, [&] {
       for (const KeptUse& u : p.uses) {
         const StageProgram& from = stages_[u.from];
@@ -215,8 +177,8 @@ class LoopsInterpreter {
       Tuple tuple;
       for (Value v : stage.body.results) tuple.push_back(values_[v]);
       Tuple& to = p.kept[kept_point(p)];
-      if (combiner)
-        combiner->combine(to, tuple);
+      if (stage.reducer)
+        combine(*stage.reducer, to, tuple);
       else
         to = tuple;
     });
@@ -231,16 +193,13 @@ class LoopsInterpreter {
       case Op::index: result(inst) = Scalar::of(dtype, i.address.run(slots_.data())); break;
       case Op::load:
         result(inst) = Scalar::from_bits(dtype, 0);
-        if (holds(i)) result(inst) = element(*buffers_[inst.buffer], place(p, i, false));
+        if (holds(i)) result(inst) = get(*buffers_[inst.buffer], place(p, i, false));
         break;
       case Op::store:
-        if (holds(i)) set_element(*buffers_[inst.buffer], place(p, i, true), argument(inst));
+        if (holds(i)) set(*buffers_[inst.buffer], place(p, i, true), argument(inst));
         break;
       case Op::check:
-        if (holds(i)) {
-          int64_t at = place(p, i, true);
-          set_element(*buffers_[inst.buffer], at, cast(argument(inst), DType::i64));
-        }
+        if (holds(i)) set(*buffers_[inst.buffer], place(p, i, true), cast(argument(inst), DType::i64));
         break;
       case Op::scan: {
         Tuple& so_far = p.scanned[number];
@@ -249,7 +208,7 @@ class LoopsInterpreter {
         if (so_far.empty())
           so_far = next;
         else
-          Combiner(*inst.reducer).combine(so_far, next);
+          combine(*inst.reducer, so_far, next);
         for (size_t k = 0; k < so_far.size(); ++k) values_[inst.results[k]] = so_far[k];
         break;
       }
@@ -264,7 +223,7 @@ class LoopsInterpreter {
   // The element that is touched, if that is one of the buffer and no other point of the outer axes touches it.
   int64_t place(const StageProgram& p, const InstProgram& i, bool writes) {
     const Inst& inst = *i.inst;
-    auto b = static_cast<size_t>(inst.buffer);
+    const int b = inst.buffer;
     int64_t at = i.address.run(slots_.data());
     HD_ASSERT(at >= 0 && at < buffers_[b]->numel(), "loops @", loops_.name, ", stage ", p.number, ": ",
               kernel::name(inst.op), " %", loops_.buffers[b].name, "[", inst.address, "] touches element ", at, " of ",
@@ -287,6 +246,7 @@ class LoopsInterpreter {
   std::vector<Scalar> values_;
   std::vector<Walk> outer_;
   std::vector<StageProgram> stages_;
+  std::unordered_map<Value, KeptUse> results_;  // of stages so far
   int64_t point_ = 0;
 };
 

@@ -44,6 +44,59 @@ std::string axis_list(const std::vector<Axis>& axes, const Substitution& names) 
   return out;
 }
 
+// Symbols under names that differ.
+Substitution symbol_names(const Loops& loops) {
+  Substitution names;
+  for (const Expr& symbol : loops.symbols) {
+    auto taken = [&](const std::string& name) {
+      return std::ranges::any_of(names, [&](auto& pair) { return pair.second.name() == name; });
+    };
+    std::string name = symbol.name();
+    for (int i = 1; taken(name); ++i) name = text(symbol.name(), "_", i);
+    names.emplace_back(symbol, Expr::symbol(name, symbol.lo(), symbol.hi(), symbol.multiple()));
+  }
+  return names;
+}
+
+// All stages as one block, for the kernel printer: it names values by their order. A reduction is written as a simple
+// one, so that every instruction is one line.
+std::vector<std::string> instruction_lines(const Loops& loops) {
+  kernel::Kernel k;
+  k.name = "body";
+  k.buffers = loops.buffers;
+  k.values = loops.values;
+  k.symbols = loops.symbols;
+  k.phases.emplace_back();
+  for (const Axis& axis : loops.outer) k.phases[0].blocks.push_back(axis.var);
+  for (const Stage& stage : loops.stages) {
+    for (const Axis& axis : stage.inner) k.phases[0].blocks.push_back(axis.var);
+    std::vector<kernel::Inst>& all = k.phases[0].body.insts;
+    all.insert(all.end(), stage.body.insts.begin(), stage.body.insts.end());
+    if (stores(stage)) continue;
+    kernel::Inst& reduction = all.emplace_back();
+    reduction.op = kernel::Op::reduce;
+    reduction.results.append(stage.results.begin(), stage.results.end());
+    reduction.args.append(stage.body.results.begin(), stage.body.results.end());
+    reduction.reducer = kernel::simple_reducer(ScalarOp::add, DType::f32);
+  }
+  std::istringstream text(kernel::print(k));
+  std::vector<std::string> lines;
+  bool inside = false;
+  for (std::string line; std::getline(text, line);) {
+    if (inside) lines.push_back(line);
+    inside = inside || line.find("phase grid") != std::string::npos;
+  }
+  return lines;
+}
+
+void write_axes(kernel::StructureWriter& writer, const std::vector<Axis>& axes) {
+  writer.word(axes.size());
+  for (const auto& [var, extent] : axes) {
+    writer.write(var);
+    writer.write(extent);
+  }
+}
+
 }  // namespace
 
 void substitute_in(kernel::Inst& inst, const Substitution& to) {
@@ -135,55 +188,6 @@ std::vector<Expr> find_symbols(const Loops& loops) {
   return found;
 }
 
-namespace {
-
-// Symbols under names that differ.
-Substitution symbol_names(const Loops& loops) {
-  Substitution names;
-  for (const Expr& symbol : loops.symbols) {
-    auto taken = [&](const std::string& name) {
-      return std::ranges::any_of(names, [&](auto& pair) { return pair.second.name() == name; });
-    };
-    std::string name = symbol.name();
-    for (int i = 1; taken(name); ++i) name = text(symbol.name(), "_", i);
-    names.emplace_back(symbol, Expr::symbol(name, symbol.lo(), symbol.hi(), symbol.multiple()));
-  }
-  return names;
-}
-
-// All stages as one block, for the kernel printer: it names values by their order. A reduction is written as a simple
-// one, so that every instruction is one line.
-std::vector<std::string> instruction_lines(const Loops& loops) {
-  kernel::Kernel k;
-  k.name = "body";
-  k.buffers = loops.buffers;
-  k.values = loops.values;
-  k.symbols = loops.symbols;
-  k.phases.emplace_back();
-  for (const Axis& axis : loops.outer) k.phases[0].blocks.push_back(axis.var);
-  for (const Stage& stage : loops.stages) {
-    for (const Axis& axis : stage.inner) k.phases[0].blocks.push_back(axis.var);
-    std::vector<kernel::Inst>& all = k.phases[0].body.insts;
-    all.insert(all.end(), stage.body.insts.begin(), stage.body.insts.end());
-    if (stores(stage)) continue;
-    kernel::Inst& reduction = all.emplace_back();
-    reduction.op = kernel::Op::reduce;
-    reduction.results.append(stage.results.begin(), stage.results.end());
-    reduction.args.append(stage.body.results.begin(), stage.body.results.end());
-    reduction.reducer = kernel::simple_reducer(ScalarOp::add, DType::f32);
-  }
-  std::istringstream text(kernel::print(k));
-  std::vector<std::string> lines;
-  bool inside = false;
-  for (std::string line; std::getline(text, line);) {
-    if (inside) lines.push_back(line);
-    inside = inside || line.find("phase grid") != std::string::npos;
-  }
-  return lines;
-}
-
-}  // namespace
-
 std::string print(const Loops& loops) {
   std::ostringstream out;
   Substitution names = symbol_names(loops);
@@ -220,18 +224,6 @@ std::string print(const Loops& loops) {
   }
   return out.str();
 }
-
-namespace {
-
-void write_axes(kernel::StructureWriter& writer, const std::vector<Axis>& axes) {
-  writer.word(axes.size());
-  for (const auto& [var, extent] : axes) {
-    writer.write(var);
-    writer.write(extent);
-  }
-}
-
-}  // namespace
 
 // Taken apart by name: a new field is a mistake of the compiler's until it is written, too.
 Structure structure(const Loops& loops) {

@@ -14,8 +14,7 @@ using kernel::Inst;
 using kernel::Value;
 
 bool same_axes(const Stage& a, const Stage& b) {
-  return std::equal(a.inner.begin(), a.inner.end(), b.inner.begin(), b.inner.end(),
-                    [](const Axis& x, const Axis& y) { return x.extent == y.extent; });
+  return std::ranges::equal(a.inner, b.inner, {}, &Axis::extent, &Axis::extent);
 }
 
 // Whether stage `t` names a result of a stage from `first` on.

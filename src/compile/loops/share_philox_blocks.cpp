@@ -3,9 +3,7 @@
 // remainder, and most of the work depends on the remainder alone, the kernel runs over the remainder and does all
 // quotients at once: the body is repeated for each, and what the copies have in common is computed once.
 #include <algorithm>
-#include <unordered_map>
 
-#include "base/hash.h"
 #include "compile/loops/loops.h"
 #include "kernel/pass_util.h"
 
@@ -28,25 +26,17 @@ int64_t divisor_in(const Expr& e, const Expr& axis) {
   return 0;
 }
 
-uint64_t hash_of(const Loops& loops, const Inst& inst) {
-  uint64_t h = hash_combine(static_cast<uint64_t>(inst.op), static_cast<uint64_t>(inst.buffer));
-  h = hash_combine(h, inst.address.hash());
-  h = hash_combine(h, inst.guard.hash());
-  h = hash_combine(h, inst.literal.bits());
-  for (Value v : inst.args) h = hash_combine(h, static_cast<uint64_t>(v));
-  return hash_combine(h, static_cast<uint64_t>(loops.values[inst.results[0]].dtype));
-}
-
 // The stage's body once for each quotient. `repeated` counts what later copies add.
 Stage repeat(Loops& loops, const Stage& stage, const Expr& axis, const Expr& rest, int64_t divisor, int64_t parts,
              size_t& repeated) {
   Stage result;
-  std::unordered_map<uint64_t, std::vector<size_t>> known;
+  std::vector<std::vector<size_t>> copies(stage.body.insts.size());  // of each instruction, in the result
   for (int64_t part = 0; part < parts; ++part) {
     Expr whole = rest + part * divisor;
     Substitution to = {{axis, whole}};
     kernel::Renaming rename(loops.values.size());
-    for (Inst inst : stage.body.insts) {
+    for (size_t n = 0; n < copies.size(); ++n) {
+      Inst inst = stage.body.insts[n];
       rename.apply(inst.args);
       substitute_in(inst, to);
       if (inst.op == Op::store) {
@@ -56,16 +46,13 @@ Stage repeat(Loops& loops, const Stage& stage, const Expr& axis, const Expr& res
       }
       Value old = inst.results[0];
       if (inst.op == Op::index && inst.address.is_const() && inst.binds.empty()) {
-        DType dtype = loops.values[old].dtype;
-        inst.literal = Scalar::of(dtype, inst.address.value());
+        inst.literal = Scalar::of(loops.dtype(old), inst.address.value());
         inst.op = Op::constant;
         inst.address = 0;
       }
-      std::vector<size_t>& bucket = known[hash_of(loops, inst)];
-      auto it =
-          std::ranges::find_if(bucket, [&](size_t k) { return computes_the_same(loops, result.body.insts[k], inst); });
-      if (it != bucket.end()) {
-        rename.names[old] = result.body.insts[*it].results[0];
+      auto same = [&](size_t k) { return computes_the_same(loops, result.body.insts[k], inst); };
+      if (auto known = std::ranges::find_if(copies[n], same); known != copies[n].end()) {
+        rename.names[old] = result.body.insts[*known].results[0];
         continue;
       }
       // The last part may be cut short; beyond the end there may be nothing to read.
@@ -75,7 +62,7 @@ Stage repeat(Loops& loops, const Stage& stage, const Expr& axis, const Expr& res
         inst.results[0] = rename.names[old] = static_cast<Value>(loops.values.size());
         loops.values.push_back(kernel::Type(loops.values[old]));
       }
-      bucket.push_back(result.body.insts.size());
+      copies[n].push_back(result.body.insts.size());
       result.body.insts.push_back(std::move(inst));
     }
   }

@@ -9,12 +9,8 @@
 namespace heddle {
 namespace {
 
-constexpr uint64_t kMany = uint64_t{1} << 62;
-
-uint64_t product(uint64_t a, int64_t b) {
-  if (b <= 0) return 0;
-  return a > kMany / static_cast<uint64_t>(b) ? kMany : a * static_cast<uint64_t>(b);
-}
+// Counts are doubles on the way: they do not overflow.
+uint64_t whole(double count) { return static_cast<uint64_t>(std::min(count, 0x1p62)); }
 
 // Sizes as numbers.
 class Sizes {
@@ -24,14 +20,13 @@ class Sizes {
   // Else an axis, or an index that is read from memory.
   bool is_size(const Expr& variable) const { return contains(loops_.symbols, variable); }
 
-  int64_t operator()(const Expr& size) const {
-    if (size.is_const()) return size.value();
-    if (symbols_.empty()) return size.hi();
-    return evaluate(size, [&](const Expr& symbol) {
-      auto known = std::ranges::find(loops_.symbols, symbol);
-      HD_ASSERT(known != loops_.symbols.end(), "kernel ", loops_.name, " has no symbol ", symbol);
-      return symbols_[known - loops_.symbols.begin()];
-    });
+  double operator()(const Expr& size) const {
+    auto value_of = [&](const Expr& symbol) {
+      HD_ASSERT(is_size(symbol), "kernel ", loops_.name, " has no symbol ", symbol);
+      return symbols_[position_of(loops_.symbols, symbol)];
+    };
+    const bool fixed = size.is_const() || symbols_.empty();
+    return static_cast<double>(std::max<int64_t>(0, fixed ? size.hi() : evaluate(size, value_of)));
   }
 
  private:
@@ -41,21 +36,21 @@ class Sizes {
 
 struct Touched {
   std::unordered_set<Expr> addresses;
-  uint64_t elements = 0;
+  double elements = 0;
 
-  void add(const Expr& address, uint64_t iterations, const Sizes& sizes) {
+  void add(const Expr& address, double iterations, const Sizes& sizes) {
     if (!addresses.insert(address).second) return;
-    uint64_t values = 1;
+    double values = 1;
     for (const Expr& variable : variables(address))
-      if (!sizes.is_size(variable)) values = product(values, sizes(variable.extent()));
-    elements = std::min(kMany, elements + std::min(values, iterations));
+      if (!sizes.is_size(variable)) values *= sizes(variable.extent());
+    elements += std::min(values, iterations);
   }
 };
 
-uint64_t flops_of(const kernel::Reducer& reducer);
+int flops_of(const kernel::Reducer& reducer);
 
 // Of one evaluation.
-uint64_t flops_of(const kernel::Inst& inst, std::span<const kernel::Type> values) {
+int flops_of(const kernel::Inst& inst, std::span<const kernel::Type> values) {
   if (inst.reducer) return flops_of(*inst.reducer);
   if (!kernel::is_scalar_op(inst.op) || !is_float(values[inst.results[0]].dtype)) return 0;
   switch (kernel::scalar_op(inst.op)) {
@@ -65,25 +60,26 @@ uint64_t flops_of(const kernel::Inst& inst, std::span<const kernel::Type> values
   }
 }
 
-uint64_t flops_of(const kernel::Reducer& reducer) {
-  uint64_t total = 0;
+int flops_of(const kernel::Reducer& reducer) {
+  int total = 0;
   for (const kernel::Inst& each : reducer.combine.insts) total += flops_of(each, reducer.values);
   return total;
 }
 
-uint64_t count_flops(const Loops& loops, const Sizes& sizes) {
-  uint64_t total = 0;
+double count_flops(const Loops& loops, const Sizes& sizes) {
+  double total = 0;
   for (const Stage& stage : loops.stages) {
     const auto along = dependences(loops, stage);
     const size_t axes = loops.outer.size() + stage.inner.size();
-    auto add = [&](uint64_t flops, const std::vector<bool>& follows) {
+    auto points = [&](const std::vector<bool>& follows) {
+      double all = 1;
       for (size_t i = 0; i < axes; ++i)
-        if (follows[i]) flops = product(flops, sizes(loops.axis(stage, i).extent));
-      total = std::min(kMany, total + flops);
+        if (follows[i]) all *= sizes(loops.axis(stage, i).extent);
+      return all;
     };
     for (const kernel::Inst& inst : stage.body.insts)
-      if (const uint64_t flops = flops_of(inst, loops.values)) add(flops, along.at(inst.results[0]));
-    if (stage.reducer) add(flops_of(*stage.reducer), std::vector<bool>(axes, true));
+      if (const int flops = flops_of(inst, loops.values)) total += flops * points(along.at(inst.results[0]));
+    if (stage.reducer) total += flops_of(*stage.reducer) * points(std::vector<bool>(axes, true));
   }
   return total;
 }
@@ -99,8 +95,6 @@ Traffic traffic(std::span<const kernel::Buffer> buffers) {
   return total;
 }
 
-Traffic traffic(const Loops& loops) { return traffic(loops, {}); }
-
 Traffic traffic(const Loops& loops, std::span<const int64_t> symbols) {
   const Sizes sizes(loops, symbols);
   std::vector<Touched> loaded(loops.buffers.size()), stored(loops.buffers.size());
@@ -115,14 +109,14 @@ Traffic traffic(const Loops& loops, std::span<const int64_t> symbols) {
     return common.back().var;
   };
 
-  uint64_t outer = 1;
-  for (const Axis& axis : loops.outer) outer = product(outer, sizes(axis.extent));
+  double outer = 1;
+  for (const Axis& axis : loops.outer) outer *= sizes(axis.extent);
   for (const Stage& stage : loops.stages) {
-    uint64_t iterations = outer;
+    double iterations = outer;
     Substitution renamed;
     for (size_t k = 0; k < stage.inner.size(); ++k) {
       const Axis& axis = stage.inner[k];
-      iterations = product(iterations, sizes(axis.extent));
+      iterations *= sizes(axis.extent);
       renamed.emplace_back(axis.var, common_axis(k, axis.extent));
     }
     for (const kernel::Inst& inst : stage.body.insts)
@@ -133,12 +127,11 @@ Traffic traffic(const Loops& loops, std::span<const int64_t> symbols) {
 
   Traffic total;
   for (size_t i = 0; i < loops.buffers.size(); ++i) {
-    auto size = static_cast<uint64_t>(std::max<int64_t>(0, sizes(loops.buffers[i].size)));
-    auto bytes = static_cast<uint64_t>(size_of(loops.buffers[i].dtype));
-    total.read += std::min(size, loaded[i].elements) * bytes;
-    total.written += std::min(size, stored[i].elements) * bytes;
+    const double size = sizes(loops.buffers[i].size), bytes = size_of(loops.buffers[i].dtype);
+    total.read += whole(std::min(size, loaded[i].elements) * bytes);
+    total.written += whole(std::min(size, stored[i].elements) * bytes);
   }
-  total.flops = count_flops(loops, sizes);
+  total.flops = whole(count_flops(loops, sizes));
   return total;
 }
 

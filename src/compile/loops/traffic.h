@@ -27,8 +27,7 @@ struct Traffic {
 // along the row. Reductions and scans combine once per element. Guards are not looked at.
 //
 // Symbols at their upper bounds, or at these values of loops.symbols.
-Traffic traffic(const Loops& loops);
-Traffic traffic(const Loops& loops, std::span<const int64_t> symbols);
+Traffic traffic(const Loops& loops, std::span<const int64_t> symbols = {});
 // Of a kernel that is built directly: all of its buffers once.
 Traffic traffic(std::span<const kernel::Buffer> buffers);
 

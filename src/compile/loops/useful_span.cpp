@@ -78,28 +78,22 @@ class Excluded {
         for (Value v : inst.args)
           if (auto it = exprs_.find(v); it != exprs_.end()) args.push_back(it->second);
         if (inst.args.empty() || args.size() != inst.args.size()) continue;
-        auto dtype = [&](Value v) { return loops_.values[v].dtype; };
         const bool small = std::ranges::all_of(
             args, [](const Expr& e) { return e.lo() > -(int64_t{1} << 30) && e.hi() < int64_t{1} << 30; });
-        const DType result = dtype(inst.results[0]);
+        const DType result = loops_.dtype(inst.results[0]);
         if (!small || is_float(result)) continue;
         std::optional<Expr> e;
-        const bool truth = dtype(inst.args[0]) == DType::boolean;
+        const bool truth = loops_.dtype(inst.args[0]) == DType::boolean;
+        if (!truth && (inst.op == Op::bit_and || inst.op == Op::bit_or || inst.op == Op::bit_not)) continue;
         switch (inst.op) {
           case Op::cast: e = result == DType::boolean && !truth ? ne(args[0], 0) : args[0]; break;
           case Op::add: e = args[0] + args[1]; break;
           case Op::sub: e = args[0] - args[1]; break;
           case Op::lt: e = lt(args[0], args[1]); break;
           case Op::le: e = le(args[0], args[1]); break;
-          case Op::bit_and:
-            if (truth) e = logical_and(args[0], args[1]);
-            break;
-          case Op::bit_or:
-            if (truth) e = logical_or(args[0], args[1]);
-            break;
-          case Op::bit_not:
-            if (truth) e = logical_not(args[0]);
-            break;
+          case Op::bit_and: e = logical_and(args[0], args[1]); break;
+          case Op::bit_or: e = logical_or(args[0], args[1]); break;
+          case Op::bit_not: e = logical_not(args[0]); break;
           default: break;
         }
         // Integers wrap around; expressions do not.
@@ -128,8 +122,7 @@ class Excluded {
     if (std::ranges::all_of(x, [](auto& n) { return n.has_value(); })) {
       std::vector<double> known;
       for (auto& n : x) known.push_back(*n);
-      DType dtype = loops_.values[inst.results[0]].dtype;
-      if (!is_float(dtype)) return {};
+      if (!is_float(loops_.dtype(inst.results[0]))) return {};
       return apply_double(kernel::scalar_op(inst.op), known);
     }
     auto is = [&](size_t i, auto&& test) { return x[i] && test(*x[i]); };
