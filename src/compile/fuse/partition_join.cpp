@@ -93,7 +93,6 @@ Why Partitioner::join_reader(int to, int from) {
 
 Why Partitioner::may_join_reader(int to, int from, std::vector<std::pair<int, Place>>& where) {
   size_t total = 0;
-  bool reduces = false;
   for (int g : {to, from}) {
     if (is_nested(g)) return {Reason::OtherLoops};
     if (is_alone(g)) return {Reason::ReadElsewhere};
@@ -102,10 +101,8 @@ Why Partitioner::may_join_reader(int to, int from, std::vector<std::pair<int, Pl
       if (is_direct(*u.node) || u.is_part() || u.scatters() || u.scans() || u.nest) return {Reason::OtherLoops};
       if (multiplies(u)) return {Reason::ProductAlone};
       total += u.evaluations;
-      reduces |= g == from && u.reduces;
     }
   }
-  if (!reduces) return {Reason::OtherLoops};
   if (group(to).units.size() + group(from).units.size() > kMaxUnitsInGroup || total > kMaxEvaluations)
     return {Reason::KernelFull};
   for (int reader : group(to).units)
@@ -141,9 +138,10 @@ Why Partitioner::rows_cost(int to, int from) {
     return std::ranges::max(group(g).units | std::views::transform([&](int member) { return unit(member).points(); }));
   };
   each_memory(from, [&](const Node* node) { read.insert(node); });
-  bool shares = largest(to) <= rows;
-  each_memory(to, [&](const Node* node) { shares |= read.count(node) > 0; });
-  if (!shares) return {Reason::OtherLoops};
+  const bool reduces = std::ranges::any_of(group(from).units, [&](int member) { return unit(member).reduces; });
+  bool gains = largest(to) <= rows;  // nothing but rows
+  each_memory(to, [&](const Node* node) { gains |= reduces && read.count(node) > 0; });
+  if (!gains) return {Reason::OtherLoops};
   const double points = std::max(largest(to), largest(from));
   return points > kLongestRow * rows || (rows < kMinRows && points > kSmallWork) ? few_rows(rows) : Why{};
 }

@@ -267,7 +267,8 @@ class Partitioner {
   // loops allow it. No other kernel comes to need one that runs after it.
   void join_producers();
   // Before that: what is reduced along rows is reduced by the first kernel that reads it row by row, as a mean by the
-  // kernel that subtracts it, if they read the same memory. As above nobody comes to need what runs later.
+  // kernel that subtracts it, if they read the same memory; what is computed once per row, by the first that computes
+  // nothing else. As above nobody comes to need what runs later.
   void join_rows();
   int first_reader(int g);  // a group; -1 if there is none, or if one of its units waits
   Why join_reader(int to, int from);
