@@ -295,6 +295,7 @@ void Partitioner::drop_dead_stores() {
       }
       unit(r).reads = std::move(reads);
       unit(r).after.insert(unit(r).after.end(), u.after.begin(), u.after.end());
+      for (const Node* token : u.after) waiting_[token].push_back(r);
     }
     u.reads.clear();
     u.group = -1;

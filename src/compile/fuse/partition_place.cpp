@@ -264,6 +264,7 @@ Why Partitioner::reads_rows(const Unit& u, int reader_id, const Index& index, Pl
   std::vector<std::pair<Expr, Expr>> follows;
   for (size_t i = 0; i < u.at.size(); ++i) {
     if (u.at[i].is_const(0)) continue;
+    if (!u.at[i].is_var()) return {Reason::OtherDirection};
     if (index[i].is_const() || !(index[i].extent() == u.at[i].extent())) return {Reason::OtherExtent};
     // What else a nested sum keeps is an inner axis of both.
     if (!u.factor || contains(u.nest_outer, u.at[i])) follows.emplace_back(index[i], u.at[i]);
