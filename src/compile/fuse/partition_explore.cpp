@@ -210,8 +210,9 @@ bool Partitioner::explore_once(Unit& u, bool decide, int id) {
     // Scatters and parts of a join have nests of their own, which take no reduction in, nor what is computed of one.
     bool reduces = reduction_of(&node) || (is_compute(node) && reduces_below_[number(&node)]);
     bool apart = node.op == NodeOp::Scatter || ((u.scatters() || u.is_part()) && reduces);
+    // A unit that is explored again may find that a nest no longer takes in what it did.
     auto read_from_memory = [&](Why why) {
-      if (decide) store(&node, why);
+      if (decide || id >= 0) store(&node, why);
       u.reads.push_back({&node, visit.index, true});
     };
     if (!self && (before.count(&node) || may_read(u, &node) || apart)) {
