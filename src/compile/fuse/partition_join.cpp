@@ -142,7 +142,23 @@ Why Partitioner::rows_cost(int to, int from) {
   bool gains = largest(to) <= rows;  // nothing but rows
   each_memory(to, [&](const Node* node) { gains |= reduces && read.count(node) > 0; });
   if (!gains) return {Reason::OtherLoops};
+  // A CPU walks columns row by row in memory, each reduction by itself.
+  auto is_column = [&](int member) {
+    const Unit& u = unit(member);
+    if (!u.reduces) return false;
+    const Shape& shape = u.node->inputs[0]->shape;
+    int last = shape.rank() - 1;
+    while (last > 0 && shape[last].is_const(1)) --last;
+    return u.node->op == NodeOp::Unwindow || !contains(u.node->attrs, Expr(last));
+  };
+  if (limits_.machine == Machine::Simd && std::ranges::any_of(group(from).units, is_column))
+    return {Reason::OtherOrder};
   const double points = std::max(largest(to), largest(from));
+  // What is computed once per row fills no vectors of a CPU if rows go through the kernel one by one.
+  constexpr double kRowWork = 250;  // operations
+  const double gain =
+      limits_.rates.launch + limits_.rates.traffic(points * size_of(unit(group(from).units[0]).node->dtype));
+  if (limits_.machine == Machine::Simd && limits_.rates.arithmetic(kRowWork * rows) > gain) return {Reason::OtherLoops};
   return points > kLongestRow * rows || (rows < kMinRows && points > kSmallWork) ? few_rows(rows) : Why{};
 }
 

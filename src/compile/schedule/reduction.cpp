@@ -197,7 +197,16 @@ void schedule_rows(Schedule& schedule, const Loops& loops, const Sizes& sizes, c
     piece = limit;
   } else if (rank > 0) {
     int64_t wanted = simd ? 2048 : 4096;
-    if (widest < wanted / 2) schedule.block[rank - 1] = std::clamp<int64_t>(wanted / widest, 1, sizes.outer[rank - 1]);
+    if (widest < wanted / 2) {
+      int64_t& block = schedule.block[rank - 1];
+      block = std::clamp<int64_t>(wanted / widest, 1, sizes.outer[rank - 1]);
+      // Whole blocks go several rows at a time, and what is computed once per row fills vectors.
+      for (int64_t whole = block; simd && whole > block / 2; --whole)
+        if (sizes.outer[rank - 1] % whole == 0 && (whole % 16 == 0 || whole % 10 == 0 || whole % 12 == 0)) {
+          block = whole;
+          break;
+        }
+    }
     // Keep enough blocks for everybody.
     double blocks = sizes.rows / static_cast<double>(schedule.block[rank - 1]);
     double least = simd ? 4.0 * target.cores : 1.0 * target.multiprocessors;
