@@ -231,6 +231,34 @@ TEST(Checkpoint, passes_gradients_to_what_results_use_besides_the_arguments) {
   EXPECT_EQ(list(grad(sum(checkpoint(looking, x)), x)), (List{12}));
 }
 
+// Two layers whose nested sums read statistics that one of their groups no longer computes.
+TEST(Checkpoint, layers_of_norms_and_products) {
+  constexpr int64_t kRows = 100, kWidth = 16;
+  auto weight = [](Dims shape) { return (randn(shape) * 0.2).realize().requires_grad_(); };
+  std::vector<TensorList> layers;
+  for (int i = 0; i < 2; ++i) layers.push_back({weight({kWidth, 2 * kWidth}), weight({2 * kWidth, kWidth})});
+  Tensor x = weight({kRows, kWidth});
+  auto block = [](const TensorList& a) {
+    Tensor n = a[0] * rsqrt(mean(a[0] * a[0], 1, true) + 0.01);
+    return TensorList{a[0] + matmul(tanh(matmul(n, a[1])), a[2])};
+  };
+  auto gradients = [&](bool kept) {
+    Tensor y = x;
+    for (const TensorList& w : layers) {
+      const TensorList all{y, w[0], w[1]};
+      y = (kept ? checkpoint(block, all) : block(all))[0];
+      y = y - mean(y, 1, true);
+    }
+    return grad(mean(square(tanh(y))), {x, layers[0][0], layers[0][1], layers[1][0], layers[1][1]});
+  };
+  TensorList plain = gradients(false), kept = gradients(true);
+  realize(kept);
+  for (size_t i = 0; i < plain.size(); ++i) {
+    const List a = list(plain[i]), b = list(kept[i]);
+    for (size_t k = 0; k < a.size(); ++k) ASSERT_NEAR(a[k], b[k], 1e-6) << i << " " << k;
+  }
+}
+
 TEST(Checkpoint, recomputes_with_each_examples_own_indices) {
   Tensor x = tensor({{1., 2., 3.}, {4., 5., 6.}}), rows = tensor({{0, 2}, {1, 1}}, kI64);
   auto closed = [](const Tensor& y, const Tensor& i) {
