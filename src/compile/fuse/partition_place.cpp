@@ -122,11 +122,15 @@ Why Partitioner::follows(const Unit& u, int reader_id, const Unit::Read& read, P
   if (u.scans() && feeds_reduction(reader_id)) return {Reason::ReducedAfterScan};
   if (u.scans() && reader.scans() && !(reader.scanned == along)) return {Reason::Scan};
   if (along.is_var()) where.scanned.emplace_back(reader_id, along);
-  where.theirs = reader.outer;
-  if (along.is_var()) std::erase(where.theirs, along);
-  std::vector<Expr> mapped = axes_along(u, read.index, where.theirs);
-  if (mapped.size() != where.theirs.size()) return {Reason::OtherLoops};
-  if (where.witness >= 0 && !(mapped == where.mine)) return {Reason::OtherOrder};
+  std::vector<Expr> theirs = reader.outer;
+  if (along.is_var()) std::erase(theirs, along);
+  std::vector<Expr> mapped = axes_along(u, read.index, theirs);
+  if (mapped.size() != theirs.size()) return {Reason::OtherLoops};
+  // A scan that is read both as it is and transposed would run along two axes of its readers.
+  if (where.witness >= 0 && !(mapped == where.mine && positions_of(unit(where.witness).outer, where.theirs) ==
+                                                          positions_of(reader.outer, theirs)))
+    return {Reason::OtherOrder};
+  where.theirs = std::move(theirs);
   where.mine = std::move(mapped);
   where.witness = reader_id;
   return {};
