@@ -169,9 +169,10 @@ void Partitioner::place_reduction(const Node* node) {
     // Only the units that store its result read it now, but they went along with their own readers. Those can read
     // memory as well.
     std::vector<int> storing = waiting_readers(node);
-    // One that reads it here, and not from memory, because of a nest may already have other reductions with it: such
-    // groups are made again later.
+    // One that reads it here, and not from memory, because of a nest may already have other reductions with it, or
+    // other axes than the rest: such groups are made again later.
     const bool stuck = std::ranges::any_of(storing, [&](int member) {
+      if (unit(member).kept.size() != unit(storing[0]).kept.size()) return true;
       return std::ranges::any_of(unit(member).reads, [&](const Unit::Read& read) {
         return !read.memory && has_unit(unit(member).group, reduction_of(read.node));
       });
