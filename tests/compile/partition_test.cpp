@@ -142,7 +142,11 @@ struct Norm {
     y = op(ScalarOp::div, {centred, scale});
     columns = reduce(ReduceOp::Sum, op(ScalarOp::mul, {op(ScalarOp::add, {mean, scale}), leaf(shape, 2)}), 0);
   }
-  size_t steps() const { return fuse(std::vector<NodeRef>{y, columns}).steps.size(); }
+  size_t steps(Machine machine = Machine::Simd) const {
+    FuseOptions options;
+    options.machine = machine;
+    return fuse(std::vector<NodeRef>{y, columns}, {}, options).steps.size();
+  }
 };
 
 // Mean and variance are wanted by two kernels. The first of them computes and writes both, though each is a reduction
@@ -157,6 +161,27 @@ TEST(Partition, statistics_of_rows_are_computed_where_they_are_first_read) {
   // Rows that no block has at hand are read from memory for each of the reductions, whoever makes them.
   EXPECT_EQ(Norm({128, 1 << 14}).steps(), 2u);
   EXPECT_GT(Norm({128, (1 << 14) + 1}).steps(), 2u);
+  // Rows as few as a GPU's multiprocessors must be short there.
+  EXPECT_EQ(Norm({128, 2048}).steps(Machine::Simt), 2u);
+  EXPECT_GT(Norm({128, 2049}).steps(Machine::Simt), 2u);
+  EXPECT_EQ(Norm({129, 2049}).steps(Machine::Simt), 2u);
+  // Many short rows on a CPU: what is computed once per row would take longer than reading them again.
+  EXPECT_EQ(Norm({20000, 30}).steps(), 2u);
+  EXPECT_GT(Norm({20000, 20}).steps(), 2u);
+}
+
+// A CPU walks columns row by row, a GPU gives each to other threads.
+TEST(Partition, statistics_of_columns_stay_apart_on_a_cpu) {
+  NodeRef x = leaf({200, 100}, 1);
+  auto across = [&](ReduceOp o, const NodeRef& v) {
+    return make_expand(make_reshape(reduce(o, v, 0), Shape{1, 100}), x->shape);
+  };
+  NodeRef most = across(ReduceOp::Max, x), apart = op(ScalarOp::sub, {x, most});
+  std::vector<NodeRef> roots{apart, reduce(ReduceOp::Sum, op(ScalarOp::mul, {most, leaf({200, 100}, 2)}), 1)};
+  FuseOptions gpu;
+  gpu.machine = Machine::Simt;
+  EXPECT_EQ(fuse(roots, {}, gpu).steps.size(), 2u);
+  EXPECT_EQ(fuse(roots).steps.size(), 3u);
 }
 
 // What waits for the statistics cannot be in the kernel that writes them.

@@ -142,6 +142,13 @@ Why Partitioner::rows_cost(int to, int from) {
   bool gains = largest(to) <= rows;  // nothing but rows
   each_memory(to, [&](const Node* node) { gains |= reduces && read.count(node) > 0; });
   if (!gains) return {Reason::OtherLoops};
+  const double points = std::max(largest(to), largest(from));
+  if (points > kLongestRow * rows || (rows < kMinRows && points > kSmallWork)) return few_rows(rows);
+  if (limits_.machine == Machine::Simt) {
+    // There is more to fill: where rows are no more than multiprocessors they are short.
+    constexpr double kShortRow = 1 << 11;
+    return rows <= 2 * kMinRows && points > kShortRow * rows ? few_rows(rows) : Why{};
+  }
   // A CPU walks columns row by row in memory, each reduction by itself.
   auto is_column = [&](int member) {
     const Unit& u = unit(member);
@@ -151,15 +158,12 @@ Why Partitioner::rows_cost(int to, int from) {
     while (last > 0 && shape[last].is_const(1)) --last;
     return u.node->op == NodeOp::Unwindow || !contains(u.node->attrs, Expr(last));
   };
-  if (limits_.machine == Machine::Simd && std::ranges::any_of(group(from).units, is_column))
-    return {Reason::OtherOrder};
-  const double points = std::max(largest(to), largest(from));
-  // What is computed once per row fills no vectors of a CPU if rows go through the kernel one by one.
+  if (std::ranges::any_of(group(from).units, is_column)) return {Reason::OtherOrder};
+  // Nor does what is computed once per row fill its vectors if rows go through the kernel one by one.
   constexpr double kRowWork = 250;  // operations
-  const double gain =
-      limits_.rates.launch + limits_.rates.traffic(points * size_of(unit(group(from).units[0]).node->dtype));
-  if (limits_.machine == Machine::Simd && limits_.rates.arithmetic(kRowWork * rows) > gain) return {Reason::OtherLoops};
-  return points > kLongestRow * rows || (rows < kMinRows && points > kSmallWork) ? few_rows(rows) : Why{};
+  const double bytes = points * size_of(unit(group(from).units[0]).node->dtype);
+  const double gain = limits_.rates.launch + limits_.rates.traffic(bytes);
+  return limits_.rates.arithmetic(kRowWork * rows) > gain ? Why{Reason::OtherLoops} : Why{};
 }
 
 Why Partitioner::join_sibling(int to, int from) {
